@@ -1,0 +1,44 @@
+# `make` alone lists the targets. Each of them makes the virtual environment it needs; Python 3.10-3.13, Java 17 and make are all
+# that a machine must have.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+export PYTHONWARNINGS ?= ignore::FutureWarning:pyspark
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
+
+# Installed anew whenever pyproject.toml changes.
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "delta-variant needs Python 3.10 to 3.13; set PYTHON=/path/to/one." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## write a real feed shredded and query it, counting the files opened
+	@$(BIN)/delta-variant demo
+
+test: lint  ## all that CI runs: lint, types, import order, every test
+	$(BIN)/python -m pytest
+
+check: lint  ## the fast part: lint, types, import order, tests without Spark
+	$(BIN)/python -m pytest -m 'not spark and not slow'
+
+lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
+	$(BIN)/python benchmarks/write.py
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""delta-variant: shredded VARIANT columns for PySpark and Delta Lake."""
