@@ -1,0 +1,84 @@
+"""The one table of Variant primitives: type id ↔ Arrow ↔ Parquet ↔ Spark, and which of them have an order.
+
+Source: Variant binary encoding, "Encoding types" (specs 003, with time, nanoseconds and UUID from the final text); shredded
+types from VariantShredding, "Shredded Value Types". Everything that must know a type asks here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+# Basic types: the two low bits of a value's first byte.
+PRIMITIVE, SHORT_STRING, OBJECT, ARRAY = range(4)
+
+# Primitive type ids: the six high bits where the basic type is PRIMITIVE.
+NULL, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE, DECIMAL4, DECIMAL8, DECIMAL16 = range(11)
+DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, STRING, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
+
+VARIABLE = -1
+"""Size of a primitive whose bytes follow a 4-byte length."""
+
+MAX_PRECISION = 38
+SHORT_STRING_MAX = 63
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One row of the table. `size` counts the bytes after the header byte; a decimal's scale byte is one of them."""
+
+    id: int
+    name: str
+    size: int
+    arrow: pa.DataType | None  # None: decimals take precision and scale from the schema, null is never shredded
+    parquet: str
+    spark: str | None  # None: Spark 4.2 cannot read it inside a Variant
+    ordered: bool  # a minimum and a maximum mean something
+
+
+PRIMITIVES = (
+    Primitive(NULL, "null", 0, None, "", "void", False),
+    Primitive(TRUE, "boolean", 0, pa.bool_(), "BOOLEAN", "boolean", True),
+    Primitive(FALSE, "boolean", 0, pa.bool_(), "BOOLEAN", "boolean", True),
+    Primitive(INT8, "int8", 1, pa.int8(), "INT32 INT(8, true)", "tinyint", True),
+    Primitive(INT16, "int16", 2, pa.int16(), "INT32 INT(16, true)", "smallint", True),
+    Primitive(INT32, "int32", 4, pa.int32(), "INT32", "int", True),
+    Primitive(INT64, "int64", 8, pa.int64(), "INT64", "bigint", True),
+    Primitive(DOUBLE, "double", 8, pa.float64(), "DOUBLE", "double", True),
+    Primitive(DECIMAL4, "decimal4", 5, None, "INT32 DECIMAL(P, S)", "decimal", True),
+    Primitive(DECIMAL8, "decimal8", 9, None, "INT64 DECIMAL(P, S)", "decimal", True),
+    Primitive(DECIMAL16, "decimal16", 17, None, "FIXED_LEN_BYTE_ARRAY DECIMAL(P, S)", "decimal", True),
+    Primitive(DATE, "date", 4, pa.date32(), "INT32 DATE", "date", True),
+    Primitive(TIMESTAMP, "timestamp", 8, pa.timestamp("us", "UTC"), "INT64 TIMESTAMP(true, MICROS)", "timestamp", True),
+    Primitive(TIMESTAMP_NTZ, "timestamp_ntz", 8, pa.timestamp("us"), "INT64 TIMESTAMP(false, MICROS)", "timestamp_ntz", True),
+    Primitive(FLOAT, "float", 4, pa.float32(), "FLOAT", "float", True),
+    Primitive(BINARY, "binary", VARIABLE, pa.binary(), "BYTE_ARRAY", "binary", False),
+    Primitive(STRING, "string", VARIABLE, pa.string(), "BYTE_ARRAY STRING", "string", True),
+    Primitive(TIME, "time", 8, pa.time64("us"), "INT64 TIME(false, MICROS)", None, True),
+    Primitive(TIMESTAMP_NANOS, "timestamp_nanos", 8, pa.timestamp("ns", "UTC"), "INT64 TIMESTAMP(true, NANOS)", None, True),
+    Primitive(TIMESTAMP_NTZ_NANOS, "timestamp_ntz_nanos", 8, pa.timestamp("ns"), "INT64 TIMESTAMP(false, NANOS)", None, True),
+    Primitive(UUID, "uuid", 16, pa.binary(16), "FIXED_LEN_BYTE_ARRAY(16) UUID", None, False),
+)
+
+_BY_ARROW = {p.arrow: p for p in PRIMITIVES if p.arrow is not None and p.id != FALSE}
+
+
+def of_arrow(data_type: pa.DataType) -> Primitive | None:
+    """The primitive that a shredded column of this Arrow type holds, or None where the specification has none.
+
+    A decimal gives the smallest encoding its precision needs. Large and view forms of binary and string count as both.
+    """
+    if pa.types.is_decimal(data_type):
+        if not 0 <= data_type.scale <= data_type.precision <= MAX_PRECISION:
+            return None
+        return PRIMITIVES[DECIMAL4 if data_type.precision <= 9 else DECIMAL8 if data_type.precision <= 18 else DECIMAL16]
+    if pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type):
+        return PRIMITIVES[STRING]
+    if pa.types.is_large_binary(data_type) or pa.types.is_binary_view(data_type):
+        return PRIMITIVES[BINARY]
+    if isinstance(data_type, pa.UuidType):
+        return PRIMITIVES[UUID]
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        data_type = pa.timestamp(data_type.unit, "UTC")
+    return _BY_ARROW.get(data_type)
