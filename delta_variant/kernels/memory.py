@@ -1,0 +1,237 @@
+"""Unaligned loads, copies, and the headers of Variant values: what all kernels are made of."""
+
+# ruff: noqa: ANN001, ANN201, ANN202, ARG001  # Numba infers the types, and reads signatures of intrinsics
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core import types as nbt
+from numba.extending import intrinsic
+
+from delta_variant import types as t
+
+TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
+CONFLICT, NOT_AN_OBJECT, NO_KEY, EMPTY, NOT_UTF8, TRAILING = range(10, 16)
+FAULTS = {
+    TRUNCATED: "value: it ends before its last byte",
+    BAD_TYPE: "value: unknown primitive type",
+    BAD_FIELD_ID: "value: a field id is outside the dictionary",
+    DUPLICATE: "value: an object has two fields of the same name",
+    OVERLAP: "value: the children of a container overlap",
+    VERSION: "metadata: version 1 expected",
+    DICTIONARY: "metadata: the offsets of the dictionary do not fit its bytes",
+    SCALE: "value: a decimal has a scale above 38",
+    DEPTH: "value: nested too deeply",
+    CONFLICT: "value and typed_value are both set, and are not the two parts of an object",
+    NOT_AN_OBJECT: "typed_value is an object, but value is not",
+    NO_KEY: "a shredded field has a name that the metadata lacks",
+    NOT_UTF8: "a string or a key is not valid UTF-8",
+    TRAILING: "value: bytes are left over behind it",
+    EMPTY: "value: a Variant takes at least one byte",
+}
+LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
+
+SIZES = np.array([p.size for p in t.PRIMITIVES], np.int64)
+_PRIMITIVES = len(t.PRIMITIVES)
+jit = nb.njit(cache=True, nogil=True)
+
+
+def loader(kind: Any, bits: int) -> Any:
+    """An unaligned little-endian load, which NumPy indexing cannot express without a copy."""
+
+    @intrinsic
+    def load(_typingctx, data, at):
+        def codegen(context, builder, signature, args):
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
+            value = builder.load(pointer)
+            value.align = 1
+            return value
+
+        return kind(data, nbt.int64), codegen
+
+    return load
+
+
+u16 = loader(nbt.uint16, 16)
+u32 = loader(nbt.uint32, 32)
+u64 = loader(nbt.uint64, 64)
+
+
+@intrinsic
+def copy(_typingctx, out, to, data, at, size):
+    """memcpy(out + to, data + at, size)."""
+
+    def codegen(context, builder, signature, args):
+        target = context.make_array(signature.args[0])(context, builder, args[0])
+        source = context.make_array(signature.args[2])(context, builder, args[2])
+        cgutils.raw_memcpy(
+            builder, builder.gep(target.data, [args[1]]), builder.gep(source.data, [args[3]]), args[4], 1, align=1
+        )
+        return context.get_dummy_value()
+
+    return nbt.void(out, nbt.int64, data, nbt.int64, nbt.int64), codegen
+
+
+@jit
+def uint(data, at, width):
+    if width == 1:
+        return np.int64(data[at])
+    if width == 2:
+        return np.int64(u16(data, at))
+    if width == 3:
+        return np.int64(u16(data, at)) | np.int64(data[at + 2]) << 16
+    return np.int64(u32(data, at))
+
+
+@jit
+def sint(data, at, width):
+    if width == 1:
+        return np.int64(np.int8(data[at]))
+    if width == 2:
+        return np.int64(np.int16(u16(data, at)))
+    if width == 4:
+        return np.int64(np.int32(u32(data, at)))
+    return np.int64(u64(data, at))
+
+
+@jit
+def equal(a, i, b, j, size):
+    k = 0
+    while k + 8 <= size:
+        if u64(a, i + k) != u64(b, j + k):
+            return False
+        k += 8
+    while k < size:
+        if a[i + k] != b[j + k]:
+            return False
+        k += 1
+    return True
+
+
+@jit
+def hash_bytes(data, at, size):
+    h = np.uint64(size) + np.uint64(0x9E3779B97F4A7C15)
+    k = 0
+    while k + 8 <= size:
+        h = (h ^ u64(data, at + k)) * np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+        k += 8
+    while k < size:
+        h = (h ^ np.uint64(data[at + k])) * np.uint64(0xC4CEB9FE1A85EC53)
+        h ^= h >> np.uint64(29)
+        k += 1
+    return np.int64((h * np.uint64(0xFF51AFD7ED558CCD)) >> np.uint64(20))
+
+
+@jit
+def fail(fault, code, slot, at):
+    fault[0], fault[1], fault[2] = code, slot, at
+    return np.int64(-1)
+
+
+@jit
+def value_size(data, at, limit):
+    """Bytes of the Variant at `at`, its children included but not looked at; minus a fault code where it does not fit."""
+    if at >= limit:
+        return np.int64(-TRUNCATED)
+    basic, header = data[at] & 3, np.int64(data[at] >> 2)
+    if basic == t.SHORT_STRING:
+        size = 1 + header
+    elif basic == t.PRIMITIVE:
+        if header >= _PRIMITIVES:
+            return np.int64(-BAD_TYPE)
+        size = 1 + SIZES[header]
+        if size == 0:
+            size = 5 + np.int64(u32(data, at + 1)) if at + 5 <= limit else np.int64(5)
+    else:
+        width = (header & 3) + 1
+        id_width = (header >> 2 & 3) + 1 if basic == t.OBJECT else np.int64(0)
+        count_width = 4 if header & (0x10 if basic == t.OBJECT else 0x04) else 1
+        size = np.int64(1 + count_width)
+        if at + size <= limit:
+            count = uint(data, at + 1, count_width)
+            size += count * id_width + (count + 1) * width
+            if at + size <= limit:
+                size += uint(data, at + size - width, width)
+    return size if at + size <= limit else np.int64(-TRUNCATED)
+
+
+@jit
+def open_container(data, at, limit):
+    """(count, id width, offset width, position of the ids, of the offsets, of the first child, bytes of all children); count
+    is minus a fault code where the container does not fit."""
+    size = value_size(data, at, limit)
+    if size < 0:
+        return size, 0, 0, at, at, at, np.int64(0)
+    is_object, header = data[at] & 3 == t.OBJECT, np.int64(data[at] >> 2)
+    width = (header & 3) + 1
+    id_width = (header >> 2 & 3) + 1 if is_object else np.int64(0)
+    count_width = 4 if header & (0x10 if is_object else 0x04) else 1
+    count = uint(data, at + 1, count_width)
+    ids = at + 1 + count_width
+    offsets = ids + count * id_width
+    base = offsets + (count + 1) * width
+    return count, id_width, width, ids, offsets, base, at + size - base
+
+
+@jit
+def bytes_for(number):
+    return 1 if number < 0x100 else 2 if number < 0x10000 else 3 if number < 0x1000000 else 4
+
+
+@jit
+def object_size(fields, size, largest):
+    """Bytes of an object in its smallest form."""
+    return 1 + (4 if fields > 0xFF else 1) + fields * bytes_for(largest) + (fields + 1) * bytes_for(size) + size
+
+
+@jit
+def put(out, at, number, width):
+    for k in range(width):
+        out[at + k] = number >> (8 * k) & 0xFF
+
+
+@jit
+def write_container(out, at, basic, count, id_width, width):
+    """Writes the header and the count of an object or an array; returns the position behind them."""
+    large = count > 0xFF
+    if basic == t.OBJECT:
+        out[at] = (width - 1 | (id_width - 1) << 2 | large << 4) << 2 | basic
+    else:
+        out[at] = (width - 1 | large << 2) << 2 | basic
+    put(out, at + 1, count, 4 if large else 1)
+    return at + (5 if large else 2)
+
+
+@jit
+def is_utf8(data, at, size):
+    """Whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
+    i, end = at, at + size
+    while i < end:
+        if i + 8 <= end and u64(data, i) & np.uint64(0x8080808080808080) == 0:
+            i += 8
+            continue
+        lead = data[i]
+        if lead < 0x80:
+            i += 1
+            continue
+        more = 1 if 0xC2 <= lead <= 0xDF else 2 if 0xE0 <= lead <= 0xEF else 3 if 0xF0 <= lead <= 0xF4 else 0
+        if more == 0 or i + more >= end:
+            return False
+        second = data[i + 1]
+        if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second > 0x9F):
+            return False
+        if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
+            return False
+        for k in range(1, more + 1):
+            if data[i + k] & 0xC0 != 0x80:
+                return False
+        i += more + 1
+    return True

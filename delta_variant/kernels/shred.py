@@ -1,0 +1,370 @@
+"""Variants → slots of a shredding schema: objects and lists are split, leaves taken, the rest gathered.
+
+`take_…` kernels return the number of slots with a rest, or -1; so do the others where they say nothing else.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from delta_variant import types as t
+from delta_variant.kernels.memory import (
+    BAD_FIELD_ID,
+    DUPLICATE,
+    OVERLAP,
+    SCALE,
+    SIZES,
+    TRUNCATED,
+    bytes_for,
+    copy,
+    fail,
+    jit,
+    object_size,
+    open_container,
+    put,
+    sint,
+    u32,
+    u64,
+    uint,
+    value_size,
+    write_container,
+)
+
+
+@jit
+def starts(offsets, valid, at, limit):
+    """Where the Variant of each row starts and ends; `valid` is empty where every row has one."""
+    for row in range(len(at)):
+        at[row] = offsets[row] if len(valid) == 0 or valid[row] else -1
+        limit[row] = offsets[row + 1]
+
+
+@jit
+def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, start, child_of_name):
+    """(fields, bytes of their values, largest id) of an object's fields that the schema does not name; fields is minus a fault
+    code where a value does not fit."""
+    fields, size, largest = np.int64(0), np.int64(0), np.int64(0)
+    for f in range(count):
+        field_id = uint(data, ids + f * id_width, id_width)
+        if child_of_name[keys[start + field_id]] < 0:
+            one = value_size(data, base + uint(data, offsets + f * width, width), limit)
+            if one < 0:
+                return one, size, largest
+            fields += 1
+            size += one
+            largest = max(largest, field_id)
+    return fields, size, largest
+
+
+@jit
+def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
+    """Finds the fields of objects: child_at[child, slot], typed[slot] = 1 for an object, rest[slot] = bytes that go to `value`:
+    the whole of what is no object, an object of the fields that the schema does not name. Returns the slots with a rest, or -1.
+    """
+    left = np.int64(0)
+    for i in range(len(at)):
+        p = at[i]
+        if p < 0:
+            continue
+        end = limit[i]
+        if p >= end or data[p] & 3 != t.OBJECT:
+            rest[i] = value_size(data, p, end)
+            if rest[i] < 0:
+                return fail(fault, -rest[i], i, p)
+            left += 1
+            continue
+        count, id_width, width, ids, offsets, base, total = open_container(data, p, end)
+        if count < 0:
+            return fail(fault, -count, i, p)
+        typed[i] = 1
+        start = key_start[meta[i]]
+        known, unnamed = key_start[meta[i] + 1] - start, 0
+        for f in range(count):
+            field_id = uint(data, ids + f * id_width, id_width)
+            offset = uint(data, offsets + f * width, width)
+            if field_id >= known:
+                return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
+            if offset >= total:
+                return fail(fault, TRUNCATED, i, offsets + f * width)
+            child = child_of_name[keys[start + field_id]]
+            if child < 0:
+                unnamed += 1
+            elif child_at[child, i] >= 0:
+                return fail(fault, DUPLICATE, i, ids + f * id_width)
+            else:
+                child_at[child, i] = base + offset
+        if unnamed:
+            fields, size, largest = _residual(data, ids, id_width, offsets, width, base, count, end, keys, start, child_of_name)
+            if fields < 0:
+                return fail(fault, -fields, i, p)
+            if size > total:
+                return fail(fault, OVERLAP, i, p)
+            rest[i] = object_size(fields, size, largest)
+            left += 1
+    return left
+
+
+@jit
+def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed, out_at, out):
+    """Writes what `split_object` counted in `rest`, at out_at (Arrow offsets made of `rest`)."""
+    for i in range(len(at)):
+        to, size = np.int64(out_at[i]), np.int64(out_at[i + 1] - out_at[i])
+        if size == 0:
+            continue
+        if not typed[i]:
+            copy(out, to, data, at[i], size)
+            continue
+        count, id_width, width, ids, offsets, base, _ = open_container(data, at[i], limit[i])
+        start = key_start[meta[i]]
+        fields, total, largest = _residual(
+            data, ids, id_width, offsets, width, base, count, limit[i], keys, start, child_of_name
+        )
+        new_id_width, new_width = bytes_for(largest), bytes_for(total)
+        new_ids = write_container(out, to, t.OBJECT, fields, new_id_width, new_width)
+        new_offsets = new_ids + fields * new_id_width
+        new_base = new_offsets + (fields + 1) * new_width
+        written = np.int64(0)
+        for f in range(count):
+            field_id = uint(data, ids + f * id_width, id_width)
+            if child_of_name[keys[start + field_id]] >= 0:
+                continue
+            source = base + uint(data, offsets + f * width, width)
+            one = value_size(data, source, limit[i])
+            put(out, new_ids, field_id, new_id_width)
+            put(out, new_offsets, written, new_width)
+            copy(out, new_base + written, data, source, one)
+            new_ids += new_id_width
+            new_offsets += new_width
+            written += one
+        put(out, new_offsets, written, new_width)
+
+
+@jit
+def measure_lists(data, at, limit, offsets, typed, rest, fault):
+    """Arrow list `offsets` of the arrays; rest as in `split_object`. Returns the slots with a rest, or -1."""
+    left, total = np.int64(0), np.int64(0)
+    offsets[0] = 0
+    for i in range(len(at)):
+        p = at[i]
+        if p >= 0:
+            if p < limit[i] and data[p] & 3 == t.ARRAY:
+                count = open_container(data, p, limit[i])[0]
+                if count < 0:
+                    return fail(fault, -count, i, p)
+                typed[i] = 1
+                total += count
+            else:
+                rest[i] = value_size(data, p, limit[i])
+                if rest[i] < 0:
+                    return fail(fault, -rest[i], i, p)
+                left += 1
+        offsets[i + 1] = total
+    return left
+
+
+@jit
+def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta, fault):
+    """The elements of all arrays, one slot each. Returns 0, or -1."""
+    slot = 0
+    for i in range(len(at)):
+        if not typed[i]:
+            continue
+        count, _, width, _, offsets, base, total = open_container(data, at[i], limit[i])
+        budget = total
+        for e in range(count):
+            element = base + uint(data, offsets + e * width, width)
+            size = value_size(data, element, limit[i])
+            if size < 0:
+                return fail(fault, -size, i, element)
+            budget -= size
+            if budget < 0:
+                return fail(fault, OVERLAP, i, at[i])
+            child_at[slot], child_limit[slot], child_meta[slot] = element, limit[i], meta[i]
+            slot += 1
+    return np.int64(0)
+
+
+@jit
+def _leave(data, p, limit, i, rest, fault):
+    rest[i] = value_size(data, p, limit)
+    if rest[i] < 0:
+        return fail(fault, -rest[i], i, p)
+    return np.int64(1)
+
+
+@jit
+def leave_all(data, at, limit, rest, fault):
+    """Every Variant goes to `value`. Returns how many there are, or -1."""
+    left = np.int64(0)
+    for i in range(len(at)):
+        if at[i] >= 0:
+            if _leave(data, at[i], limit[i], i, rest, fault) < 0:
+                return np.int64(-1)
+            left += 1
+    return left
+
+
+@jit
+def take_integers(data, at, limit, widest, out, valid, rest, fault):
+    """Integers of at most the column's width. Returns the slots with a rest, or -1 (so do all `take_…`)."""
+    left = np.int64(0)
+    for i in range(len(at)):
+        p = at[i]
+        if p < 0:
+            continue
+        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= limit[i]:
+            out[i] = sint(data, p + 1, 1 << kind - t.INT8)
+            valid[i] = 1
+        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+            return np.int64(-1)
+        else:
+            left += 1
+    return left
+
+
+@jit
+def take_booleans(data, at, limit, out, valid, rest, fault):
+    left = np.int64(0)
+    for i in range(len(at)):
+        p = at[i]
+        if p < 0:
+            continue
+        if p < limit[i] and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
+            out[i] = data[p] == t.TRUE << 2
+            valid[i] = 1
+        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+            return np.int64(-1)
+        else:
+            left += 1
+    return left
+
+
+@jit
+def take_fixed(data, at, limit, kind, out, valid, rest, fault):
+    """Primitives of one type id whose payload is the column's value as it stands; out is (slots, bytes)."""
+    left, size = np.int64(0), np.int64(out.shape[1])
+    for i in range(len(at)):
+        p = at[i]
+        if p < 0:
+            continue
+        if p + 1 + size <= limit[i] and data[p] == kind << 2:
+            if size == 8:
+                copy(out, i * 8, data, p + 1, 8)
+            elif size == 4:
+                copy(out, i * 4, data, p + 1, 4)
+            else:
+                copy(out, i * size, data, p + 1, size)
+            valid[i] = 1
+        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+            return np.int64(-1)
+        else:
+            left += 1
+    return left
+
+
+@jit
+def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
+    """Strings (long, and short where kind is STRING) or binaries: start[slot] and Arrow offsets."""
+    left, total = np.int64(0), np.int64(0)
+    offsets[0] = 0
+    for i in range(len(at)):
+        p, end = at[i], limit[i]
+        if p >= 0:
+            size = np.int64(-1)
+            if p < end:
+                head = np.int64(data[p])
+                if kind == t.STRING and head & 3 == t.SHORT_STRING:
+                    size = head >> 2
+                    start[i] = p + 1
+                elif head == kind << 2 and p + 5 <= end:
+                    size = np.int64(u32(data, p + 1))
+                    start[i] = p + 5
+            if size >= 0 and start[i] + size <= end:
+                valid[i] = 1
+                total += size
+            elif _leave(data, p, end, i, rest, fault) < 0:
+                return np.int64(-1)
+            else:
+                left += 1
+        offsets[i + 1] = total
+    return left
+
+
+@jit
+def gather(data, start, offsets, out):
+    """out[offsets[i]:offsets[i + 1]] = the bytes of `data` from start[i]. `out` has 16 bytes more than the last offset."""
+    safe = len(data) - 16
+    for i in range(len(start)):
+        to, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
+        if size == 0:
+            continue
+        if size <= 16 and start[i] <= safe:
+            copy(out, to, data, start[i], 16)
+        else:
+            copy(out, to, data, start[i], size)
+
+
+_POW10 = np.array([10**k for k in range(20)], np.uint64)
+
+
+@jit
+def _multiply(low, high, factor):
+    """The low 128 bits of (high, low) * factor, unsigned."""
+    mask = np.uint64(0xFFFFFFFF)
+    bits = np.uint64(32)
+    a0, a1, b0, b1 = low & mask, low >> bits, factor & mask, factor >> bits
+    mid = a1 * b0 + (a0 * b0 >> bits)
+    mid2 = a0 * b1 + (mid & mask)
+    return low * factor, a1 * b1 + (mid >> bits) + (mid2 >> bits) + high * factor
+
+
+@jit
+def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, fault):
+    """Exact numerics as one decimal of `scale`: out[slot] = (low, high) words of the unscaled value.
+
+    (max_high[k], max_low[k]) is the largest magnitude that may still be multiplied by 10**k within the column's precision.
+    """
+    left, zero = np.int64(0), np.uint64(0)
+    for i in range(len(at)):
+        p = at[i]
+        if p < 0:
+            continue
+        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        low, high, negative, up = zero, zero, False, np.int64(-1)
+        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= limit[i]:
+            number = sint(data, p + 1, 1 << kind - t.INT8)
+            negative, low, up = number < 0, np.uint64(number), scale
+        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= limit[i]:
+            if data[p + 1] > t.MAX_PRECISION:
+                return fail(fault, SCALE, i, p + 1)
+            up = scale - np.int64(data[p + 1])
+            if kind == t.DECIMAL16:
+                low, high = u64(data, p + 2), u64(data, p + 10)
+                negative = np.int64(high) < 0
+                if negative:
+                    high = ~high + (np.uint64(1) if low == zero else zero)
+            else:
+                number = sint(data, p + 2, 4 if kind == t.DECIMAL4 else 8)
+                negative, low = number < 0, np.uint64(number)
+        if negative:
+            low = ~low + np.uint64(1)
+        if up >= 0 and (high < max_high[up] or (high == max_high[up] and low <= max_low[up])):
+            if up > 19:
+                low, high = _multiply(low, high, _POW10[19])
+                low, high = _multiply(low, high, _POW10[up - 19])
+            elif up:
+                low, high = _multiply(low, high, _POW10[up])
+            if negative:
+                low = ~low + np.uint64(1)
+                high = ~high + (np.uint64(1) if low == zero else zero)
+            out[i, 0], out[i, 1] = low, high
+            valid[i] = 1
+        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+            return np.int64(-1)
+        else:
+            left += 1
+    return left

@@ -1,0 +1,333 @@
+"""Slots of a shredding schema → Variants, in two passes over the nodes.
+
+From the leaves up, every node learns how many bytes each of its slots will take (`size`, 0: missing). From the root down, every
+node is told where to write them (`to`, -1: nowhere). Objects come out in their smallest form, fields sorted by name, values in
+the order of the fields; arrays likewise.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from delta_variant import types as t
+from delta_variant.kernels.memory import (
+    BAD_FIELD_ID,
+    CONFLICT,
+    EMPTY,
+    NO_KEY,
+    NOT_AN_OBJECT,
+    OVERLAP,
+    bytes_for,
+    copy,
+    fail,
+    jit,
+    object_size,
+    open_container,
+    put,
+    uint,
+    value_size,
+    write_container,
+)
+
+
+@jit
+def keys_of_names(keys, key_start, id_of_name):
+    """id_of_name[dictionary, name] = the field id of the schema's name, -1 where the dictionary lacks it."""
+    for number in range(len(key_start) - 1):
+        start = key_start[number]
+        for i in range(key_start[number + 1] - start - 1, -1, -1):
+            if keys[start + i] < id_of_name.shape[1]:
+                id_of_name[number, keys[start + i]] = i
+
+
+@jit
+def compare(a, i, size, b, j, other):
+    """Order of two byte strings: negative, zero, positive."""
+    for k in range(min(size, other)):
+        if a[i + k] != b[j + k]:
+            return np.int64(a[i + k]) - np.int64(b[j + k])
+    return size - other
+
+
+@jit
+def size_values(offsets, valid, live, size, fault):
+    """Adds what is in `value`; a slot that has a size already is in conflict. `valid`, `live`: empty where all are."""
+    for i in range(len(size)):
+        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
+            if size[i]:
+                return fail(fault, CONFLICT, i, 0)
+            size[i] = offsets[i + 1] - offsets[i]
+            if size[i] == 0:
+                return fail(fault, EMPTY, i, 0)
+    return np.int64(0)
+
+
+@jit
+def check_values(data, offsets, valid, live, fault):
+    """Every Variant in `value` fills its bytes exactly."""
+    for i in range(len(offsets) - 1):
+        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
+            size = value_size(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            if size < 0:
+                return fail(fault, -size, i, 0)
+    return np.int64(0)
+
+
+@jit
+def write_values(offsets, data, valid, to, out):
+    for i in range(len(to)):
+        if to[i] >= 0 and (len(valid) == 0 or valid[i]):
+            copy(out, to[i], data, np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i]))
+
+
+@jit
+def size_texts(offsets, valid, live, short, size):
+    """Strings (short: those that may be short strings) and binaries."""
+    for i in range(len(size)):
+        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
+            n = np.int64(offsets[i + 1] - offsets[i])
+            size[i] = n + 1 if short and n <= t.SHORT_STRING_MAX else n + 5
+
+
+@jit
+def write_texts(offsets, data, valid, kind, to, out):
+    safe = len(data) - 16
+    room = len(out) - 16
+    for i in range(len(to)):
+        p = to[i]
+        if p < 0 or not (len(valid) == 0 or valid[i]):
+            continue
+        start, n = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
+        if kind == t.STRING and n <= t.SHORT_STRING_MAX:
+            out[p] = n << 2 | t.SHORT_STRING
+            p += 1
+        else:
+            out[p] = kind << 2
+            put(out, p + 1, n, 4)
+            p += 5
+        if n <= 16 and start <= safe and p <= room:
+            for k in range(n):
+                out[p + k] = data[start + k]
+        else:
+            copy(out, p, data, start, n)
+
+
+@jit
+def write_booleans(flags, valid, to, out):
+    for i in range(len(to)):
+        if to[i] >= 0 and (len(valid) == 0 or valid[i]):
+            out[to[i]] = (t.TRUE if flags[i] else t.FALSE) << 2
+
+
+@jit
+def write_fixed(payload, stride, width, kind, scale, valid, to, out):
+    """Primitives of one size: header, the scale of a decimal (-1: none), then `width` bytes of `payload`."""
+    for i in range(len(to)):
+        p = to[i]
+        if p < 0 or not (len(valid) == 0 or valid[i]):
+            continue
+        out[p] = kind << 2
+        p += 1
+        if scale >= 0:
+            out[p] = scale
+            p += 1
+        if width == 8:
+            copy(out, p, payload, i * stride, 8)
+        elif width == 4:
+            copy(out, p, payload, i * stride, 4)
+        else:
+            copy(out, p, payload, i * stride, width)
+
+
+@jit
+def _rest_of(data, start, end, meta, keys, key_start, child_of_name):
+    """(fields, bytes, largest id) of an object in `value`, fields that the schema names left out: typed_value speaks for them.
+    Fields is minus a fault code where the object is malformed."""
+    count, id_width, width, ids, offsets, base, total = open_container(data, start, end)
+    if count < 0:
+        return count, np.int64(0), np.int64(0)
+    first = key_start[meta]
+    known = key_start[meta + 1] - first
+    fields, size, largest = np.int64(0), np.int64(0), np.int64(0)
+    for f in range(count):
+        field_id = uint(data, ids + f * id_width, id_width)
+        if field_id >= known:
+            return np.int64(-BAD_FIELD_ID), size, largest
+        if child_of_name[keys[first + field_id]] >= 0:
+            continue
+        one = value_size(data, base + uint(data, offsets + f * width, width), end)
+        if one < 0:
+            return one, size, largest
+        fields += 1
+        size += one
+        largest = max(largest, field_id)
+    return (fields if size <= total else np.int64(-OVERLAP)), size, largest
+
+
+@jit
+def size_objects(
+    typed,
+    live,
+    child_size,
+    child_id,
+    meta,
+    offsets,
+    data,
+    valid,
+    keys,
+    key_start,
+    child_of_name,
+    size,
+    fields,
+    bytes_,
+    largest,
+    fault,
+):
+    """Bytes of objects whose typed_value is set. child_size, child_id: (child, slot), (dictionary, child); offsets is empty
+    where no object has a rest. fields, bytes_ and largest (id) are kept for `write_objects`."""
+    children = child_size.shape[0]
+    for i in range(len(size)):
+        if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+            continue
+        count, total, top = np.int64(0), np.int64(0), np.int64(0)
+        for c in range(children):
+            if child_size[c, i]:
+                field_id = child_id[meta[i], c]
+                if field_id < 0:
+                    return fail(fault, NO_KEY, i, c)
+                count += 1
+                total += child_size[c, i]
+                top = max(top, field_id)
+        if len(offsets) and (len(valid) == 0 or valid[i]):
+            start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+            if start >= end or data[start] & 3 != t.OBJECT:
+                return fail(fault, NOT_AN_OBJECT, i, 0)
+            more, rest, id_ = _rest_of(data, start, end, meta[i], keys, key_start, child_of_name)
+            if more < 0:
+                return fail(fault, -more, i, 0)
+            count += more
+            total += rest
+            top = max(top, id_)
+        fields[i], bytes_[i], largest[i] = count, total, top
+        size[i] = object_size(count, total, top)
+    return np.int64(0)
+
+
+@jit
+def write_objects(
+    typed,
+    child_size,
+    child_id,
+    meta,
+    offsets,
+    data,
+    valid,
+    keys,
+    key_start,
+    key_at,
+    key_size,
+    texts,
+    names,
+    name_start,
+    name_size,
+    child_of_name,
+    fields,
+    bytes_,
+    largest,
+    to,
+    child_to,
+    out,
+):
+    """Headers, ids and offsets of objects, and where each child is to be written. Children come sorted by name; the fields of
+    a rest are merged in between."""
+    children = child_size.shape[0]
+    for i in range(len(to)):
+        if to[i] < 0 or not (len(typed) == 0 or typed[i]):
+            continue
+        id_width, width = bytes_for(largest[i]), bytes_for(bytes_[i])
+        at_id = write_container(out, to[i], t.OBJECT, fields[i], id_width, width)
+        at_offset = at_id + fields[i] * id_width
+        base = at_offset + (fields[i] + 1) * width
+        written = np.int64(0)
+        f, count, old_id_width, old_width, old_ids, old_offsets, old_base = 0, np.int64(0), 1, 1, 0, 0, 0
+        end, first = np.int64(0), key_start[meta[i]]
+        if len(offsets) and (len(valid) == 0 or valid[i]):
+            end = np.int64(offsets[i + 1])
+            count, old_id_width, old_width, old_ids, old_offsets, old_base, _ = open_container(data, np.int64(offsets[i]), end)
+        for c in range(children + 1):
+            if c < children and child_size[c, i] == 0:
+                continue
+            while f < count:  # fields of the rest that come before this child
+                field_id = uint(data, old_ids + f * old_id_width, old_id_width)
+                key = first + field_id
+                if child_of_name[keys[key]] < 0:
+                    if c < children and (compare(texts, key_at[key], key_size[key], names, name_start[c], name_size[c]) > 0):
+                        break
+                    source = old_base + uint(data, old_offsets + f * old_width, old_width)
+                    one = value_size(data, source, end)
+                    put(out, at_id, field_id, id_width)
+                    put(out, at_offset, written, width)
+                    copy(out, base + written, data, source, one)
+                    at_id += id_width
+                    at_offset += width
+                    written += one
+                f += 1
+            if c < children:
+                put(out, at_id, child_id[meta[i], c], id_width)
+                put(out, at_offset, written, width)
+                child_to[c, i] = base + written
+                at_id += id_width
+                at_offset += width
+                written += child_size[c, i]
+        put(out, at_offset, written, width)
+
+
+@jit
+def spread_lists(offsets, typed, live, meta, element_live, element_meta):
+    """Metadata number and liveness of the elements of all lists."""
+    for i in range(len(offsets) - 1):
+        alive = (len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])
+        for e in range(offsets[i], offsets[i + 1]):
+            element_live[e] = alive
+            element_meta[e] = meta[i]
+
+
+@jit
+def size_lists(offsets, typed, live, element_size, size, bytes_):
+    """Bytes of arrays; an element that is missing becomes a Variant null."""
+    for i in range(len(size)):
+        if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+            continue
+        total = np.int64(0)
+        for e in range(offsets[i], offsets[i + 1]):
+            total += element_size[e]
+        count = np.int64(offsets[i + 1] - offsets[i])
+        bytes_[i] = total
+        size[i] = 1 + (4 if count > 0xFF else 1) + (count + 1) * bytes_for(total) + total
+
+
+@jit
+def write_lists(offsets, typed, element_size, bytes_, to, element_to, out):
+    for i in range(len(to)):
+        if to[i] < 0 or not (len(typed) == 0 or typed[i]):
+            continue
+        count, width = np.int64(offsets[i + 1] - offsets[i]), bytes_for(bytes_[i])
+        at = write_container(out, to[i], t.ARRAY, count, 0, width)
+        base, written = at + (count + 1) * width, np.int64(0)
+        for e in range(offsets[i], offsets[i + 1]):
+            put(out, at, written, width)
+            at += width
+            element_to[e] = base + written
+            written += element_size[e]
+        put(out, at, written, width)
+
+
+@jit
+def write_nulls(missing, to, out):
+    """A Variant null wherever something is required and missing."""
+    for i in range(len(to)):
+        if missing[i] and to[i] >= 0:
+            out[to[i]] = 0

@@ -1,0 +1,122 @@
+"""DDL text → shredding schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from delta_variant import types as t
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.schema.rules import check
+
+_ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float", "bool": "boolean"}
+_BY_NAME = {name: p.arrow for p in t.PRIMITIVES if p.arrow is not None for name in (p.name, p.spark) if name}
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.$-]+)|([<>(),:]))")
+
+
+def parse(ddl: str) -> pa.DataType:
+    """The schema in Spark DDL text: a type (`struct<a: int>`) or the fields of an object (`a int, b array<string>`).
+
+    Spark's type names, plus `variant` for a field without a type and time, uuid, timestamp_nanos, timestamp_ntz_nanos.
+    Raises InvalidSchemaError.
+    """
+    parser = _Parser(ddl)
+    schema = parser.whole()
+    check(schema)
+    return schema
+
+
+class _Parser:
+    def __init__(self, ddl: str) -> None:
+        self.ddl = ddl
+        self.tokens = list(self._scan())  # (text, is it a quoted name)
+        self.at = 0
+
+    def _scan(self) -> Iterator[tuple[str, bool]]:
+        at = 0
+        while self.ddl[at:].strip():
+            token = _TOKEN.match(self.ddl, at)
+            if token is None:
+                raise InvalidSchemaError(f"shredding schema {self.ddl!r}: unexpected text at character {at}")
+            yield (token[1].replace("``", "`"), True) if token[1] else (token[2] or token[3], False)
+            at = token.end()
+
+    def peek(self, ahead: int = 0) -> str:
+        return self.tokens[self.at + ahead][0] if self.at + ahead < len(self.tokens) else ""
+
+    def fail(self, expected: str) -> InvalidSchemaError:
+        found = repr(self.peek()) if self.peek() else "the end"
+        return InvalidSchemaError(f"shredding schema {self.ddl!r}: {expected} expected, {found} found")
+
+    def take(self, symbol: str) -> bool:
+        if self.at < len(self.tokens) and self.tokens[self.at] == (symbol, False):
+            self.at += 1
+            return True
+        return False
+
+    def need(self, symbol: str) -> None:
+        if not self.take(symbol):
+            raise self.fail(repr(symbol))
+
+    def whole(self) -> pa.DataType:
+        alone = len(self.tokens) == 1 or self.peek(1) in "<("
+        schema = self.type() if alone else pa.struct(self.fields())
+        if self.at < len(self.tokens):
+            raise self.fail("the end")
+        return schema
+
+    def fields(self) -> list[pa.Field]:
+        fields = [self.field()]
+        while self.take(","):
+            fields.append(self.field())
+        return fields
+
+    def field(self) -> pa.Field:
+        name = self.peek()
+        if not name or (name in "<>(),:" and not self.tokens[self.at][1]):
+            raise self.fail("a field name")
+        self.at += 1
+        self.take(":")
+        return pa.field(name, self.type())
+
+    def type(self) -> pa.DataType:
+        name = self.peek().lower()
+        self.at += 1
+        if name == "struct":
+            self.need("<")
+            fields = self.fields()
+            self.need(">")
+            return pa.struct(fields)
+        if name == "array":
+            self.need("<")
+            element = self.type()
+            self.need(">")
+            return pa.list_(element)
+        if name in ("decimal", "dec", "numeric"):
+            return self.decimal()
+        if name == "variant":
+            return pa.null()
+        found = _BY_NAME.get(_ALIASES.get(name, name))
+        if found is None:
+            self.at -= 1
+            raise self.fail("a type that can be shredded")
+        return found
+
+    def decimal(self) -> pa.DataType:
+        precision, scale = 10, 0
+        if self.take("("):
+            precision = self.number()
+            if self.take(","):
+                scale = self.number()
+            self.need(")")
+        if not 1 <= precision <= t.MAX_PRECISION or not 0 <= scale <= precision:
+            raise InvalidSchemaError(f"shredding schema {self.ddl!r}: decimal({precision}, {scale}) does not exist")
+        return pa.decimal128(precision, scale)
+
+    def number(self) -> int:
+        if not self.peek().isdigit():
+            raise self.fail("a number")
+        self.at += 1
+        return int(self.peek(-1))

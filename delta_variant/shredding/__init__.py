@@ -1,0 +1,23 @@
+"""Whole columns: Variants as (metadata, value) ↔ Variants shredded to a schema, Arrow in and Arrow out.
+
+    shred    struct<metadata, value> + schema ─▶ struct<metadata, value, typed_value>
+    unshred  struct<metadata, value, typed_value> ─▶ struct<metadata, value>
+
+Source: VariantShredding (specs 001). At every node of the schema,
+
+    value      typed_value   the Variant at this place is
+    null       null          missing (a field), or SQL NULL (the column itself)
+    set        null          of any type, JSON null included, but not the schema's
+    null       set           of the schema's type
+    set        set           an object: named fields in typed_value, the others in value
+
+The schema is worked off node by node with the loops of `kernels`; the modules here only lay out their buffers: `plan` (the
+schema made ready), `shredder`, `unshredder`. Invariant: `unshred(shred(x, s))` equals x: exact numerics (integers and decimals)
+by numeric value, everything else by type and value.
+"""
+
+from delta_variant.shredding.plan import UNSHREDDED, storage_type
+from delta_variant.shredding.shredder import shred, validate
+from delta_variant.shredding.unshredder import unshred
+
+__all__ = ["UNSHREDDED", "shred", "storage_type", "unshred", "validate"]

@@ -1,0 +1,89 @@
+"""A shredding schema made ready: the Arrow types of its columns, and its nodes with what the kernels need to know of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant import schema as schemas
+from delta_variant import types as t
+from delta_variant.buffers import Int32s, NameTable
+
+UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+
+
+def storage_type(as_type: pa.DataType | None) -> pa.StructType:
+    """The Arrow type of a VARIANT column shredded to a schema; for None, of one that is not shredded."""
+    if as_type is None:
+        return UNSHREDDED
+    return pa.struct([pa.field("metadata", pa.binary(), False), *group_type(as_type)])
+
+
+def group_type(schema: pa.DataType) -> pa.StructType:
+    """The type of a field or an element: struct<value, typed_value>."""
+    value = pa.field("value", pa.binary())
+    return pa.struct([value] if pa.types.is_null(schema) else [value, pa.field("typed_value", typed_type(schema))])
+
+
+def typed_type(schema: pa.DataType) -> pa.DataType:
+    """The type of typed_value."""
+    if pa.types.is_struct(schema):
+        return pa.struct([pa.field(f.name, group_type(f.type), False) for f in schema])
+    if schemas.is_list(schema):
+        return pa.list_(pa.field("element", group_type(schema.value_type), False))
+    primitive = t.of_arrow(schema)
+    assert primitive is not None
+    return primitive.arrow or pa.decimal128(schema.precision, schema.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node of a shredding schema, with what the kernels need to know of it."""
+
+    path: str
+    schema: pa.DataType
+    primitive: t.Primitive | None
+    children: tuple[Node, ...]
+    child_of_name: Int32s  # name number → child, -1 where this object does not name it
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A schema made ready: its nodes, and all names in it, numbered."""
+
+    root: Node
+    numbers: dict[str, int]
+    names: NameTable
+
+
+@lru_cache(maxsize=64)
+def plan(schema: pa.DataType) -> Plan:
+    """The plan of a shredding schema. Raises InvalidSchemaError."""
+    schemas.check(schema)
+    numbers: dict[str, int] = {}
+    _number_names(schema, numbers)
+    return Plan(_node(schema, "$", numbers), numbers, NameTable.of(numbers))
+
+
+def _number_names(schema: pa.DataType, numbers: dict[str, int]) -> None:
+    if pa.types.is_struct(schema):
+        for field in schema:
+            numbers.setdefault(field.name, len(numbers))
+            _number_names(field.type, numbers)
+    elif schemas.is_list(schema):
+        _number_names(schema.value_type, numbers)
+
+
+def _node(schema: pa.DataType, path: str, numbers: dict[str, int]) -> Node:
+    children: tuple[Node, ...] = ()
+    child_of_name = np.full(len(numbers) + 1, -1, np.int32)
+    if pa.types.is_struct(schema):
+        children = tuple(_node(f.type, f"{path}.{f.name}", numbers) for f in schema)
+        for i, field in enumerate(schema):
+            child_of_name[numbers[field.name]] = i
+    elif schemas.is_list(schema):
+        children = (_node(schema.value_type, f"{path}[*]", numbers),)
+    return Node(path, schema, t.of_arrow(schema), children, child_of_name)

@@ -1,0 +1,239 @@
+"""shred: Variants → slots of a shredding schema, from the root down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_variant import schema as schemas
+from delta_variant import types as t
+from delta_variant.buffers import (
+    PADDING,
+    Bytes,
+    Dictionaries,
+    Faults,
+    Flags,
+    Int32s,
+    Int64s,
+    as_binary,
+    binary_array,
+    bitmap,
+    buffers_of,
+    flags_of,
+    storage_of,
+)
+from delta_variant.errors import InvalidLayoutError, MalformedVariantError
+from delta_variant.kernels import shred as k
+from delta_variant.kernels.validate import validate as walk
+from delta_variant.shredding.plan import Node, Plan, group_type, plan, storage_type, typed_type
+
+CHUNK_BYTES = 8 << 20
+"""Variants are worked off in chunks of about this size, which stay in the cache while every node passes over them."""
+
+CHUNK_ROWS = 1 << 20
+
+
+def shred(array: pa.Array, as_type: pa.DataType | str) -> pa.StructArray:
+    """Shreds a VARIANT column to a schema, an Arrow type or DDL text.
+
+    array: struct<metadata: binary, value: binary>, children in either order, null where the Variant is SQL NULL.
+    Returns an array of `storage_type(as_type)`; the metadata is passed on, not copied. An integer goes into a wider integer
+    or a decimal, a decimal into a decimal of at least its scale, where nothing is lost; no other value is converted, and what
+    does not fit stays in `value`. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError.
+    """
+    schema = plan(schemas.parse(as_type) if isinstance(as_type, str) else as_type)
+    array, children = storage_of(array, "shred")
+    if set(children) != {"metadata", "value"}:
+        raise InvalidLayoutError(f"shred takes a struct<metadata: binary, value: binary>, not {array.type}")
+    metadata, value, valid = as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array)
+    if value.null_count and pc.any(pc.and_not(array.is_valid(), value.is_valid())).as_py():
+        raise MalformedVariantError("value: a row that is not NULL has no value")
+    ends, chunks, start = buffers_of(value)[0], [], 0
+    while start < len(array):
+        stop = int(np.searchsorted(ends, ends[start] + CHUNK_BYTES, "right")) - 1
+        stop = min(max(stop, start + 1), start + CHUNK_ROWS, len(array))
+        rows = slice(start, stop)
+        chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start).shred())
+        start = stop
+    if not chunks:
+        return pa.array([], storage_type(schema.root.schema))
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def validate(array: pa.Array) -> None:
+    """Walks every Variant of a column that is not shredded: struct<metadata, value>. Raises MalformedVariantError."""
+    array, children = storage_of(array, "validate")
+    metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
+    offsets, data = buffers_of(value)
+    rows, faults = len(array), Faults(0)
+    at, limit, dictionary = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
+    k.starts(offsets, flags_of(array), at, limit)
+    keys = Dictionaries.read(metadata, at, dictionary, faults)
+    faults.check(walk(data, at, limit, dictionary, keys.start, faults.report), "$")
+
+
+@dataclass(frozen=True, eq=False)
+class _Slots:
+    """The Variants of one node: where each starts (-1: missing), where its row ends, which dictionary it uses."""
+
+    at: Int64s
+    limit: Int64s
+    dictionary: Int32s
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+class _Chunk:
+    """Rows that are shredded together."""
+
+    def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int) -> None:
+        self.root, self.metadata, self.valid = schema.root, metadata, valid
+        self.faults = Faults(first_row)
+        self.no_value: dict[int, pa.Array] = {}
+        offsets, self.data = buffers_of(value)
+        rows = len(value)
+        self.slots = _Slots(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32))
+        k.starts(offsets, valid, self.slots.at, self.slots.limit)
+        self.keys = Dictionaries.read(metadata, self.slots.at, self.slots.dictionary, self.faults)
+        self.names = self.keys.look_up(schema.names)
+
+    def shred(self) -> pa.StructArray:
+        mask = bitmap(self.valid) if len(self.valid) else None
+        children = [self.metadata, *self._children(self.root, self.slots)]
+        return pa.Array.from_buffers(storage_type(self.root.schema), len(self.slots), [mask], children=children)
+
+    def _group(self, node: Node, slots: _Slots) -> pa.StructArray:
+        children = self._children(node, slots)
+        return pa.Array.from_buffers(group_type(node.schema), len(slots), [None], children=children)
+
+    def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
+        """[value, typed_value] of a node, [value] of one without a type."""
+        if pa.types.is_null(node.schema):
+            return self._untyped(node, slots)
+        if pa.types.is_struct(node.schema):
+            return self._object(node, slots)
+        if schemas.is_list(node.schema):
+            return self._list(node, slots)
+        return self._leaf(node, slots)
+
+    def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
+        rest = np.zeros(len(slots), np.int64)
+        left = k.leave_all(self.data, slots.at, slots.limit, rest, self.faults.report)
+        return [self._value(node, slots, rest, self.faults.check(left, node.path))]
+
+    def _object(self, node: Node, slots: _Slots) -> list[pa.Array]:
+        count = len(slots)
+        child_at = np.full((len(node.children), count), -1, np.int64)
+        typed, rest = np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        keys = (self.names, self.keys.start, node.child_of_name)
+        source = (self.data, slots.at, slots.limit, slots.dictionary, *keys)
+        left = self.faults.check(k.split_object(*source, child_at, typed, rest, self.faults.report), node.path)
+        if left:
+            offsets, out = _room(rest)
+            k.gather_objects(*source, typed, offsets, out)
+            value = self._checked(node, slots, rest, offsets, out)
+        else:
+            value = self._no_value(count)
+        fields = [
+            self._group(child, _Slots(child_at[i], slots.limit, slots.dictionary)) for i, child in enumerate(node.children)
+        ]
+        return [value, pa.Array.from_buffers(typed_type(node.schema), count, [bitmap(typed)], children=fields)]
+
+    def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
+        count = len(slots)
+        offsets, typed, rest = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        source = (self.data, slots.at, slots.limit)
+        left = self.faults.check(k.measure_lists(*source, offsets, typed, rest, self.faults.report), node.path)
+        elements = int(offsets[-1])
+        inner = _Slots(np.empty(elements, np.int64), np.empty(elements, np.int64), np.empty(elements, np.int32))
+        into = (inner.at, inner.limit, inner.dictionary)
+        self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
+        element = self._group(node.children[0], inner)
+        buffers = [bitmap(typed), pa.py_buffer(offsets)]
+        array = pa.Array.from_buffers(typed_type(node.schema), count, buffers, children=[element])
+        return [self._value(node, slots, rest, left), array]
+
+    def _leaf(self, node: Node, slots: _Slots) -> list[pa.Array]:
+        assert node.primitive is not None
+        rest = np.zeros(len(slots), np.int64)
+        take = self._texts if node.primitive.size == t.VARIABLE else self._fixed
+        left, typed = take(node, node.primitive, slots, rest)
+        return [self._value(node, slots, rest, left), typed]
+
+    def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
+        count = len(slots)
+        valid = np.zeros(count, np.uint8)
+        source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
+        out: npt.NDArray[np.generic]
+        if primitive.id == t.TRUE:
+            flags = np.zeros(count, np.uint8)
+            left = k.take_booleans(*source, flags, *sink)
+            out = np.packbits(flags, bitorder="little")
+        elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
+            out = np.zeros(count, node.schema.to_pandas_dtype())
+            left = k.take_integers(*source, primitive.id, out, *sink)
+        elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
+            out = np.zeros((count, 2), np.uint64)
+            low, high = _largest(node.schema.precision, node.schema.scale)
+            left = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
+        else:
+            out = np.zeros((count, primitive.size), np.uint8)
+            left = k.take_fixed(*source, primitive.id, out, *sink)
+        self.faults.check(left, node.path)
+        return left, pa.Array.from_buffers(typed_type(node.schema), count, [bitmap(valid), pa.py_buffer(out)])
+
+    def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
+        count = len(slots)
+        start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.zeros(count, np.uint8)
+        source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
+        left = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
+        size = int(offsets[-1])
+        out = np.empty(size + PADDING, np.uint8)
+        k.gather(self.data, start, offsets, out)
+        typed = binary_array(offsets, out, valid, typed_type(node.schema))
+        if primitive.id == t.STRING and size and out[:size].max() > 0x7F:
+            try:
+                typed.validate(full=True)
+            except pa.ArrowInvalid:
+                raise MalformedVariantError(f"value: a string is not valid UTF-8 (at {node.path})") from None
+        return left, typed
+
+    def _value(self, node: Node, slots: _Slots, rest: Int64s, left: int) -> pa.Array:
+        """`value`, where whole Variants are left over."""
+        if not left:
+            return self._no_value(len(slots))
+        offsets, out = _room(rest)
+        k.gather(self.data, slots.at, offsets, out)
+        return self._checked(node, slots, rest, offsets, out)
+
+    def _checked(self, node: Node, slots: _Slots, rest: Int64s, offsets: Int32s, out: Bytes) -> pa.Array:
+        """`value` of what was gathered, walked to the last leaf: nobody has looked inside it."""
+        set_ = rest > 0
+        at, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
+        self.faults.check(walk(out, at, limit, slots.dictionary, self.keys.start, self.faults.report), node.path)
+        return binary_array(offsets, out, set_.view(np.uint8), pa.binary())
+
+    def _no_value(self, count: int) -> pa.Array:
+        if count not in self.no_value:
+            self.no_value[count] = pa.nulls(count, pa.binary())
+        return self.no_value[count]
+
+
+def _room(rest: Int64s) -> tuple[Int32s, Bytes]:
+    offsets = np.zeros(len(rest) + 1, np.int32)
+    np.cumsum(rest, out=offsets[1:])
+    return offsets, np.empty(int(offsets[-1]) + PADDING, np.uint8)
+
+
+@lru_cache(maxsize=256)
+def _largest(precision: int, scale: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """(low, high) words, by the number of places that a value must be scaled up, of the largest that fits the precision."""
+    largest = [(10**precision - 1) // 10**up for up in range(scale + 1)]
+    low, high = [n & (1 << 64) - 1 for n in largest], [n >> 64 for n in largest]
+    return np.array(low, np.uint64), np.array(high, np.uint64)

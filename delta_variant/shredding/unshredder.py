@@ -1,0 +1,311 @@
+"""unshred: slots of a shredding schema → Variants: sizes from the leaves up, then bytes from the root down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant import schema as schemas
+from delta_variant import types as t
+from delta_variant.buffers import (
+    NO_FLAGS,
+    PADDING,
+    Bytes,
+    Dictionaries,
+    Faults,
+    Flags,
+    Int32s,
+    Int64s,
+    as_binary,
+    binary_array,
+    bitmap,
+    both,
+    buffers_of,
+    flags_of,
+    storage_of,
+)
+from delta_variant.errors import InvalidLayoutError
+from delta_variant.kernels import unshred as k
+from delta_variant.shredding.plan import UNSHREDDED, Node, plan
+
+CHUNK_ROWS = 1 << 14
+
+
+def unshred(array: pa.Array) -> pa.StructArray:
+    """Puts a shredded VARIANT column together again.
+
+    array: struct<metadata, value?, typed_value?>, children in any order and any of Arrow's storage forms, null where the
+    Variant is SQL NULL. Returns struct<metadata: binary not null, value: binary not null>; typed values come back in the type
+    of typed_value exactly. A column that is not shredded passes through. Raises InvalidLayoutError where the layout or the
+    data are invalid, MalformedVariantError where Variant bytes are.
+    """
+    storage, children = storage_of(array, "unshred")
+    schema = schema_of(storage.type)
+    chunks = []
+    for start in range(0, len(storage), CHUNK_ROWS):
+        rows = slice(start, start + CHUNK_ROWS)
+        parts = {name: child[rows] for name, child in children.items()}
+        chunks.append(_Chunk(schema, parts, flags_of(storage[rows]), start).unshred())
+    if not chunks:
+        return pa.array([], UNSHREDDED)
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def schema_of(storage: pa.StructType) -> pa.DataType:
+    """The shredding schema of a column's storage type. Raises InvalidLayoutError."""
+    return _schema_of_group(storage, "$", {"metadata", "value", "typed_value"})
+
+
+def _schema_of_group(group: pa.DataType, path: str, allowed: set[str]) -> pa.DataType:
+    names = {group.field(i).name for i in range(group.num_fields)} if pa.types.is_struct(group) else set()
+    unknown = sorted(name for name in names - allowed if not name.startswith("_"))
+    if unknown or not names & {"value", "typed_value"}:
+        raise InvalidLayoutError(f"at {path}: a group of value and typed_value expected, not {group}")
+    if "typed_value" not in names:
+        return pa.null()
+    typed = group.field("typed_value").type
+    if pa.types.is_struct(typed):
+        fields = [(f.name, _schema_of_group(f.type, f"{path}.{f.name}", {"value", "typed_value"})) for f in typed]
+        if len({name for name, _ in fields}) < len(fields):
+            raise InvalidLayoutError(f"at {path}: two fields have the same name")
+        return pa.struct(fields)
+    if schemas.is_list(typed):
+        return pa.list_(_schema_of_group(typed.value_type, f"{path}[*]", {"value", "typed_value"}))
+    if t.of_arrow(typed) is None:
+        raise InvalidLayoutError(f"at {path}: Variant has no type for a typed_value of {typed}")
+    return typed
+
+
+class _Chunk:
+    """Rows that are put together at once."""
+
+    def __init__(self, schema: pa.DataType, children: dict[str, pa.Array], valid: Flags, first_row: int) -> None:
+        self.plan, self.faults = plan(schema), Faults(first_row)
+        self.metadata, self.valid = as_binary(children["metadata"]), valid
+        rows = len(self.metadata)
+        at = np.where(valid, 0, -1).astype(np.int64) if len(valid) else np.zeros(rows, np.int64)
+        self.dictionary = np.empty(rows, np.int32)
+        self.keys = Dictionaries.read(self.metadata, at, self.dictionary, self.faults)
+        self.names = self.keys.look_up(self.plan.names)
+        self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
+        k.keys_of_names(self.names, self.keys.start, self.id_of_name)
+        self.root = _Place(self, self.plan.root, children, self.dictionary, NO_FLAGS, required=True)
+
+    def unshred(self) -> pa.StructArray:
+        size = self.root.measure(self.valid)
+        offsets = np.zeros(len(size) + 1, np.int64)
+        np.cumsum(size, out=offsets[1:])
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise InvalidLayoutError("the Variants of one batch take more than 2 GiB; read it in smaller batches")
+        out = np.empty(int(offsets[-1]) + PADDING, np.uint8)
+        self.root.write(np.where(size > 0, offsets[:-1], -1), out)
+        value = binary_array(offsets.astype(np.int32), out, NO_FLAGS, pa.binary())
+        mask = bitmap(self.valid) if len(self.valid) else None
+        return pa.Array.from_buffers(UNSHREDDED, len(size), [mask], children=[self.metadata, value])
+
+
+class _Typed(Protocol):
+    """typed_value of one node. `measure` fills `size` where it is set, and returns a kernel's result."""
+
+    valid: Flags
+
+    def measure(self, live: Flags, size: Int64s) -> int: ...
+
+    def write(self, to: Int64s, out: Bytes) -> None: ...
+
+
+class _Place:
+    """A node: the Variant that `value` and `typed_value` make together."""
+
+    def __init__(
+        self,
+        chunk: _Chunk,
+        node: Node,
+        children: dict[str, pa.Array],
+        dictionary: Int32s,
+        present: Flags,
+        *,
+        required: bool = False,
+    ) -> None:
+        self.chunk, self.node, self.required, self.present = chunk, node, required, present
+        self.count = len(dictionary)
+        self.value: pa.Array | None = None
+        if "value" in children and children["value"].null_count < self.count:
+            self.value = as_binary(children["value"])
+            self.value_valid = flags_of(self.value)
+            self.offsets, self.data = buffers_of(self.value)
+        self.typed: _Typed | None = None
+        if "typed_value" in children:
+            self.typed = self._typed(children["typed_value"], dictionary)
+
+    def _typed(self, array: pa.Array, dictionary: Int32s) -> _Typed:
+        if pa.types.is_struct(array.type):
+            return _Object(self, array, dictionary)
+        if schemas.is_list(array.type):
+            return _List(self, array, dictionary)
+        assert self.node.primitive is not None
+        return (_Texts if self.node.primitive.size == t.VARIABLE else _Fixed)(self.node.primitive, array)
+
+    def measure(self, live: Flags) -> Int64s:
+        """The bytes of every slot; 0 where it is missing, or not live."""
+        size, live, faults = np.zeros(self.count, np.int64), both(live, self.present), self.chunk.faults
+        if self.typed is not None:
+            faults.check(self.typed.measure(live, size), self.node.path)
+        if self.value is not None:
+            alone = live
+            if isinstance(self.typed, _Object):  # where typed_value is an object, `value` is the rest of it
+                alone = both(live, (size == 0).view(np.uint8))
+            source = (self.offsets, self.value_valid, alone)
+            faults.check(k.check_values(self.data, *source, faults.report), self.node.path)
+            faults.check(k.size_values(*source, size, faults.report), self.node.path)
+        if self.required:
+            self.missing = both(live, (size == 0).view(np.uint8))
+            size += self.missing
+        return size
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        if self.typed is not None:
+            self.typed.write(to, out)
+        if self.value is not None:
+            alone = to
+            if isinstance(self.typed, _Object):
+                alone = np.where(self.typed.flags(self.count), -1, to)
+            k.write_values(self.offsets, self.data, self.value_valid, alone, out)
+        if self.required:
+            k.write_nulls(self.missing, to, out)
+
+
+@dataclass
+class _Source:
+    """typed_value of a primitive."""
+
+    primitive: t.Primitive
+    array: pa.Array
+
+    def __post_init__(self) -> None:
+        self.valid = flags_of(self.array)
+
+
+class _Fixed(_Source):
+    """Primitives of one size."""
+
+    def measure(self, live: Flags, size: Int64s) -> int:
+        alive = both(live, self.valid)
+        size[:] = (alive if len(alive) else 1) * np.int64(1 + self.primitive.size)
+        return 0
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        array, kind = self.array, self.primitive
+        if kind.id == t.TRUE:
+            k.write_booleans(np.asarray(array.fill_null(False)), self.valid, to, out)
+            return
+        decimal = kind.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
+        if decimal and not pa.types.is_decimal128(array.type):
+            array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        stride = array.type.bit_width // 8
+        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * stride :]
+        scale = array.type.scale if decimal else -1
+        k.write_fixed(payload, stride, kind.size - decimal, kind.id, scale, self.valid, to, out)
+
+
+class _Texts(_Source):
+    """Strings and binaries."""
+
+    def __post_init__(self) -> None:
+        wanted = self.primitive.arrow
+        self.array = self.array if self.array.type == wanted else self.array.cast(wanted)
+        super().__post_init__()
+        self.offsets, self.data = buffers_of(self.array)
+
+    def measure(self, live: Flags, size: Int64s) -> int:
+        k.size_texts(self.offsets, self.valid, live, self.primitive.id == t.STRING, size)
+        return 0
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        k.write_texts(self.offsets, self.data, self.valid, self.primitive.id, to, out)
+
+
+class _Object:
+    """typed_value of an object, with the rest of its fields in `value`."""
+
+    def __init__(self, place: _Place, array: pa.StructArray, dictionary: Int32s) -> None:
+        chunk, node = place.chunk, place.node
+        self.place, self.dictionary, self.keys, self.names = place, dictionary, chunk.keys, chunk.names
+        self.valid = flags_of(array)
+        names = [field.name for field in array.type]
+        order = sorted(range(len(names)), key=lambda i: names[i].encode())
+        self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in order]
+        columns = [chunk.plan.numbers[names[i]] for i in order]
+        ends = chunk.plan.names.ends
+        self.child_id = np.ascontiguousarray(chunk.id_of_name[:, columns])
+        self.name_start = np.array([ends[n - 1] if n else 0 for n in columns], np.int64)
+        self.name_size = ends[columns] - self.name_start
+        if place.value is None:
+            self.rest = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
+        else:
+            self.rest = (place.offsets, place.data, place.value_valid)
+
+    def flags(self, count: int) -> Flags:
+        return self.valid if len(self.valid) else np.ones(count, np.uint8)
+
+    def measure(self, live: Flags, size: Int64s) -> int:
+        inner = both(live, self.valid)
+        self.child_size = np.empty((len(self.children), len(size)), np.int64)
+        for row, child in zip(self.child_size, self.children, strict=True):
+            row[:] = child.measure(inner)
+        self.shape = tuple(np.zeros(len(size), np.int64) for _ in range(3))
+        return int(
+            k.size_objects(
+                self.valid, live, self.child_size, self.child_id, self.dictionary, *self.rest, self.names,
+                self.keys.start, self.place.node.child_of_name, size, *self.shape, self.place.chunk.faults.report,
+            )
+        )  # fmt: skip
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        child_to = np.full(self.child_size.shape, -1, np.int64)
+        keys, schema = self.keys, self.place.chunk.plan
+        k.write_objects(
+            self.valid, self.child_size, self.child_id, self.dictionary, *self.rest, self.names, keys.start, keys.key_at,
+            keys.key_size, keys.data, schema.names.names, self.name_start, self.name_size, self.place.node.child_of_name,
+            *self.shape, to, child_to, out,
+        )  # fmt: skip
+        for row, child in zip(child_to, self.children, strict=True):
+            child.write(row, out)
+
+
+class _List:
+    """typed_value of an array."""
+
+    def __init__(self, place: _Place, array: pa.Array, dictionary: Int32s) -> None:
+        if not pa.types.is_list(array.type):
+            array = array.cast(pa.list_(array.type.value_field))
+        self.dictionary, self.valid = dictionary, flags_of(array)
+        offsets, _ = buffers_of(array)
+        self.offsets = offsets - offsets[0]
+        elements = array.values[int(offsets[0]) : int(offsets[-1])]
+        self.element_live = np.ones(len(elements), np.uint8)
+        self.element_dictionary = np.zeros(len(elements), np.int32)
+        inner = (place.chunk, place.node.children[0], elements, self.element_dictionary)
+        self.element = _child(*inner, required=True)
+
+    def measure(self, live: Flags, size: Int64s) -> int:
+        k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
+        self.element_size = self.element.measure(self.element_live)
+        self.bytes = np.zeros(len(size), np.int64)
+        k.size_lists(self.offsets, self.valid, live, self.element_size, size, self.bytes)
+        return 0
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        element_to = np.full(len(self.element_size), -1, np.int64)
+        k.write_lists(self.offsets, self.valid, self.element_size, self.bytes, to, element_to, out)
+        self.element.write(element_to, out)
+
+
+def _child(chunk: _Chunk, node: Node, group: pa.StructArray, dictionary: Int32s, *, required: bool = False) -> _Place:
+    children = {group.type.field(i).name: group.field(i) for i in range(group.type.num_fields)}
+    return _Place(chunk, node, children, dictionary, flags_of(group), required=required)

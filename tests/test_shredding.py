@@ -1,0 +1,261 @@
+"""Whole columns: shred and unshred."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_variant import binary, schema, shredding
+from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError
+from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+
+
+def roundtrip(rows, as_type):
+    array = column(rows)
+    shredded = shredding.shred(array, as_type)
+    shredded.validate(full=True)
+    assert shredded.type == shredding.storage_type(schema.parse(as_type) if isinstance(as_type, str) else as_type)
+    back = shredding.unshred(shredded)
+    back.validate(full=True)
+    assert all(map(same, values(back), rows)), (values(back), rows)
+    return shredded
+
+
+@given(st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), max_size=8), SCHEMAS)
+def test_round_trip(rows, as_type):
+    """unshred(shred(x, s)) equals x for any Variants and any schema."""
+    roundtrip(rows, as_type)
+
+
+@given(st.lists(VARIANTS, min_size=1, max_size=8))
+def test_round_trip_by_the_inferred_schema(rows):
+    """The same for the schema that inference gives to just these rows, where most of them fit."""
+    found = schema.infer(column(rows))
+    if found is not None:
+        roundtrip(rows, found)
+
+
+def test_the_feed(feed):
+    """The same for every record of the feed."""
+    found = schema.infer(feed)
+    back = shredding.unshred(shredding.shred(feed, found))
+    assert all(map(same, values(back), values(feed)))
+
+
+# The series of VariantShredding, "Objects" (specs 001), without the invalid ones.
+EVENTS = [
+    {"event_type": "noop", "event_ts": 1729794114937},
+    {"event_type": "login", "event_ts": 1729794146402, "email": "user@example.com"},
+    {"error_msg": "malformed: ..."},
+    "malformed: not an object",
+    {"event_ts": 1729794240241, "click": "_button"},
+    {"event_type": None, "event_ts": 1729794954163},
+    {"event_type": "noop", "event_ts": "2024-10-24"},
+    {},
+    None,
+    "SQL NULL",
+]
+STORED = [  # value, event_type.value, event_type.typed_value, event_ts.value, event_ts.typed_value
+    (None, None, "noop", None, 1729794114937),
+    ({"email": "user@example.com"}, None, "login", None, 1729794146402),
+    ({"error_msg": "malformed: ..."}, None, None, None, None),
+    "malformed: not an object",
+    ({"click": "_button"}, None, None, None, 1729794240241),
+    (None, "null", None, None, 1729794954163),
+    (None, None, "noop", "2024-10-24", None),
+    (None, None, None, None, None),
+    "null",
+    "SQL NULL",
+]
+
+
+def test_the_specification_s_objects():
+    """Every row of the specification's table of objects is stored as the table says, missing and null apart."""
+    shredded = roundtrip(EVENTS, "event_type string, event_ts bigint")
+
+    def one(metadata, value):
+        if value is None:
+            return None
+        decoded = binary.decode(metadata, value)
+        return "null" if decoded is None else decoded
+
+    for row, stored in zip(shredded.to_pylist(), STORED, strict=True):
+        if row is None:
+            assert stored == "SQL NULL"
+        elif row["typed_value"] is None:
+            assert one(row["metadata"], row["value"]) == stored
+        else:
+            type_, ts = row["typed_value"]["event_type"], row["typed_value"]["event_ts"]
+            found = (
+                one(row["metadata"], row["value"]),
+                one(row["metadata"], type_["value"]),
+                type_["typed_value"],
+                one(row["metadata"], ts["value"]),
+                ts["typed_value"],
+            )
+            assert found == stored
+
+
+def test_the_specification_s_arrays():
+    """A null element is a Variant null in the element's value; what is no array stays whole."""
+    shredded = roundtrip([["comedy", "drama"], ["horror", None], [], None], "array<string>")
+    assert [row["typed_value"] for row in shredded.to_pylist()] == [
+        [{"value": None, "typed_value": "comedy"}, {"value": None, "typed_value": "drama"}],
+        [{"value": None, "typed_value": "horror"}, {"value": b"\0", "typed_value": None}],
+        [],
+        None,
+    ]
+    assert [row["value"] for row in shredded.to_pylist()] == [None, None, None, b"\0"]
+
+
+FITS = [  # (value, schema, does it go into typed_value)
+    (5, "tinyint", True),
+    (300, "tinyint", False),
+    (5, "bigint", True),
+    (2**40, "int", False),
+    (5, "decimal(3,2)", True),
+    (10, "decimal(3,2)", False),
+    (Decimal("1.5"), "decimal(3,2)", True),
+    (Decimal("1.50"), "decimal(3,1)", False),
+    (Decimal("-9.99"), "decimal(3,2)", True),
+    (Decimal("1"), "bigint", False),
+    (-(2**63), "decimal(38,18)", True),
+    (-(2**63), "decimal(38,20)", False),
+    (Decimal(-(10**38) + 1), "decimal(38,0)", True),
+    (Decimal("0.0000000000000000000000000000000000001"), "decimal(38,38)", True),
+    (7, "decimal(38,37)", True),
+    (10, "decimal(38,37)", False),
+    (1, "double", False),
+    (1.0, "float", False),
+    (1.0, "bigint", False),
+    ("5", "bigint", False),
+    (True, "tinyint", False),
+    (True, "boolean", True),
+    (dt.date(2020, 1, 1), "timestamp", False),
+    (dt.datetime(2020, 1, 1), "timestamp", False),
+    (dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc), "timestamp", True),
+    (dt.datetime(2020, 1, 1), "timestamp_ntz", True),
+    (b"x", "string", False),
+    ("x" * 100, "string", True),
+]
+
+
+@pytest.mark.parametrize(("value", "ddl", "typed"), FITS)
+def test_what_is_typed(value, ddl, typed):
+    """Exact numerics widen where nothing is lost; nothing else is converted; what does not fit stays in value."""
+    (row,) = roundtrip([value], ddl).to_pylist()
+    assert (row["typed_value"] is not None, row["value"] is None) == (typed, typed)
+
+
+def test_the_type_of_typed_value_comes_back():
+    """unshred writes the width, the scale and the zone of the column, not of what was shredded."""
+    (row,) = shredding.unshred(shredding.shred(column([5]), "bigint")).to_pylist()
+    assert row["value"].hex() == "180500000000000000"
+    (row,) = shredding.unshred(shredding.shred(column([5]), "decimal(9,2)")).to_pylist()
+    assert row["value"].hex() == "2002f4010000"
+    (row,) = shredding.unshred(shredding.shred(column([-0.0]), "double")).to_pylist()
+    assert row["value"].hex() == "1c0000000000000080"
+
+
+def test_slices_chunks_and_storage_forms():
+    """Slices, large binaries, dictionaries and the other order of children give the same columns."""
+    rows = [{"a": i, "b": [str(i)] * (i % 3)} for i in range(50)]
+    array = column(rows)
+    ddl = "a bigint, b array<string>"
+    expected = shredding.shred(array, ddl).slice(7, 30).to_pylist()
+    assert shredding.shred(array.slice(7, 30), ddl).to_pylist() == expected
+    large = pa.StructArray.from_arrays(
+        [array.field("value").cast(pa.large_binary()), array.field("metadata").dictionary_encode()], ["value", "metadata"]
+    )
+    assert shredding.shred(large.slice(7, 30), ddl).to_pylist() == expected
+    assert values(shredding.unshred(shredding.shred(array, ddl).slice(7, 30))) == rows[7:37]
+
+
+def test_many_chunks(monkeypatch):
+    """A column larger than a chunk is one column."""
+    monkeypatch.setattr("delta_variant.shredding.shredder.CHUNK_BYTES", 100)
+    monkeypatch.setattr("delta_variant.shredding.unshredder.CHUNK_ROWS", 7)
+    roundtrip([{"a": i, "b": ["x"] * (i % 4), **({"c": i} if i % 2 else {})} for i in range(100)], "a bigint, b array<string>")
+
+
+def test_columns_that_are_not_variants():
+    """A column of another shape is one clear error."""
+    for array in (pa.array([1]), pa.array([{"value": b""}]), shredding.shred(column([1]), "int")):
+        with pytest.raises(InvalidLayoutError, match="struct<metadata"):
+            shredding.shred(array, "int")
+    with pytest.raises(InvalidLayoutError, match=r"at \$\.a: .*uint8"):
+        shredding.unshred(
+            pa.array(
+                [],
+                pa.struct(
+                    [("metadata", pa.binary()), ("typed_value", pa.struct([("a", pa.struct([("typed_value", pa.uint8())]))]))]
+                ),
+            )
+        )
+
+
+def test_invalid_rows_are_refused():
+    """value beside a typed_value that is no object, and a rest that is no object, have no meaning."""
+    leaf = shredding.storage_type(pa.int64())
+    row = {"metadata": b"\x01\x00", "value": b"\x00", "typed_value": 1}
+    with pytest.raises(InvalidLayoutError, match="both set"):
+        shredding.unshred(pa.array([row], leaf))
+    inner = {"a": {"value": None, "typed_value": 1}}
+    with pytest.raises(InvalidLayoutError, match="value is not"):
+        shredding.unshred(
+            pa.array(
+                [{"metadata": b"\x01\x01\x00\x01a", "value": b"\x00", "typed_value": inner}],
+                shredding.storage_type(schema.parse("a bigint")),
+            )
+        )
+    with pytest.raises(InvalidLayoutError, match="metadata lacks"):
+        shredding.unshred(
+            pa.array(
+                [{"metadata": b"\x01\x00", "value": None, "typed_value": inner}],
+                shredding.storage_type(schema.parse("a bigint")),
+            )
+        )
+
+
+def test_missing_where_a_value_is_required():
+    """A row, or an element, with neither value nor typed_value is a Variant null."""
+    array = pa.array([{"metadata": b"\x01\x00", "value": None, "typed_value": None}], shredding.storage_type(pa.int64()))
+    assert values(shredding.unshred(array)) == [None]
+    elements = [{"value": None, "typed_value": None}, {"value": None, "typed_value": 3}]
+    array = pa.array(
+        [{"metadata": b"\x01\x00", "value": None, "typed_value": elements}], shredding.storage_type(pa.list_(pa.int64()))
+    )
+    assert values(shredding.unshred(array)) == [[None, 3]]
+
+
+@pytest.mark.parametrize("ddl", ["bigint", "a bigint", "array<bigint>", "variant", "a struct<b: string>, c array<double>"])
+@given(data=st.data())
+def test_any_bytes_give_a_column_or_the_error(ddl, data):
+    """Mutated Variants shred to something that unshreds, or raise the one error; nothing is read outside the row."""
+    rows = data.draw(st.lists(VARIANTS, min_size=1, max_size=3))
+    mutated = []
+    for row in rows:
+        metadata, value = (bytearray(b) for b in binary.encode(row))
+        for buffer in (metadata, value):
+            for _ in range(data.draw(st.integers(0, 3))):
+                buffer[data.draw(st.integers(0, len(buffer) - 1))] = data.draw(st.integers(0, 255))
+        mutated.append({"metadata": bytes(metadata), "value": bytes(value)[: data.draw(st.integers(0, len(value)))]})
+    array = pa.array(mutated, shredding.UNSHREDDED)
+    try:
+        shredding.shred(array, ddl).validate(full=True)
+    except DeltaVariantError as e:
+        assert isinstance(e, MalformedVariantError)
+
+
+def test_overlapping_fields_cannot_blow_up():
+    """An object whose fields share one value is malformed, however small it is."""
+    text = binary.encode("x" * 200)[1]
+    count = 100
+    offsets = bytes(count) + len(text).to_bytes(1, "little")
+    value = bytes([2, count]) + bytes(range(count)) + offsets + text
+    metadata = binary.encode_metadata([f"{i:02}" for i in range(count)])
+    with pytest.raises(MalformedVariantError, match="overlap"):
+        shredding.shred(pa.array([{"metadata": metadata, "value": value}], shredding.UNSHREDDED), "a int")
