@@ -1,0 +1,204 @@
+"""Streams record batches into one Parquet file with pyarrow and gives its VARIANT groups the logical type.
+
+In: batches of one physical Arrow schema, shredded structs included, and the names of their VARIANT groups. Out: a file.
+Batches are collected up to a row group's size, because pyarrow makes a row group of every call. What pyarrow writes on
+closing, the footer, is held back and annotated (`footer`).
+
+Invariants: those of the package. After an error nothing readable is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.parquet import encodings
+from delta_variant.parquet import footer as footers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from delta_variant.parquet.footer import Names
+
+ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_ROWS = 1 << 20
+
+
+class FileWriter:
+    """Writes record batches into one Parquet file, a row group as soon as there is enough for one.
+
+    sink: a path, opened here and removed when writing fails, or an open binary file, which stays the caller's to close.
+    schema: the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups,
+    each by the names that lead to it. compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: Arrow bytes.
+    metadata: key-value pairs for the footer. Raises InvalidSchemaError.
+    """
+
+    def __init__(
+        self,
+        sink: str | os.PathLike[str] | IO[bytes] | Any,
+        schema: pa.Schema,
+        *,
+        variants: Collection[Names] = (),
+        compression: str = "zstd",
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        self._schema = schema.remove_metadata()
+        self._variants = frozenset(variants)
+        names = {names for names, _ in encodings.columns(encodings.sample([], self._schema))}
+        for group in self._variants:
+            if (*group, "metadata") not in names:
+                raise InvalidSchemaError(f"{'.'.join(group)} is not a VARIANT column of the schema to be written")
+        self._compression = compression
+        self._row_group_bytes = row_group_bytes
+        self._metadata = dict(metadata or {})
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
+        self._sink = _Sink(self._path.open("wb") if self._path else sink)
+        self._open = True
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes rows in."""
+        with self._abort_on_error():
+            if not batch.schema.equals(self._schema):
+                raise InvalidSchemaError(f"a batch must have the file's schema\n{self._schema}\nbut has\n{batch.schema}")
+            rows = batch.num_rows * self._row_group_bytes // max(1, batch.nbytes)
+            rows = min(max(1, rows), ROW_GROUP_ROWS)
+            for start in range(0, batch.num_rows, rows):
+                self._add(batch.slice(start, rows))
+
+    def close(self) -> int:
+        """Writes what is left and the footer; returns the file's size in bytes."""
+        if self._open:
+            with self._abort_on_error():
+                self._write_row_group()
+                self._write_footer()
+        return self._sink.size
+
+    def abort(self) -> None:
+        """Gives up: no footer is written, and a file opened here is removed."""
+        if not self._open:
+            return
+        self._open = False
+        self._pending.clear()
+        self._sink.mute()
+        if self._writer is not None:
+            with contextlib.suppress(Exception):  # what made us give up is what the caller must see
+                self._writer.close()
+        if self._path is not None:
+            self._sink.file.close()
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    @contextlib.contextmanager
+    def _abort_on_error(self) -> Iterator[None]:
+        if not self._open:
+            raise ValueError("this FileWriter is closed")
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
+
+    def _add(self, part: pa.RecordBatch) -> None:
+        full = self._rows + part.num_rows > ROW_GROUP_ROWS or self._bytes + part.nbytes > self._row_group_bytes
+        if full and self._pending:
+            self._write_row_group()
+        self._pending.append(part)
+        self._rows += part.num_rows
+        self._bytes += part.nbytes
+
+    def _write_row_group(self) -> None:
+        if self._writer is None:
+            self._writer = self._parquet_writer()
+        if self._pending:
+            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
+        self._pending.clear()
+        self._rows = self._bytes = 0
+
+    def _write_footer(self) -> None:
+        assert self._writer is not None
+        if self._metadata:
+            self._writer.add_key_value_metadata(self._metadata)
+        self._sink.hold_back()
+        self._writer.close()
+        self._sink.release(self._variants)
+        if self._path is not None:
+            self._sink.file.close()
+        self._open = False
+
+    def _parquet_writer(self) -> pq.ParquetWriter:
+        sample = encodings.sample(self._pending, self._schema)
+        columns = [(".".join(names), names, values) for names, values in encodings.columns(sample)]
+        count = Counter(name for name, *_ in columns)  # pyarrow cannot tell the column `a.b` from the field b of a
+        columns = [column for column in columns if count[column[0]] == 1]
+        chosen = {name: encodings.encoding(values) for name, _, values in columns}
+        return pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._schema,
+            compression=self._compression,
+            use_dictionary=[name for name, encoding in chosen.items() if encoding == "DICTIONARY"],
+            column_encoding={name: encoding for name, encoding in chosen.items() if encoding != "DICTIONARY"},
+            write_statistics=[name for name, names, values in columns if self._has_bounds(names, values.type)],
+            store_schema=False,
+            store_decimal_as_integer=True,
+            use_compliant_nested_type=True,
+        )
+
+    def _has_bounds(self, names: Names, kind: pa.DataType) -> bool:
+        is_metadata = names[-1] == "metadata" and names[:-1] in self._variants
+        return not pa.types.is_floating(kind) and not is_metadata
+
+
+class _Sink:
+    """The file that pyarrow writes to: passes bytes on, and keeps the footer until it is annotated."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.size, self.closed = file, 0, False
+        self._held: list[bytes] | None = None
+        self._muted = False
+
+    def write(self, data: bytes) -> int:
+        if self._held is not None:
+            self._held.append(data)
+        elif not self._muted:
+            self.file.write(data)
+            self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: the file is flushed when it is closed."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def mute(self) -> None:
+        self._held, self._muted = None, True
+
+    def hold_back(self) -> None:
+        self._held = []
+
+    def release(self, variants: Collection[Names]) -> None:
+        before, footer = footers.split(b"".join(self._held or ()))
+        self._held = None
+        self.write(before + footers.joined(footers.annotated(footer, variants)))

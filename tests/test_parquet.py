@@ -1,0 +1,488 @@
+"""Parquet files: the annotation, what the footer must not hold, row groups, failures, and whole tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import math
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delta_variant import shredding
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
+from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+
+PLAIN = shredding.UNSHREDDED
+V = ("v",)
+
+
+def write(path, table, variants=(), **options):
+    with FileWriter(path, table.schema, variants=variants, **options) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+    return writer.close()
+
+
+def footer_columns(path):
+    """The column chunks of the first row group, by their path in the schema."""
+    group = pq.read_metadata(path).row_group(0)
+    return {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+
+
+# -------------------------------------------------------------------------------------------------------- the annotation
+
+
+def test_the_annotation_is_found_by_path(tmp_path):
+    """Only the groups named get the type, not their namesakes elsewhere, and the rest of the footer stays as it was."""
+    array = column([{"a": 1}, None, "SQL NULL"])
+    inner = pa.StructArray.from_arrays([array, array], ["v", "w"])
+    lists = pa.array([[1], [], [2]], pa.list_(pa.int64()))
+    table = pa.table({"v": inner, "w": array, "x": lists, "s": pa.StructArray.from_arrays([inner], ["v"])})
+    groups = {("v", "v"), ("s", "v", "w")}
+    size = write(tmp_path / "f", table, groups)
+    assert size == (tmp_path / "f").stat().st_size
+    assert footer.variant_groups(footer.read(tmp_path / "f")) == groups
+    assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
+
+
+def test_groups_inside_lists_and_maps(tmp_path):
+    """The names of a group are those of the Parquet schema, so that VARIANTs in arrays and maps are annotated too."""
+    array = column([1, 2])
+    listed = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), array)
+    mapped = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["k", "l"]), array)
+    groups = {("l", "list", "element"), ("m", "key_value", "value")}
+    write(tmp_path / "f", pa.table({"l": listed, "m": mapped}), groups)
+    assert footer.variant_groups(footer.read(tmp_path / "f")) == groups
+
+
+def test_duckdb_finds_the_columns(tmp_path):
+    """DuckDB takes an annotated group for a VARIANT, shredded or not, and reads its values."""
+    array = column([{"id": i, "name": f"n{i}", "rest": [i]} for i in range(3)])
+    shredded = shredding.shred(array, "id bigint, name string")
+    write(tmp_path / "f", pa.table({"p": array, "v": shredded}), {("p",), V})
+    rows = duckdb.sql(
+        f"select typeof(p), typeof(v), v.id::bigint, p.name::varchar, v.rest[1]::int from read_parquet('{tmp_path / 'f'}')"
+    )
+    assert rows.fetchall() == [("VARIANT", "VARIANT", i, f"n{i}", i) for i in range(3)]
+
+
+names = st.sampled_from(["a", "b", "metadata", "value", "list", "v", "é", "a.b"])
+types = st.recursive(
+    st.sampled_from([pa.int64(), pa.string(), pa.float64(), pa.decimal128(20, 2), pa.timestamp("us", "UTC"), PLAIN]),
+    lambda inner: st.one_of(
+        st.dictionaries(names, inner, min_size=1, max_size=3).map(lambda fields: pa.struct(list(fields.items()))),
+        inner.map(pa.list_),
+        inner.map(lambda kind: pa.map_(pa.string(), kind)),
+    ),
+    max_leaves=6,
+)
+
+
+def groups_of(kind, names):
+    if kind == PLAIN:
+        yield names
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from groups_of(field.type, (*names, field.name))
+    elif pa.types.is_list(kind):
+        yield from groups_of(kind.value_type, (*names, "list", "element"))
+    elif pa.types.is_map(kind):
+        yield from groups_of(kind.item_type, (*names, "key_value", "value"))
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(names, types, min_size=1, max_size=20), st.data())
+def test_any_schema_can_be_annotated(fields, data):
+    """For any nesting of groups: exactly the groups chosen are found again, and pyarrow reads the schema it wrote."""
+    schema = pa.schema(list(fields.items()))
+    groups = [group for field in schema for group in groups_of(field.type, (field.name,))]
+    chosen = set(data.draw(st.lists(st.sampled_from(groups), unique=True))) if groups else set()
+    plain, annotated = io.BytesIO(), io.BytesIO()
+    for sink, variants in ((plain, ()), (annotated, chosen)):
+        write(sink, schema.empty_table(), variants)
+    _, found = footer.split(annotated.getvalue())
+    assert footer.variant_groups(found) == chosen
+    assert footer.annotated(footer.split(plain.getvalue())[1], chosen) == found
+    assert pq.read_schema(annotated).equals(pq.read_schema(plain))
+
+
+def test_a_group_that_is_not_there_is_refused(tmp_path):
+    """A name that leads to no VARIANT is an error before the file is opened."""
+    schema = pa.schema([("a", pa.int64()), ("v", pa.struct([("x", PLAIN)]))])
+    for group in (("a",), V, ("w",), ("x",)):
+        with pytest.raises(InvalidSchemaError, match="not a VARIANT"):
+            FileWriter(tmp_path / "f", schema, variants=[group])
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------------------ what the footer holds
+
+
+def test_floats_and_metadata_have_no_footer_bounds(tmp_path):
+    """No FLOAT or DOUBLE column has statistics, wherever it is: pyarrow's ignore NaN. VARIANT metadata has none; value has."""
+    array = shredding.shred(column([{"f": 1.5, "i": 1}, {"f": math.nan}]), "f double, i bigint")
+    floats = pa.array([1.0, math.nan], pa.float32())
+    table = pa.table(
+        {
+            "v": array,
+            "f": floats,
+            "d": floats.cast(pa.float64()),
+            "l": pa.array([[1.0], [math.nan]]),
+            "m": pa.array([[("k", 1.0)], []], pa.map_(pa.string(), pa.float64())),
+            "s": pa.StructArray.from_arrays([floats], ["f"]),
+            "metadata": pa.array(["a", "b"]),
+        }
+    )
+    write(tmp_path / "f", table, {V})
+    columns = footer_columns(tmp_path / "f")
+    floating = {name for name, chunk in columns.items() if chunk.physical_type in ("FLOAT", "DOUBLE")}
+    assert len(floating) == 6
+    assert {name for name, chunk in columns.items() if chunk.is_stats_set} == columns.keys() - floating - {"v.metadata"}
+    assert columns["v.value"].statistics.null_count == 2
+    assert columns["v.typed_value.i.typed_value"].statistics.null_count == 1
+
+
+def test_names_that_pyarrow_cannot_tell_apart(tmp_path):
+    """The column `a.b` and the field b of a: neither gets the encoding or the statistics meant for the other."""
+    doubles, integers = pa.array([1.5, 1.0]), pa.array([1, 2])
+    table = pa.table({"a.b": doubles, "a": pa.StructArray.from_arrays([integers], ["b"])})
+    write(tmp_path / "f", table)
+    group = pq.read_metadata(tmp_path / "f").row_group(0)
+    assert not group.column(0).is_stats_set
+    assert pq.read_table(tmp_path / "f").equals(table)
+
+
+def test_key_value_pairs_and_field_ids(tmp_path):
+    """The footer has the caller's pairs and the schema's field ids, and no Arrow schema."""
+    field = pa.field("i", pa.int32(), metadata={"PARQUET:field_id": "7"})
+    table = pa.table([pa.array([1], pa.int32())], schema=pa.schema([field], metadata={"pandas": "{}"}))
+    write(tmp_path / "f", table, metadata={"org.apache.spark.version": "4.2.0"})
+    assert pq.read_metadata(tmp_path / "f").metadata == {b"org.apache.spark.version": b"4.2.0"}
+    assert pq.read_schema(tmp_path / "f").field("i").metadata == {b"PARQUET:field_id": b"7"}
+
+
+def test_physical_types(tmp_path):
+    """Decimals up to 18 digits are integers, timestamps are microseconds and never INT96, lists are list/element."""
+    now = dt.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=dt.timezone.utc)
+    table = pa.table(
+        {
+            "d9": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
+            "d18": pa.array([Decimal("1.50")], pa.decimal128(18, 2)),
+            "d38": pa.array([Decimal("1.50")], pa.decimal128(38, 2)),
+            "t": pa.array([now], pa.timestamp("us", "UTC")),
+            "l": pa.array([[1]]),
+        }
+    )
+    write(tmp_path / "f", table)
+    kinds = {name: chunk.physical_type for name, chunk in footer_columns(tmp_path / "f").items()}
+    assert kinds == {"d9": "INT32", "d18": "INT64", "d38": "FIXED_LEN_BYTE_ARRAY", "t": "INT64", "l.list.element": "INT64"}
+    assert "MICROS" in str(pq.ParquetFile(tmp_path / "f").schema).upper()
+    assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
+
+
+@pytest.mark.parametrize(
+    ("compression", "codec"), [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")]
+)
+def test_compression(tmp_path, compression, codec):
+    """The codec is the one asked for."""
+    write(tmp_path / "f", pa.table({"a": [1, 2]}), compression=compression)
+    assert footer_columns(tmp_path / "f")["a"].compression == codec
+
+
+# --------------------------------------------------------------------------------------------------------------- encodings
+
+ROWS = 20_000
+RANDOM = np.random.default_rng(0)
+COLUMNS = {
+    "ascending": (pa.array(range(ROWS)), "DELTA_BINARY_PACKED"),
+    "few integers": (pa.array(RANDOM.integers(0, 50, ROWS)), "DICTIONARY"),
+    "wide integers, repeated": (pa.array((np.arange(5000) * (2**62 // 5000))[RANDOM.integers(0, 5000, ROWS)]), "DICTIONARY"),
+    "narrow integers, repeated": (pa.array(RANDOM.integers(0, 20_000, ROWS)), "DELTA_BINARY_PACKED"),
+    "int8": (pa.array(RANDOM.integers(-128, 127, ROWS), pa.int8()), "DICTIONARY"),
+    "times": (pa.array(np.arange(ROWS) * 10**6, pa.timestamp("us")), "DELTA_BINARY_PACKED"),
+    "dates": (pa.array(np.arange(ROWS), pa.int32()).cast(pa.date32()), "DELTA_BINARY_PACKED"),
+    "decimals": (pa.array([Decimal(i).scaleb(-2) for i in range(ROWS)], pa.decimal128(18, 2)), "DELTA_BINARY_PACKED"),
+    "long decimals": (pa.array([Decimal(i) for i in range(ROWS)], pa.decimal128(38, 0)), "PLAIN"),
+    "few strings": (pa.array([f"s{i % 300}" for i in range(ROWS)]), "DICTIONARY"),
+    "unique strings": (pa.array([f"s{i}" for i in range(ROWS)]), "PLAIN"),
+    "doubles": (pa.array(RANDOM.random(ROWS)), "PLAIN"),
+    "nulls": (pa.nulls(ROWS, pa.binary()), "DICTIONARY"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_encoding_follows_from_the_values(name):
+    """Repeated values get a dictionary, other integers are packed, everything else is plain."""
+    array, expected = COLUMNS[name]
+    sample = encodings.sample([pa.record_batch([array], ["x"])], pa.schema([("x", array.type)]))
+    assert len(sample) <= encodings.SAMPLE_ROWS + encodings.SAMPLE_BATCHES
+    assert encodings.encoding(sample.field(0)) == expected
+
+
+def with_gaps(array):
+    return pc.if_else(pa.array(np.random.default_rng(1).random(len(array)) < 0.2), pa.nulls(len(array), array.type), array)
+
+
+def test_every_encoding_is_read_back(tmp_path):
+    """DuckDB and pyarrow give the values that went in, nulls included."""
+    table = pa.table({name: with_gaps(array) for name, (array, _) in COLUMNS.items()})
+    write(tmp_path / "f", table)
+    assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
+    assert duckdb.sql(f"from read_parquet('{tmp_path / 'f'}')").to_arrow_table().cast(table.schema).equals(table)
+
+
+# ------------------------------------------------------------------------------------------------- row groups and failures
+
+
+def test_row_groups_are_bounded(tmp_path):
+    """Small batches are collected and large ones are cut, so that no row group is much larger than asked, and none is empty."""
+    table = pa.table({"i": range(100_000)})
+    for rows in (1000, 100_000):
+        with FileWriter(tmp_path / "f", table.schema, row_group_bytes=80_000) as writer:
+            for batch in table.to_batches(max_chunksize=rows):
+                writer.write(batch)
+        metadata = pq.read_metadata(tmp_path / "f")
+        assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [10_000] * 10
+        assert pq.read_table(tmp_path / "f").equals(table)
+
+
+def test_rows_leave_memory_with_their_row_group():
+    """What is written grows with every row group, long before the file is closed."""
+    sink = io.BytesIO()
+    batch = pa.record_batch({"x": RANDOM.random(10_000)})
+    with FileWriter(sink, batch.schema, row_group_bytes=160_000) as writer:
+        sizes = []
+        for _ in range(10):
+            writer.write(batch)
+            sizes.append(sink.tell())
+    assert sizes[2] > 0
+    assert sizes[8] > 3 * sizes[2]
+    assert not sink.closed
+    assert writer.close() == len(sink.getvalue())
+
+
+def test_a_file_without_rows(tmp_path):
+    """Closing at once gives a readable file with the schema and the annotation."""
+    schema = pa.schema([("v", PLAIN), ("i", pa.int64())])
+    with FileWriter(tmp_path / "f", schema, variants={V}) as writer:
+        writer.write(pa.RecordBatch.from_pylist([], schema))
+    assert footer.variant_groups(footer.read(tmp_path / "f")) == {V}
+    assert pq.read_table(tmp_path / "f").num_rows == 0
+
+
+def fail_midway(sink):
+    batch = pa.record_batch({"a": [1]})
+    with FileWriter(sink, batch.schema, row_group_bytes=1) as writer:
+        writer.write(batch)
+        writer.write(batch)
+        raise ZeroDivisionError
+
+
+def test_an_error_removes_the_file(tmp_path):
+    """A file opened by path is gone after an error in the block, and after a batch of another schema."""
+    with pytest.raises(ZeroDivisionError):
+        fail_midway(tmp_path / "f")
+    assert not list(tmp_path.iterdir())
+    batch = pa.record_batch({"a": [1]})
+    writer = FileWriter(tmp_path / "f", batch.schema)
+    with pytest.raises(InvalidSchemaError, match="schema"):
+        writer.write(pa.record_batch({"b": [1]}))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="closed"):
+        writer.write(batch)
+
+
+def test_an_error_leaves_an_open_sink_without_a_footer():
+    """A sink that was handed in stays open, and what it holds is no Parquet file."""
+    sink = io.BytesIO()
+    with pytest.raises(ZeroDivisionError):
+        fail_midway(sink)
+    assert len(sink.getvalue()) > len(footer.MAGIC)
+    with pytest.raises(pa.ArrowInvalid):
+        pq.ParquetFile(sink)
+
+
+class FullDisk(io.BytesIO):
+    """A file that takes 100,000 bytes."""
+
+    def write(self, data):
+        if self.tell() + len(data) > 100_000:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+def test_a_full_disk_is_the_error_the_caller_sees():
+    """The sink's own error comes out, from write or from close, and the writer is closed."""
+    batch = pa.record_batch({"x": RANDOM.random(10_000)})
+    for row_group_bytes in (80_000, 1 << 20):
+        writer = FileWriter(FullDisk(), batch.schema, row_group_bytes=row_group_bytes)
+        with pytest.raises(OSError, match="No space left"):  # noqa: PT012  # either call may be the one
+            for _ in range(5):
+                writer.write(batch)
+            writer.close()
+        with pytest.raises(ValueError, match="closed"):
+            writer.write(batch)
+
+
+# ------------------------------------------------------------------------------------------------------------ whole tables
+
+ROWS_OF_FILE = [{"id": 1, "name": "a", "tags": ["x", None]}, {"id": "one"}, None, "SQL NULL", {"name": "é", "more": {"k": 2}}]
+
+
+@pytest.mark.parametrize(
+    "shred", [None, "auto", {"v": "id bigint, name string, tags array<string>"}, {"v": pa.struct([("id", pa.int64())])}]
+)
+def test_a_table_comes_back(tmp_path, shred):
+    """Whatever the shredding, the Variants and the other columns are the ones written, in their order."""
+    table = pa.table({"before": range(5), "v": column(ROWS_OF_FILE), "after": ["a", None, "c", "d", "e"]})
+    write_table(table, tmp_path / "f", shred=shred)
+    back = read_table(tmp_path / "f")
+    assert back.column_names == table.column_names
+    assert back.schema.field("v").type == PLAIN
+    assert back.drop_columns("v").equals(table.drop_columns("v"))
+    assert all(map(same, values(back["v"].combine_chunks()), ROWS_OF_FILE))
+    assert ("typed_value" in str(pq.read_schema(tmp_path / "f"))) == (shred is not None)
+
+
+@settings(max_examples=50)
+@given(rows=st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), min_size=1, max_size=8), schema=SCHEMAS)
+def test_any_table_comes_back(tmp_path_factory, rows, schema):
+    """The same for any Variants and any schema, keys with dots and empty keys among them."""
+    path = tmp_path_factory.getbasetemp() / "any.parquet"
+    write_table(pa.table({"v": column(rows)}), path, shred={"v": schema})
+    assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
+
+
+@pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_forms_of_variant_columns(tmp_path, binary):
+    """Children in either order and in any form of binary are written as metadata, value; slices are respected."""
+    rows = column([{"a": i} for i in range(6)])
+    swapped = pa.StructArray.from_arrays(
+        [rows.field("value").cast(binary), rows.field("metadata").cast(binary)], ["value", "metadata"]
+    )
+    for shred in (None, "auto", {"v": "a bigint"}):
+        write_table(pa.table({"v": swapped}).slice(2, 3), tmp_path / "f", shred=shred)
+        assert [field.name for field in pq.read_schema(tmp_path / "f").field("v").type][:2] == ["metadata", "value"]
+        assert values(read_table(tmp_path / "f")["v"].combine_chunks()) == [{"a": 2}, {"a": 3}, {"a": 4}]
+
+
+def test_a_shredded_column_is_written_as_it_is(tmp_path):
+    """An array that is shredded already keeps its layout, or gets another one if asked."""
+    shredded = shredding.shred(column([{"a": 1, "b": 2}]), "a bigint")
+    for shred, fields in ((None, ["a"]), ("auto", ["a"]), ({"v": "b bigint"}, ["b"])):
+        write_table(pa.table({"v": shredded}), tmp_path / "f", shred=shred)
+        typed = pq.read_schema(tmp_path / "f").field("v").type.field("typed_value").type
+        assert [field.name for field in typed] == fields
+        assert values(read_table(tmp_path / "f")["v"].combine_chunks()) == [{"a": 1, "b": 2}]
+
+
+def test_variants_inside_other_columns(tmp_path):
+    """VARIANTs in structs, lists and maps are annotated, and put together when read; nulls around them stay."""
+    shredded = shredding.shred(column([{"a": 1}, {"a": "x"}, "SQL NULL"]), "a bigint")
+    mask = pa.array([False, True, False])
+    table = pa.table(
+        {
+            "s": pa.StructArray.from_arrays([pa.array([1, 2, 3]), shredded], ["i", "v"], mask=mask),
+            "l": pa.ListArray.from_arrays(pa.array([0, 2, None, 3], pa.int32()), shredded),
+            "m": pa.MapArray.from_arrays(pa.array([0, 1, 1, 3], pa.int32()), pa.array(["k", "l", "m"]), shredded),
+        }
+    )
+    write_table(table, tmp_path / "f")
+    assert len(footer.variant_groups(footer.read(tmp_path / "f"))) == 3
+    back = read_table(tmp_path / "f")
+    assert back["s"].is_null().to_pylist() == [False, True, False]
+    assert values(back["s"].combine_chunks().field("v"))[0] == {"a": 1}
+    assert [None if row is None else len(row) for row in back["l"].to_pylist()] == [2, 1, None]
+    assert values(back["l"].combine_chunks().flatten()) == [{"a": 1}, {"a": "x"}, "SQL NULL"]
+    assert values(back["m"].combine_chunks().items) == [{"a": 1}, {"a": "x"}, "SQL NULL"]
+
+
+def test_a_file_without_the_annotation(tmp_path):
+    """A group whose fields are those of the layout is a VARIANT; one that only resembles it is not."""
+    shredded = shredding.shred(column([{"a": 1}]), "a bigint")
+    other = pa.array([{"metadata": "text", "value": b"x"}])
+    pq.write_table(pa.table({"v": shredded, "w": other}), tmp_path / "f")
+    back = read_table(tmp_path / "f")
+    assert values(back["v"].combine_chunks()) == [{"a": 1}]
+    assert back["w"].to_pylist() == other.to_pylist()
+
+
+def test_more_than_one_row_group(tmp_path):
+    """Row groups are put together in their order."""
+    shredded = shredding.shred(column([{"a": i} for i in range(100)]), "a bigint")
+    write_batches = pa.table({"v": shredded}).to_batches(max_chunksize=10)
+    with FileWriter(tmp_path / "f", write_batches[0].schema, variants={V}, row_group_bytes=1) as writer:
+        for batch in write_batches:
+            writer.write(batch)
+    assert pq.read_metadata(tmp_path / "f").num_row_groups > 5
+    assert values(read_table(tmp_path / "f")["v"].combine_chunks()) == [{"a": i} for i in range(100)]
+
+
+def test_a_table_without_rows(tmp_path):
+    """An empty table keeps its columns."""
+    write_table(pa.table({"v": column([]), "a": pa.array([], pa.int64())}), tmp_path / "f", shred={"v": "a bigint"})
+    back = read_table(tmp_path / "f")
+    assert back.num_rows == 0
+    assert back.schema.field("v").type == PLAIN
+
+
+@pytest.mark.parametrize("shred", [{"w": "a bigint"}, {"i": "a bigint"}, "always", {"v": "a nonsense"}])
+def test_what_cannot_be_shredded(tmp_path, shred):
+    """A column that is missing or no VARIANT, a schema that is none: one clear error and no file."""
+    with pytest.raises(InvalidSchemaError):
+        write_table(pa.table({"v": column([1]), "i": [1]}), tmp_path / "f", shred=shred)
+    assert not list(tmp_path.iterdir())
+
+
+def test_malformed_variants_leave_no_file(tmp_path):
+    """Bytes that are no Variant, found while shredding, are an error of the family, and the file is gone."""
+    broken = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x02\x09\x00"}], PLAIN)
+    with pytest.raises(DeltaVariantError):
+        write_table(pa.table({"v": broken}), tmp_path / "f", shred={"v": "a bigint"})
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------------------------------------- Spark
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_spark_reads_every_encoding(spark, tmp_path, vectorized):
+    """Both of Spark's readers give the values that went in, for every encoding and with nulls, and find the VARIANT."""
+    columns = {name: with_gaps(array) for name, (array, _) in COLUMNS.items()}
+    columns |= {
+        f"{kind}": with_gaps(pa.array([i % 100 for i in range(ROWS)], kind)) for kind in (pa.int8(), pa.int16(), pa.int32())
+    }
+    ordinary = pa.table({name.replace(" ", "_").replace(",", ""): array for name, array in columns.items()})
+    rows = [{"i": i, "s": f"s{i}", "f": i / 3, "d": Decimal(i).scaleb(-2)} for i in range(ROWS)]
+    variant = shredding.shred(column(rows), "i bigint, s string, f double, d decimal(18,2)")
+    write(tmp_path / "f.parquet", ordinary.append_column("v", variant), {V}, metadata={"org.apache.spark.version": "4.2.0"})
+    gets = [f"variant_get(v, '$.{name}', '{kind}') {name}" for name, kind in
+            (("i", "long"), ("s", "string"), ("f", "double"), ("d", "decimal(18,2)"))]  # fmt: skip
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    try:
+        frame = spark.read.parquet(str(tmp_path / "f.parquet"))
+        assert frame.schema["v"].dataType.simpleString() == "variant"
+        assert frame.drop("v").toArrow().cast(ordinary.schema).equals(ordinary)
+        assert frame.selectExpr(gets).toArrow().to_pylist() == rows
+    finally:
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+
+
+@pytest.mark.spark
+def test_spark_does_not_lose_rows_to_a_nan(spark, tmp_path):
+    """A comparison that only NaN satisfies finds it: no footer tells Spark to drop the row group."""
+    table = pa.table({"d": [1.0, math.nan], "f": pa.array([1.0, math.nan], pa.float32())})
+    write(tmp_path / "f.parquet", table)
+    frame = spark.read.parquet(str(tmp_path / "f.parquet"))
+    assert frame.where("d > 5").count() == 1
+    assert frame.where("f > 5").count() == 1
