@@ -6,7 +6,7 @@ Strings of a column often start alike. The bytes that the smallest and the large
 words; the next eight bytes, as a big-endian number, then decide for nearly every string.
 """
 
-# ruff: noqa: ANN001, ANN201  # Numba infers the types
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations

@@ -1,0 +1,19 @@
+"""What the Delta log knows about one file: rows, nulls, smallest and largest values, and the bounds of Variant paths.
+
+    record batches ─▶ FileStats ─┬─▶ ordinary columns: minValues, maxValues, nullCount, as Delta defines them
+                                 └─▶ VARIANT columns: {path: value} ─▶ Variant object ─▶ Z85 text
+
+Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns" (specs 002).
+
+Invariants: bounds come from the values, never from footers. A bound never excludes a row: what is unknown, or has no exact
+form in the log, has no bound.
+"""
+
+from delta_variant.stats.bounds import decode_bounds, encode_bounds
+from delta_variant.stats.files import FileStats, indexed_columns
+
+BOUNDS_TAG = "delta_variant.bounds"
+"""The tag of an Add whose Variant bounds this package computed from the values."""
+BOUNDS_TAG_VALUE = "1"
+
+__all__ = ["BOUNDS_TAG", "BOUNDS_TAG_VALUE", "FileStats", "decode_bounds", "encode_bounds", "indexed_columns"]

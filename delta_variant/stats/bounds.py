@@ -1,0 +1,66 @@
+"""Bounds of the paths of a VARIANT column ⇄ the text that stands for them in the Delta log.
+
+In: {normalized path: Python value}. Out: a Variant object, its metadata and value one after the other, filled up with zero
+bytes to a multiple of 4, in Z85. Source: specs 002, "Statistics for Variant Columns".
+
+The proposal's two examples are the other way round, value before metadata, and cut where the bytes end: a last group of
+n + 1 digits stands for n bytes, as in Ascii85. Reading takes both orders (metadata starts with a byte that ends in the
+bits 0001, an object in 10), any number of digits and any filling. Invariant: `decode_bounds(encode_bounds(x)) == x`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta_variant import binary, z85
+from delta_variant import types as t
+from delta_variant.errors import MalformedVariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def encode_bounds(bounds: Mapping[str, Any]) -> str:
+    """The text for lower, or upper, bounds. Raises DeltaVariantError for a value that Variant cannot hold."""
+    data = b"".join(binary.encode(dict(bounds)))
+    return z85.encode(data + bytes(-len(data) % 4))
+
+
+def decode_bounds(text: str) -> dict[str, Any]:
+    """The bounds that a text stands for, by normalized path. Raises MalformedVariantError."""
+    missing = -len(text) % 5
+    data = z85.decode(text + "#" * missing)  # the largest digit: what is cut off can only be smaller
+    data = data[: len(data) - missing]
+    if data[:1] and data[0] & 0x0F == binary.VERSION:
+        size = _metadata_size(data)
+        metadata, value = data[:size], data[size:]
+    else:
+        size = _object_size(data)
+        metadata, value = data[size:], data[:size]
+    bounds = binary.decode(metadata, value)
+    if not isinstance(bounds, dict):
+        raise MalformedVariantError(f"bounds are a Variant object, not {bounds!r}")
+    return bounds
+
+
+def _metadata_size(data: bytes) -> int:
+    width = (data[0] >> 6) + 1
+    count = _uint(data, 1, width)
+    last = 1 + width * (count + 1)
+    return last + width + _uint(data, last, width)
+
+
+def _object_size(data: bytes) -> int:
+    if not data or data[0] & 3 != t.OBJECT:
+        raise MalformedVariantError(f"bounds start with metadata or with an object, not with {data[:1].hex() or 'nothing'}")
+    header = data[0] >> 2
+    offset_width, id_width, count_width = (header & 3) + 1, (header >> 2 & 3) + 1, 4 if header & 16 else 1
+    count = _uint(data, 1, count_width)
+    last = 1 + count_width + count * (id_width + offset_width)
+    return last + offset_width + _uint(data, last, offset_width)
+
+
+def _uint(data: bytes, at: int, width: int) -> int:
+    if at + width > len(data):
+        raise MalformedVariantError(f"bounds: {at + width} bytes or more expected, but there are {len(data)}")
+    return int.from_bytes(data[at : at + width], "little")

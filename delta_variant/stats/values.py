@@ -1,0 +1,218 @@
+"""The smallest and the largest value of one column of one file, and the forms these take in the Delta log.
+
+In: Arrow arrays of one type. Out: JSON for ordinary columns, as delta-spark 4.4 writes it, and Python values for the bounds
+of Variant paths. Values are compared as Spark compares them: strings by their UTF-8 bytes, NaN above everything.
+
+Invariants: `low` and `high` are never inside the values seen. A value that has no exact form (a date outside Python's
+calendar in a Variant, a string that is not UTF-8) has no bound.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_variant.kernels.texts import text_extremes
+
+STRING_PREFIX = 32
+"""Characters of a string that the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
+
+_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_MICROS_A_DAY = 86_400_000_000
+_EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # the origin of timestamps without a zone
+_DAYS_IN_400_YEARS = 146_097
+_NO_BYTES = np.empty(0, np.uint8)
+_LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
+
+
+def has_order(kind: pa.DataType) -> bool:
+    """Whether Delta keeps a minimum and a maximum of a type in an ordinary column."""
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or is_string(kind)
+        or pa.types.is_date32(kind)
+        or (pa.types.is_timestamp(kind) and kind.unit in _MICROS)
+    )
+
+
+def is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+class Extremes:
+    """The smallest and the largest value of a column, as far as it has been seen.
+
+    kind: the column's type. low, high: ints for integers, dates (days) and timestamps (their unit), floats, Decimals, bytes
+    for strings, bools; None before the first value. NaN is not among them: has_nan tells.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.low: Any = None
+        self.high: Any = None
+        self.has_nan = False
+
+    def add(self, values: pa.Array) -> None:
+        """Takes an array of the type in; nulls do not count."""
+        if values.null_count == len(values):
+            return
+        if pa.types.is_floating(self.kind):
+            low, high = self._floats(values)
+        else:
+            low, high = _strings(values) if is_string(self.kind) else self._others(values)
+        if low is not None:
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+
+    def _floats(self, values: pa.Array) -> tuple[Any, Any]:
+        numbers = values.drop_null().to_numpy()
+        if math.isnan(numbers.min()):
+            self.has_nan = True
+            numbers = numbers[~np.isnan(numbers)]
+            if not len(numbers):
+                return None, None
+        return float(numbers.min()), float(numbers.max())
+
+    def _others(self, values: pa.Array) -> tuple[Any, Any]:
+        if pa.types.is_date32(self.kind):
+            values = values.view(pa.int32())
+        elif pa.types.is_timestamp(self.kind):
+            values = values.view(pa.int64())
+        bounds = pc.min_max(values)
+        return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _strings(values: pa.Array) -> tuple[bytes, bytes]:
+    validity, offsets, data = values.buffers()
+    integer = np.int32 if pa.types.is_string(values.type) else np.int64
+    ends = np.frombuffer(offsets, integer)[values.offset : values.offset + len(values) + 1]
+    valid = np.frombuffer(validity, np.uint8) if values.null_count else _NO_BYTES
+    rows = np.empty(2, np.int64)
+    text_extremes(np.frombuffer(data or b"", np.uint8), ends, valid, values.offset, rows)
+    low, high = (values[row].as_buffer().to_pybytes() for row in rows.tolist())
+    return low, high
+
+
+# ----------------------------------------------------------------------------------------------------- ordinary columns
+
+
+def json_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[str | None, str | None]:
+    """JSON of the smallest and the largest value, as delta-spark writes it; None where there is none."""
+    if extremes.has_nan:
+        return ('"NaN"' if extremes.low is None else _json(extremes.kind, extremes.low)), '"NaN"'
+    if extremes.low is None:
+        return None, None
+    if is_string(extremes.kind):
+        return _json_strings(extremes.low, extremes.high, prefix)
+    return _json(extremes.kind, extremes.low), _json(extremes.kind, extremes.high)
+
+
+def _json(kind: pa.DataType, value: Any) -> str:
+    if pa.types.is_date32(kind):
+        return f'"{_date_text(value)}"'
+    if pa.types.is_timestamp(kind):
+        return f'"{_timestamp_text(value * _MICROS[kind.unit], kind.tz)}"'
+    if pa.types.is_floating(kind):
+        if math.isinf(value):
+            return '"Infinity"' if value > 0 else '"-Infinity"'
+        return str(np.float32(value)) if pa.types.is_float32(kind) else repr(value)
+    return str(value)
+
+
+def _json_strings(low: bytes, high: bytes, prefix: int) -> tuple[str | None, str | None]:
+    try:
+        first, last = low.decode()[:prefix], _cut_up(high.decode(), prefix)
+    except UnicodeDecodeError:
+        return None, None
+    return json.dumps(first, ensure_ascii=False), None if last is None else json.dumps(last, ensure_ascii=False)
+
+
+def _cut_up(text: str, prefix: int) -> str | None:
+    """A string of about `prefix` UTF-16 units that is not below the text, by delta-spark's rules; None where it has none.
+
+    The character after the cut is replaced by a larger one: U+007F if that is enough, or else U+10FFFF.
+    """
+    units = size = 0
+    if len(text.encode("utf-16-le")) // 2 <= prefix:
+        return text
+    while units < prefix:
+        units += 2 if text[size] > "\uffff" else 1
+        size += 1
+    while size < len(text) and text[size] == _LAST_CHARACTER:
+        units += 2
+        size += 1
+    if units > 2 * prefix:
+        return None
+    if size == len(text):
+        return text
+    return text[:size] + (_LAST_ASCII if text[size] < _LAST_ASCII else _LAST_CHARACTER)
+
+
+def _date_text(days: int) -> str:
+    """ISO 8601, with a sign before years that do not have four digits; any int, which Python's calendar does not take."""
+    cycles, days = divmod(days + _EPOCH_ORDINAL - 1, _DAYS_IN_400_YEARS)
+    date = dt.date.fromordinal(days + 1)
+    year = date.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{date.month:02d}-{date.day:02d}"
+
+
+def _timestamp_text(micros: int, zone: str | None) -> str:
+    """Milliseconds, rounded down, which is how Delta keeps timestamps in the log."""
+    days, micros = divmod(micros, _MICROS_A_DAY)
+    seconds, micros = divmod(micros, 1_000_000)
+    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros // 1000:03d}"
+    return f"{_date_text(days)}T{time}{'' if zone is None else 'Z'}"
+
+
+# -------------------------------------------------------------------------------------------------------- Variant paths
+
+
+def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any, Any]:
+    """Python values that stand for the smallest and the largest value in a Variant object; None where there is none."""
+    kind, low, high = extremes.kind, extremes.low, extremes.high
+    if low is None or extremes.has_nan:
+        return None, None
+    if is_string(kind):
+        return _variant_strings(low, high, prefix)
+    if pa.types.is_date32(kind):
+        return _date(low), _date(high)
+    if pa.types.is_timestamp(kind):
+        return _datetime(low * _MICROS[kind.unit], kind.tz), _datetime(high * _MICROS[kind.unit], kind.tz)
+    if pa.types.is_floating(kind):
+        number = float if pa.types.is_float64(kind) else np.float32
+        return number(-0.0 if low == 0 else low), number(0.0 if high == 0 else high)  # either zero may be in the file
+    return low, high
+
+
+def _variant_strings(low: bytes, high: bytes, prefix: int) -> tuple[str | None, str | None]:
+    try:
+        first, last = low.decode(), high.decode()
+    except UnicodeDecodeError:
+        return None, None
+    cut = last if len(last) <= prefix else last[:prefix] + _LAST_CHARACTER
+    return first[:prefix], cut if cut.encode() >= high else None
+
+
+def _date(days: int) -> dt.date | None:
+    try:
+        return dt.date.fromordinal(days + _EPOCH_ORDINAL)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _datetime(micros: int, zone: str | None) -> dt.datetime | None:
+    try:
+        moment = _EPOCH + dt.timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    return moment if zone is None else moment.replace(tzinfo=dt.timezone.utc)

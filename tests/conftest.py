@@ -1,0 +1,53 @@
+"""One Spark session for the whole run, with the real Delta JARs: a JVM start costs more than most tests."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+from hypothesis import settings
+
+from tests.strategies import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
+    from pyspark.sql import SparkSession
+
+    from delta_variant.session import configure
+
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "3g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+    )
+    session = configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def feed():
+    """The bundled feed as a VARIANT column, numbers exact."""
+    packed = resources.files("delta_variant").joinpath("data/earthquakes.ndjson.zst").read_bytes()
+    lines = zstandard.ZstdDecompressor().decompress(packed).splitlines()
+    return column([json.loads(line, parse_float=Decimal) for line in lines])
