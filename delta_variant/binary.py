@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import json
 import math
 import struct
 import uuid
@@ -140,8 +139,8 @@ def _encode_decimal(value: Decimal) -> bytes:
     unscaled, scale = int("".join(map(str, digits)) or "0"), -int(exponent)
     if scale < 0:
         unscaled, scale = unscaled * 10**-scale, 0
-    precision = len(str(unscaled))
-    if max(precision, scale) > t.MAX_PRECISION:
+    precision = max(len(str(unscaled)), scale)  # Spark refuses a scale beyond the precision of the width
+    if precision > t.MAX_PRECISION:
         raise DeltaVariantError(f"a Variant decimal has at most {t.MAX_PRECISION} digits; {value} has more")
     type_id, width = (t.DECIMAL4, 4) if precision <= 9 else (t.DECIMAL8, 8) if precision <= 18 else (t.DECIMAL16, 16)
     return _primitive(type_id, bytes([scale]) + (-unscaled if sign else unscaled).to_bytes(width, "little", signed=True))
@@ -415,8 +414,14 @@ def _json_scalar(value: Any) -> str:
     raise AssertionError(type(value))
 
 
+_JSON_ESCAPES = str.maketrans(
+    {chr(n): f"\\u{n:04X}" for n in range(32)}
+    | {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+)
+
+
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return f'"{text.translate(_JSON_ESCAPES)}"'
 
 
 def _json_float(value: Any) -> str:

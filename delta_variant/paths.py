@@ -17,7 +17,7 @@ _UNESCAPES = {text[1]: char for char, text in _ESCAPES.items()}
 _NORMALIZED_KEY = re.compile(r"\['((?:[^'\\\x00-\x1f]|\\(?:['\\btnfr]|u00[01][0-9a-f]))*)'\]")
 _ESCAPE = re.compile(r"\\(u00[01][0-9a-f]|.)", re.DOTALL)
 # Spark takes a dotted key up to the next dot or bracket, and a quoted key up to the next quote of its kind: no escapes.
-_SPARK_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\]")
+_SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]")
 _MAX_INDEX = 2**31 - 1
 
 
@@ -57,8 +57,9 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
         raise InvalidPathError(f"{text!r} is not a Variant path: it must start with $")
     while at < len(text):
         step = _SPARK_STEP.match(text, at)
-        if step is None or (step[2] and int(step[2]) > _MAX_INDEX):
+        kind = step.lastgroup if step else None
+        if step is None or kind is None or (kind == "index" and int(step[kind]) > _MAX_INDEX):
             raise InvalidPathError(f"{text!r} is not a Variant path: expected .key, ['key'] or [0] at character {at}")
-        steps.append(int(step[2]) if step[2] else step[1] or step[3] or step[4])
+        steps.append(int(step[kind]) if kind == "index" else step[kind])
         at = step.end()
     return tuple(steps)

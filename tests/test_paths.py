@@ -51,6 +51,9 @@ VARIANT_PATHS = [
     ("$.it's", ("it's",)),
     ('$["it\'s"]', ("it's",)),
     ("$.é", ("é",)),
+    ("$['']", ("",)),
+    ("$.a b . c", ("a b ", " c")),
+    ("$['a?'][007]", ("a?", 7)),
 ]
 
 
@@ -60,8 +63,30 @@ def test_variant_paths(text, steps):
     assert paths.parse_variant_path(text) == steps
 
 
-@pytest.mark.parametrize("text", ["", "a", "$a", "$.", "$..a", "$[a]", "$[-1]", "$['a\"]", "$[99999999999]", "$['a'"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "$a", "$.", "$..a", "$[a]", "$[-1]", "$['a\"]", "$[99999999999]", "$['a'", "$ .a", "$[ 1]"]
+)
 def test_invalid_variant_paths(text):
     """What Spark refuses is refused."""
     with pytest.raises(InvalidPathError):
         paths.parse_variant_path(text)
+
+
+@pytest.mark.spark
+def test_spark_agrees_about_variant_paths(spark):
+    """A path reads with Spark what its keys and indexes say, and Spark refuses what is refused here."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    document = '{" c":1,"a":{"b c":2},"a.b":[0,1,2,{"c":4}],"":5,"a b ":{" c":6},"a?":[0,1,2,3,4,5,6,7],"it\'s":8,"\u00e9":9}'
+    one = spark.range(1).select(F.parse_json(F.lit(document)).alias("v"))
+
+    def read(path):
+        return one.select(F.to_json(F.variant_get("v", path, "variant"))).first()[0]
+
+    found = [read(path) for path, _ in VARIANT_PATHS]
+    whole = read("$")
+    assert found == [whole, '{"b c":2}', "2", '{"b c":2}', "4", None, "8", "8", "9", "5", "6", "7"]
+    for path in ("", "a", "$a", "$.", "$[a]", "$[-1]", "$['a'", "$ .a", "$[ 1]"):
+        with pytest.raises(PySparkException):
+            read(path)

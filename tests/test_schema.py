@@ -36,9 +36,12 @@ def test_ddl(ddl, type_):
 
 
 @pytest.mark.parametrize(
-    "ddl", ["", "a", "a int,", "struct<>", "struct<a int", "a foo", "a map<int, int>", "decimal(39, 0)", "decimal(2,3)", "a int b",
-            "a int, a int", "a interval", "array<int", "a decimal(x)", "a int %"],
-)  # fmt: skip
+    "ddl",
+    [
+        *("", "a", "a int,", "struct<>", "struct<a int", "a foo", "a map<int, int>", "decimal(39, 0)", "decimal(2,3)"),
+        *("a int b", "a int, a int", "a interval", "array<int", "a decimal(x)", "a int %"),
+    ],
+)
 def test_invalid_ddl(ddl):
     """Anything else is one error that shows the text, or the path within it."""
     with pytest.raises(InvalidSchemaError, match="shredding schema"):
