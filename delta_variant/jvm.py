@@ -1,0 +1,103 @@
+"""The bridge to the driver's JVM: every py4j trick of the package is here.
+
+In come a classic Spark session and Python values; out go JVM objects. Each call crosses a socket and costs about
+0.2 ms, so nothing here is for loops over files: `items` and `scala_seq` are for the arguments of one call.
+
+Invariant: Java sources shipped in `delta_variant/java` are compiled once per JVM, by the Janino compiler that Spark
+ships, against the class loader that sees the JARs of `spark.jars.packages`. A restarted SparkContext in the same JVM
+finds the class; a new JVM compiles again.
+"""
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
+from __future__ import annotations
+
+import threading
+import weakref
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+
+from delta_variant.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+# gateway -> file -> class loader; a gateway stands for one JVM
+_compiled: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def classic(spark: SparkSession) -> SparkSession:
+    """The session given, when it is a classic one that runs; SessionError otherwise."""
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        raise SessionError(
+            f"{type(spark).__module__}.{type(spark).__name__} has no driver JVM in this process: delta-variant needs a "
+            "classic Spark session (SparkSession.builder.master(...), not .remote(...))"
+        )
+    if spark.sparkContext._jsc is None:
+        raise SessionError("this Spark session has been stopped: get a new one with SparkSession.builder.getOrCreate()")
+    return spark
+
+
+def scala_seq(spark: SparkSession, values: Iterable[Any]) -> Any:
+    """A Scala immutable Seq of the values; one call per value."""
+    return _jvm(spark).PythonUtils.toSeq(list(values))
+
+
+def scala_map(spark: SparkSession, mapping: Mapping[str, Any]) -> Any:
+    """A Scala immutable Map; one call per entry."""
+    return _jvm(spark).PythonUtils.toScalaMap(dict(mapping))
+
+
+def option(spark: SparkSession, value: Any = None) -> Any:
+    """Some(value), or Scala's None."""
+    return _jvm(spark).scala.Option.apply(value)
+
+
+def items(seq: Any) -> list[Any]:
+    """The elements of a Scala Seq, one call each: for small sequences only."""
+    return [seq.apply(i) for i in range(seq.size())]
+
+
+def load_class(spark: SparkSession, name: str) -> Any:
+    """The java.lang.Class of that binary name (`a.b.C$D`), JARs of `spark.jars.packages` included."""
+    return _loader(spark).loadClass(name)
+
+
+def java_class(spark: SparkSession, file: str, name: str) -> Any:
+    """The java.lang.Class `name` from the source `delta_variant/java/<file>`, compiled once per JVM."""
+    gateway = spark.sparkContext._gateway
+    with _lock:
+        loaders = _compiled.setdefault(gateway, {})
+        if file not in loaders:
+            compiler = _jvm(spark).org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(_loader(spark))
+            compiler.cook(files("delta_variant").joinpath("java").joinpath(file).read_text(encoding="utf-8"))
+            loaders[file] = compiler.getClassLoader()
+        return loaders[file].loadClass(name)
+
+
+def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
+    """A new object of a java.lang.Class by its first public constructor."""
+    values = _jvm(spark).java.util.ArrayList()
+    for argument in arguments:
+        values.add(argument)
+    return java_class.getConstructors()[0].newInstance(values.toArray())
+
+
+def start_callbacks(spark: SparkSession) -> None:
+    """Let the JVM call Python objects that have a `Java` class with `implements`; does nothing the second time."""
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return classic(spark)._jvm
+
+
+def _loader(spark: SparkSession) -> Any:
+    return _jvm(spark).Thread.currentThread().getContextClassLoader()

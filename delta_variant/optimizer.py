@@ -1,0 +1,225 @@
+"""The optimizer rule in one Spark session, and what it did: `install`, `remove`, `explain`.
+
+`java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes
+the filter as JSON, out goes the bounds predicate as SQL (`answer`), which Java runs over Delta's parsed statistics.
+No loop crosses py4j. A session carries at most one rule; the rule itself carries what `disable` has to restore.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from delta_variant import jvm
+from delta_variant.errors import InvalidPathError
+from delta_variant.paths import parse_variant_path
+from delta_variant.skipping import (
+    ROWS_MIGHT_MATCH,
+    And,
+    Comparison,
+    In,
+    Literal,
+    Or,
+    Path,
+    Predicate,
+    Unknown,
+    keeps_order,
+    translate,
+)
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_SOURCE, _CLASS = "SkipFiles.java", "delta_variant.SkipFiles"
+_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_log = logging.getLogger("delta_variant")
+
+
+# ---- the rule in a session -------------------------------------------------------------------------------------------
+
+
+class _Translate:
+    """The rule's question; an exception reaches Java, which keeps the plan and warns."""
+
+    def apply(self, request: str) -> str:
+        return json.dumps(answer(json.loads(request)))
+
+    class Java:
+        implements = ("java.util.function.UnaryOperator",)
+
+
+class _Warn:
+    def accept(self, failure: str) -> None:
+        _log.warning("no files were skipped by Variant path, the query runs without: %s", failure)
+
+    class Java:
+        implements = ("java.util.function.Consumer",)
+
+
+def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
+    """Add the rule to the session; `found` is handed back by `remove`."""
+    jvm.start_callbacks(spark)
+    rule = jvm.construct(
+        spark, jvm.java_class(spark, _SOURCE, _CLASS), _Translate(), _Warn(), BOUNDS_TAG, BOUNDS_TAG_VALUE, dict(found)
+    )
+    _set_rules(spark, [*_rules(spark), rule])
+
+
+def installed(spark: SparkSession) -> bool:
+    """Whether the session has the rule."""
+    return any(rule.ruleName() == _CLASS for rule in _rules(spark))
+
+
+def remove(spark: SparkSession) -> dict[str, str | None]:
+    """Take the rule out of the session; gives the `found` of `install`, empty where there was no rule."""
+    rules = _rules(spark)
+    ours = [rule for rule in rules if rule.ruleName() == _CLASS]
+    _set_rules(spark, [rule for rule in rules if rule not in ours])
+    return dict(ours[0].found()) if ours else {}
+
+
+def _rules(spark: SparkSession) -> list[Any]:
+    return jvm.items(jvm.classic(spark)._jsparkSession.experimental().extraOptimizations())  # noqa: SLF001  # no public name
+
+
+def _set_rules(spark: SparkSession, rules: list[Any]) -> None:
+    experimental = spark._jsparkSession.experimental()  # noqa: SLF001  # no public name
+    getattr(experimental, "extraOptimizations_$eq")(jvm.scala_seq(spark, rules))
+
+
+# ---- one request -----------------------------------------------------------------------------------------------------
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The reply to one scan's request `{"filters": [...], "bounded": [[name], ...], "marked": bool, "trust_all": bool}`.
+
+    `sql` is the bounds predicate, or None where nothing can be proved; `predicates` what the query asks of Variant paths;
+    `reasons` why parts of it are not used.
+    """
+    filters = [_predicate(node) for node in request["filters"]]
+    bounded = {tuple(names) for names in request["bounded"]}
+    bounds, reasons = translate(And(tuple(filters)), bounded, marked=request["marked"] or request["trust_all"])
+    sql = None if bounds == ROWS_MIGHT_MATCH else bounds.sql(request["trust_all"])
+    return {"sql": sql, "predicates": [str(part) for part in filters if not isinstance(part, Unknown)], "reasons": reasons}
+
+
+def _predicate(node: Mapping[str, Any]) -> Predicate:
+    if node.get("aside"):
+        return Unknown()
+    op = node.get("op")
+    if op in {"and", "or"}:
+        parts = tuple(_predicate(part) for part in node["args"])
+        return And(parts) if op == "and" else Or(parts)
+    if op is None:
+        return Unknown(f"{node.get('unknown', 'a value of its own')}: not a comparison with a constant")
+    first, *others = (_operand(side) for side in node["args"])
+    if op == "<=>" and all(side != Literal(side.type, None) for side in others if isinstance(side, Literal)):
+        op = "="
+    if isinstance(first, Literal) and op in _FLIPPED:
+        op, first, others = _FLIPPED[op], others[0], [first]
+    unknown = next((side for side in (first, *others) if isinstance(side, Unknown)), None)
+    if unknown is not None:
+        return unknown
+    literals = tuple(side for side in others if isinstance(side, Literal))
+    if isinstance(first, Path) and len(literals) == len(others):
+        if op == "in":
+            return In(first, literals)
+        if op in _FLIPPED:
+            return Comparison(op, first, literals[0])
+    return Unknown(f"{first} {op}: not a comparison with a constant")
+
+
+def _operand(node: Mapping[str, Any]) -> Path | Literal | Unknown:
+    if "literal" in node:
+        return Literal(node["type"], node["literal"])
+    if "column" in node:
+        return Path(tuple(node["column"]), (), name=node["name"])
+    if "get" in node or "cast" in node:
+        inner = _operand(node.get("get") or node["cast"])
+        return _narrowed(inner, node) if isinstance(inner, Path) else Unknown("an expression on a constant")
+    return Unknown(f"{node.get('unknown', 'an expression')}: not a Variant path")
+
+
+def _narrowed(path: Path, node: Mapping[str, Any]) -> Path | Unknown:
+    target = node["type"]
+    if path.result == "variant":
+        try:
+            steps = parse_variant_path(node.get("path", "$"))
+        except InvalidPathError as error:
+            return Unknown(str(error))
+        keys = tuple(step for step in steps if isinstance(step, str))
+        if len(keys) < len(steps):
+            return Unknown(f"{path.name}: {node['path']} goes through an array, which has no bounds")
+        return replace(path, keys=path.keys + keys, type=target)
+    if "cast" in node and keeps_order(path.result, target):
+        return replace(path, casts=(*path.casts, target))
+    return Unknown(f"{path}: a cast to {target} does not keep the order")
+
+
+# ---- explain ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One Delta scan of a query. A count is None where Delta does not plan the scan file by file."""
+
+    table: str
+    version: int
+    files_total: int | None
+    files_after_delta: int | None
+    files_after_bounds: int | None
+    predicates: tuple[str, ...]  # what the query asks of Variant paths
+    reasons: tuple[str, ...]  # why (a part of) that could not rule files out
+
+
+@dataclass(frozen=True)
+class Report:
+    """The Delta scans of one query, in the order of the plan; `str` gives an aligned table."""
+
+    scans: list[Scan]
+
+    def __str__(self) -> str:
+        rows = [["table", "version", "files", "after Delta", "after bounds", "predicates and reasons"]]
+        for scan in self.scans:
+            notes = [*scan.predicates, *(f"not used: {reason}" for reason in scan.reasons)] or [""]
+            counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
+            numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
+            rows.append([scan.table, *numbers, notes[0]])
+            rows.extend(["", "", "", "", "", note] for note in notes[1:])
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = (
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:5], widths[1:], strict=True)), row[5]]
+            for row in rows
+        )
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def explain(df: DataFrame) -> Report:
+    """What skipping does for the query, planned anew under the session's present settings; runs no part of the query.
+
+    Raises SessionError on a DataFrame of Spark Connect.
+    """
+    spark = jvm.classic(df.sparkSession)
+    enabled = installed(spark)
+    rule = jvm.construct(spark, jvm.java_class(spark, _SOURCE, _CLASS), *[None] * 5)
+    return Report([_scan(node, enabled) for node in json.loads(rule.describe(df._jdf))])  # noqa: SLF001  # no public name
+
+
+def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
+    outcome = json.loads(node.get("outcome", "{}"))
+    reasons = list(outcome.get("reasons", ()))
+    if "delta" not in node:
+        reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
+    elif not enabled:
+        reasons.append("delta_variant.enable(spark) was not called")
+    elif not outcome and node["delta"]:
+        reasons.append("the query has no filter on a Variant path here")
+    elif outcome.get("sql") and node["bounds"] == node["delta"]:
+        reasons.append("each file either can match or has no bounds that count")
+    counts = (node.get("total"), node.get("delta"), node.get("bounds"))
+    return Scan(node["table"], node["version"], *counts, tuple(outcome.get("predicates", ())), tuple(reasons))

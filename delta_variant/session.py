@@ -1,0 +1,98 @@
+"""A session that knows Delta, and the switch for skipping by Variant path.
+
+In comes a session builder or a classic session; `configure` puts Delta's package, SQL extension and catalog into the
+builder, `enable` makes delta-spark collect bounds and installs the optimizer rule, `disable` puts back what `enable`
+found.
+
+Invariant: a session has at most one rule of this package, however often `enable` is called, and what the user has set
+stays set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delta import configure_spark_with_delta_pip
+
+from delta_variant import jvm, optimizer
+from delta_variant.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+_PACKAGES = "spark.jars.packages"
+_EXTENSIONS = "spark.sql.extensions"
+_CATALOG = "spark.sql.catalog.spark_catalog"
+_JAVA = 17
+_DELTA = "spark.databricks.delta."
+# What makes delta-spark collect Variant bounds and name the feature `variantShredding`; all are off by default.
+_SETTINGS = {
+    _DELTA + "variantShredding.parseFooterForStats": "true",
+    _DELTA + "stats.limitPerVariant": "100",
+    _DELTA + "variantShredding.forceUsePreviewTableFeature": "false",
+}
+_USERS_CHOICE = frozenset({_DELTA + "stats.limitPerVariant"})
+
+
+def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
+    """The builder with Delta's package, SQL extension and catalog added.
+
+    `packages` are further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
+    (`configure_spark_with_delta_pip` alone would drop the packages).
+    """
+    options = builder._options  # noqa: SLF001  # a builder has no public getter
+    given = [name for name in _names(options.get(_PACKAGES)) if not name.startswith("io.delta:delta-spark")]
+    builder = configure_spark_with_delta_pip(builder, list(dict.fromkeys([*given, *packages])))
+    extensions = [*_names(options.get(_EXTENSIONS)), "io.delta.sql.DeltaSparkSessionExtension"]
+    builder = builder.config(_EXTENSIONS, ",".join(dict.fromkeys(extensions)))
+    if _CATALOG not in options:
+        builder = builder.config(_CATALOG, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    return builder
+
+
+def _names(setting: object) -> list[str]:
+    return [name.strip() for name in str(setting or "").split(",") if name.strip()]
+
+
+def enable(spark: SparkSession) -> None:
+    """Let the session's queries skip files by Variant path, and delta-spark's writes collect bounds.
+
+    It covers this session and those cloned from it (streams), not `newSession()`. Raises SessionError on Spark Connect.
+    """
+    if optimizer.installed(jvm.classic(spark)):
+        return
+    found = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    optimizer.install(spark, found)
+    for key, value in _SETTINGS.items():
+        if key not in _USERS_CHOICE or found[key] is None:
+            spark.conf.set(key, value)
+
+
+def disable(spark: SparkSession) -> None:
+    """Undo `enable`: remove the rule and restore the settings as `enable` found them."""
+    for key, value in optimizer.remove(jvm.classic(spark)).items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+def check_java() -> None:
+    """SessionError, in one sentence, when the Java that Spark would start is missing or older than 17."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = f"install Java {_JAVA} (Debian: apt-get install openjdk-{_JAVA}-jre-headless) or point JAVA_HOME at one"
+    if java is None or shutil.which(java) is None:
+        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java or 'java'} was not found: {advice}")
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603  # the java Spark itself would run
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    if found is None or int(found[1]) < _JAVA:
+        version = f"is version {found[1]}" if found else "does not tell its version"
+        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java} {version}: {advice}")

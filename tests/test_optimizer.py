@@ -1,0 +1,525 @@
+"""Skipping inside Spark: which files a query opens, and that its rows are those it gives without skipping."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import logging
+import random
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from delta_variant import optimizer
+from delta_variant.optimizer import explain
+from delta_variant.session import disable, enable
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EVENT = """to_variant_object(named_struct(
+    'id', id, 'small', cast(id as smallint), 'dec', cast(id + 0.25 as decimal(10,2)), 'd', cast(id as double),
+    's', concat('k', lpad(cast(id as string), 3, '0')), 'day', date_add(date'2024-01-01', cast(id as int)),
+    'ts', timestamp_micros(id * 1000001), 'ntz', cast(timestamp_micros(id * 1000001) as timestamp_ntz),
+    'o', named_struct('x', -id)))"""
+
+
+@pytest.fixture(autouse=True)
+def _skipping(spark: SparkSession) -> Iterator[None]:
+    enable(spark)
+    yield
+    disable(spark)
+
+
+def create(spark, path, columns="id long, v variant", partition_by="", **properties):
+    properties = {"delta.enableVariantShredding": "true", **properties}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"create table delta.`{path}` ({columns}) using delta {partition_by} tblproperties ({listed})")
+    return str(path)
+
+
+def events(spark, path, rows=100, files=10, **properties):
+    """`rows` events in `files` files that hold consecutive ids."""
+    create(spark, path, **properties)
+    source = spark.range(0, rows, 1, 1).selectExpr("id", f"{EVENT} v").repartitionByRange(files, "id")
+    source.write.format("delta").mode("append").save(str(path))
+    return str(path)
+
+
+def append_json(spark, path, rows):
+    """One more file of the JSON texts given."""
+    frame = spark.createDataFrame([(text,) for text in rows], "j string").coalesce(1)
+    columns = [*spark.read.format("delta").load(str(path)).columns]
+    first = ["id"] if "id" in columns else []
+    frame.selectExpr(*(f"cast(null as long) {name}" for name in first), "parse_json(j) v").write.format("delta").mode(
+        "append"
+    ).save(str(path))
+
+
+def mark(spark, path):
+    """Give every Add of the log the tag that says its bounds were computed from the values."""
+    for log in Path(path, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: BOUNDS_TAG_VALUE}
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
+    forget(spark)
+
+
+def forget(spark):
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory) -> str:
+    enable(spark)
+    path = events(spark, tmp_path_factory.mktemp("tables") / "events")
+    disable(spark)
+    return path
+
+
+@pytest.fixture(scope="module")
+def marked(spark, tmp_path_factory) -> str:
+    enable(spark)
+    path = events(spark, tmp_path_factory.mktemp("tables") / "marked")
+    disable(spark)
+    mark(spark, path)
+    return path
+
+
+def read(spark, path) -> DataFrame:
+    return spark.read.format("delta").load(path)
+
+
+def opened(df: DataFrame) -> list[int]:
+    """Files that each scan of an executed query opened, by Spark's own count."""
+    leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
+    metrics = [leaves.apply(i).metrics() for i in range(leaves.size())]
+    return [found.apply("numFiles").value() for found in metrics if found.contains("numFiles")]
+
+
+def rows(df: DataFrame):
+    return sorted(df.collect(), key=repr)
+
+
+def same_without(spark, make):
+    """The rows of the query `make` gives, after comparing them with those it gives with skipping off."""
+    with_skipping = rows(make())
+    disable(spark)
+    without = rows(make())
+    enable(spark)
+    assert with_skipping == without
+    return with_skipping
+
+
+PREDICATES = [
+    ("variant_get(v, '$.id', 'long') = 5", 1),
+    ("variant_get(v, '$.id', 'int') < 10", 1),
+    ("variant_get(v, '$.id', 'int') <= 10", 2),
+    ("variant_get(v, '$.id', 'int') > 89", 1),
+    ("variant_get(v, '$.id', 'int') >= 89", 2),
+    ("5 > variant_get(v, '$.id', 'int')", 1),
+    ("variant_get(v, '$.id', 'int') <=> 5", 1),
+    ("try_variant_get(v, '$.id', 'smallint') between 8 and 12", 2),
+    ("v:id::int in (1, 2, 95)", 2),
+    ("v:id::int in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 95)", 3),
+    ("cast(v:id as bigint) = 5 or v:o.x::int = -95", 2),
+    ("v:id::int = 5 and v:o.x::int = -95", 0),
+    ("v:id::int = 5 and length(v:s::string) = 4", 1),
+    ("v:id::int = 5 or length(v:s::string) = 5", 10),
+    ("variant_get(v, '$.o', 'variant'):x::int = -95", 1),
+    ("variant_get(v, \"$['o']['x']\", 'int') = -95", 1),
+    ("v:id::double > 97.5", 1),
+    ("v:id::float > 97.5", 1),
+    ("v:id::decimal(5,1) = 5.0", 1),
+    ("v:small::tinyint = 5", 1),
+    ("v:dec::decimal(10,2) = 5.25", 1),
+    ("v:dec::decimal(10,1) = 5.3", 1),
+    ("v:dec::int = 5", 1),
+    ("v:dec::double >= 99.25", 1),
+    ("v:day::date = date'2024-01-06'", 1),
+    ("v:ts::timestamp = timestamp_micros(5000005)", 1),
+    ("v:ts::timestamp < timestamp_micros(5000005)", 1),
+    ("v:ntz::timestamp_ntz > timestamp_ntz'1970-01-01 00:01:38'", 1),
+    ("v:id::int <> 5", 10),
+    ("v:id::string = '5'", 10),
+    ("v:day::string = '2024-01-06'", 10),
+    ("v:nothing::int = 5", 10),
+    ("v:id::int = 1000", 0),
+    ("not (v:id::int >= 5)", 1),
+    ("case when v:id::int = 5 then true end", 10),
+]
+
+
+@pytest.mark.parametrize(("predicate", "files"), PREDICATES)
+def test_predicates(spark, table, predicate, files):
+    """Each form of predicate opens only the files it must, and gives the rows it gives without skipping."""
+    df = read(spark, table).where(predicate).select("id")
+    found = rows(df)
+    assert opened(df) == [files]
+    disable(spark)
+    assert found == rows(read(spark, table).where(predicate).select("id"))
+
+
+@pytest.mark.parametrize(("predicate", "files"), PREDICATES[:17:4])
+def test_without_push_down(spark, table, predicate, files):
+    """The same where Spark leaves variant_get in the plan instead of pushing it into the scan."""
+    spark.conf.set("spark.sql.variant.pushVariantIntoScan", "false")
+    try:
+        df = read(spark, table).where(predicate).select("id")
+        df.collect()
+        assert opened(df) == [files]
+    finally:
+        spark.conf.unset("spark.sql.variant.pushVariantIntoScan")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "unmarked", "trusted"),
+    [("v:s::string = 'k005'", 10, 1), ("v:s::string in ('k005', 'k006')", 10, 1), ("v:d::double < 0.5", 10, 1)],
+)
+def test_strings_and_doubles_need_the_mark(spark, table, marked, predicate, unmarked, trusted):
+    """String and floating-point bounds count in marked files, and elsewhere only where the session says so."""
+    for path, files in ((table, unmarked), (marked, trusted)):
+        df = read(spark, path).where(predicate)
+        assert len(df.collect()) in (1, 2)
+        assert opened(df) == [files]
+    spark.conf.set("spark.delta_variant.trustAllBounds", "true")
+    try:
+        df = read(spark, table).where(predicate)
+        df.collect()
+        assert opened(df) == [trusted]
+    finally:
+        spark.conf.unset("spark.delta_variant.trustAllBounds")
+
+
+@pytest.mark.slow
+def test_types_that_differ_from_file_to_file(spark, tmp_path):
+    """Random comparisons over a path whose type differs from file to file find what they find without skipping."""
+    path = create(spark, tmp_path / "mixed", "v variant")
+    columns = [
+        ["1", "5", "7"],
+        ["2.5", "5.0", "1e3"],
+        ['"5"', '"abc"', '"7"'],
+        ['"5"', "5"],
+        ["null", "6"],
+        ["300", "70000", "5000000000"],
+        ["-2.25", "5.05", "99999.5"],
+        ["{}", "3"],
+        ["[5]"],
+        ["true"],
+        ["0.0e0", "-0.0e0"],
+    ]
+    typed = ["date'2024-01-05'", "timestamp'2024-01-05 00:00:00'", "timestamp_ntz'2024-01-05 00:00:00'"]
+    typed += ["double('nan')", "float(5)", "cast(5 as tinyint)", "cast('inf' as double)"]
+    frames = [
+        spark.range(0, len(values), 1, 1).selectExpr(f"parse_json(array({', '.join(map(repr, values))})[int(id)]) x")
+        for values in columns
+    ]
+    frames += [spark.range(0, 1, 1, 1).selectExpr(f"cast({expression} as variant) x") for expression in typed]
+    together = functools.reduce(DataFrame.union, (frame.withColumn("f", F.lit(f)) for f, frame in enumerate(frames)))
+    apart = together.repartitionByRange(len(frames), "f").selectExpr("to_variant_object(named_struct('x', x)) v")
+    apart.write.format("delta").mode("append").save(path)
+    mark(spark, path)
+    literals = {
+        **{kind: ["5", "7", "-2", "100"] for kind in ("tinyint", "smallint", "int", "bigint")},
+        "decimal(6,1)": ["5.0", "5.1", "2.5", "-2.3"],
+        "float": ["5", "2.5", "float('nan')", "-0.0"],
+        "double": ["5", "1000", "double('nan')", "-0.0D", "double('inf')"],
+        "string": ["'5'", "'7'", "'abc'", "'2024-01-05'"],
+        "date": ["date'2024-01-05'", "date'2024-01-06'"],
+        "timestamp": ["timestamp'2024-01-05 00:00:00'", "timestamp'2024-01-05 00:00:00.000001'"],
+        "timestamp_ntz": ["timestamp_ntz'2024-01-05 00:00:00'"],
+    }
+    choose = random.Random(7)
+    questions = [(kind, op, literal) for kind, values in literals.items() for op in "=<>" for literal in values]
+    fewer = 0
+    for kind, op, literal in choose.sample(questions, 40):
+        predicate = f"try_variant_get(v, '$.x', '{kind}') {op} cast({literal} as {kind})"
+        df = read(spark, path).where(predicate).selectExpr("to_json(v)")
+        found = rows(df)
+        fewer += opened(df)[0] < len(frames)
+        spark.conf.set("spark.databricks.delta.stats.skipping", "false")
+        try:
+            assert found == rows(read(spark, path).where(predicate).selectExpr("to_json(v)")), predicate
+        finally:
+            spark.conf.unset("spark.databricks.delta.stats.skipping")
+    assert len(read(spark, path).inputFiles()) == len(frames)
+    assert fewer > 30
+
+
+def test_keys_of_every_kind(spark, tmp_path):
+    """Keys with quotes, backslashes, dots, control and other characters find their bounds, or keep the files."""
+    path = create(spark, tmp_path / "keys", "v variant")
+    keys = ["a", "a.b", "a b", "it's", "back\\slash", "é", "\u96ea", "new\nline", "\u0007", "`t`", "%", "$", "[0]"]
+    for value in (1, 2):
+        append_json(spark, path, [json.dumps(dict.fromkeys([*keys, 'q"q', "']['"], value))])
+    for key, files in [*((key, 1) for key in keys), ('q"q', 2), ("']['", 1)]:
+        quote = "'" if '"' in key else '"'
+        spoken = f"$[{quote}{key}{quote}]".replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+        df = read(spark, path).where(f"variant_get(v, '{spoken}', 'int') = 2")
+        assert (len(df.collect()), opened(df)) == (1, [files]), key
+
+
+def test_scalar_root(spark, tmp_path):
+    """A Variant that is a scalar has its bounds under the root path."""
+    path = create(spark, tmp_path / "scalars", "v variant")
+    for value in ("1", "2"):
+        append_json(spark, path, [value])
+    df = read(spark, path).where("v::int = 2")
+    assert (len(df.collect()), opened(df)) == (1, [1])
+
+
+def test_files_without_bounds_stay(spark, tmp_path):
+    """A file written without bounds is opened by every query."""
+    path = events(spark, tmp_path / "some", rows=20, files=2)
+    disable(spark)
+    spark.range(100, 110, 1, 1).selectExpr("id", f"{EVENT} v").write.format("delta").mode("append").save(path)
+    enable(spark)
+    df = read(spark, path).where("v:id::int = 5")
+    assert (len(df.collect()), opened(df)) == (1, [2])
+    df = read(spark, path).where("v:id::int = 105")
+    assert (len(df.collect()), opened(df)) == (1, [1])
+
+
+def test_views_joins_unions_and_subqueries(spark, table):
+    """A scan is pruned wherever it stands: in views, both sides of joins, unions and subquery expressions."""
+    read(spark, table).createOrReplaceTempView("events")
+    spark.sql("create or replace temp view firsts as select id, v:id::int n from events where v:id::int < 30")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # so that the executed plan shows its scans
+    try:
+        for query, files in [
+            ("select id from firsts where n = 5", [1]),
+            ("select a.id from events a join events b on a.id = b.id where a.v:id::int = 5 and b.v:o.x::int < -3", [1, 10]),
+            ("select id from events where v:id::int = 5 union all select id from events where v:id::int > 95", [1, 1]),
+            ("select id from events where id in (select id from events where v:id::int = 5)", [10, 1]),
+        ]:
+            df = spark.sql(query)
+            df.collect()
+            assert opened(df) == files, query
+            same_without(spark, lambda query=query: spark.sql(query))
+        for query in [
+            "select id from events where v:id::int = (select max(v:id::int) from events where v:id::int < 10)",
+            "select id from events e where exists (select 1 from events f where f.id = e.id and f.v:id::int = 5)",
+        ]:
+            assert 1 in [scan.files_after_bounds for scan in explain(spark.sql(query)).scans], query
+            assert len(same_without(spark, lambda query=query: spark.sql(query))) == 1
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_exchanges_are_reused(spark, table):
+    """Equal pruned scans are equal to Spark: a self-join shuffles the table once."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        few = lambda: read(spark, table).where("v:id::int < 20").selectExpr("id", "v:id::int n")  # noqa: E731  # two equal scans
+        joined = few().join(few().withColumnRenamed("n", "m"), "id")
+        assert len(joined.collect()) == 20
+        assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
+        assert opened(joined) == [2]
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+@pytest.mark.slow
+def test_data_manipulation(spark, tmp_path):
+    """UPDATE, DELETE and MERGE change the rows they change without skipping."""
+    states = {}
+    for name in ("on", "off"):
+        path = events(spark, tmp_path / name)
+        if name == "off":
+            disable(spark)
+        table = f"delta.`{path}`"
+        spark.sql(f"update {table} set id = -id where v:id::int = 5")
+        spark.sql(f"delete from {table} where v:id::int in (7, 95)")
+        spark.sql(
+            f"merge into {table} t using (select id, v from {table} where v:id::int < 3) s on t.v:id::int = s.v:id::int "
+            "when matched then update set id = s.id + 1000"
+        )
+        spark.sql(f"insert into {table} select id + 500, v from {table} where v:id::int = 50")
+        states[name] = rows(read(spark, path).selectExpr("id", "to_json(v)"))
+    enable(spark)
+    assert states["on"] == states["off"]
+    assert len(states["on"]) == 99
+
+
+def test_deletion_vectors(spark, tmp_path):
+    """Rows deleted by deletion vectors stay deleted in pruned scans."""
+    path = events(spark, tmp_path / "dv", **{"delta.enableDeletionVectors": "true"})
+    spark.sql(f"delete from delta.`{path}` where id % 2 = 0")
+    df = read(spark, path).where("v:id::int between 4 and 7").select("id")
+    assert ([row.id for row in rows(df)], opened(df)) == ([5, 7], [1])
+
+
+def test_partitions(spark, tmp_path):
+    """Partition filters, static and dynamic, and path predicates narrow the same scan."""
+    path = create(spark, tmp_path / "parts", "id long, p int, v variant", "partitioned by (p)")
+    source = spark.range(0, 100, 1, 1).selectExpr("id", "cast(id % 2 as int) p", f"{EVENT} v")
+    source.repartitionByRange(10, "id").write.format("delta").mode("append").save(path)
+    df = read(spark, path).where("p = 1 and v:id::int < 20").select("id")
+    assert (len(df.collect()), opened(df)) == (10, [2])
+    read(spark, path).createOrReplaceTempView("parts")
+    join = "select a.id from parts a join (select 1 p) b on a.p = b.p where a.v:id::int < 20"
+    assert len(same_without(spark, lambda: spark.sql(join))) == 10
+
+
+def test_column_mapping(spark, tmp_path):
+    """Bounds are found under the physical name of a renamed column."""
+    path = events(spark, tmp_path / "mapped", **{"delta.columnMapping.mode": "name"})
+    spark.sql(f"alter table delta.`{path}` rename column v to w")
+    df = read(spark, path).where("w:id::int = 5")
+    assert (len(df.collect()), opened(df)) == (1, [1])
+
+
+def test_checkpoints_and_time_travel(spark, tmp_path):
+    """Bounds work from checkpoints with either form of statistics, and in older versions of the table."""
+    properties = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpointInterval": "1"}
+    path = events(spark, tmp_path / "checkpointed", **properties)
+    spark.sql(f"delete from delta.`{path}` where id >= 50")
+    assert list(Path(path, "_delta_log").glob("*.checkpoint.parquet"))
+    forget(spark)
+    df = read(spark, path).where("v:id::int > 95")
+    assert (len(df.collect()), opened(df)) == (0, [0])
+    df = spark.read.format("delta").option("versionAsOf", 1).load(path).where("v:id::int > 95")
+    assert (len(df.collect()), opened(df)) == (4, [1])
+
+
+def test_streams(spark, tmp_path, table):
+    """A stream reads all its rows; a static table joined to it is pruned from the stream's own thread."""
+    static = read(spark, table).where("v:id::int < 5").selectExpr("id")
+    stream = spark.readStream.format("delta").load(table).where("v:o.x::int > -50").select("id", "v").join(static, "id")
+    query = (
+        stream.select("id")
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "state"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(row.id for row in spark.read.parquet(str(tmp_path / "out")).collect()) == [0, 1, 2, 3, 4]
+
+
+def test_several_threads(spark, table):
+    """Queries planned at the same time do not disturb each other."""
+    found: dict[int, list[int]] = {}
+
+    def ask(value):
+        df = read(spark, table).where(f"v:id::int = {value}").select("id")
+        found[value] = [row.id for row in df.collect()] + opened(df)
+
+    threads = [threading.Thread(target=ask, args=(value,)) for value in (5, 55, 95)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {value: [value, 1] for value in (5, 55, 95)}
+
+
+@pytest.mark.parametrize("reply", [None, {"sql": "no such column = 1", "reasons": []}, "not an object"])
+def test_failures_step_aside(spark, table, monkeypatch, caplog, reply):
+    """Whatever goes wrong in Python or in the job over the bounds, the query runs, with one warning."""
+
+    def broken(_request):
+        if reply is None:
+            raise ValueError("a defect")
+        return reply
+
+    monkeypatch.setattr(optimizer, "answer", broken)
+    with caplog.at_level(logging.WARNING, "delta_variant"):
+        df = read(spark, table).where("v:id::int = 5")
+        assert (len(df.collect()), opened(df)) == (1, [10])
+    assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
+
+
+def test_cancellation_goes_through(spark, table, monkeypatch):
+    """Cancelling a query while the job over the bounds runs cancels the query; it does not go on without skipping."""
+    planning = threading.Event()
+
+    def slow(_request):
+        planning.set()
+        return {"sql": "java_method('java.lang.Thread', 'sleep', 2000L) is null", "reasons": []}
+
+    monkeypatch.setattr(optimizer, "answer", slow)
+    outcome: list[object] = []
+
+    def ask():
+        spark.sparkContext.setJobGroup("to-be-cancelled", "a query whose job over the bounds takes long")
+        try:
+            outcome.append(len(read(spark, table).where("v:id::int = 5").collect()))
+        except Exception as error:  # noqa: BLE001  # PySpark does not convert this one
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert planning.wait(60)
+    while thread.is_alive():
+        time.sleep(0.1)
+        spark.sparkContext.cancelJobGroup("to-be-cancelled")
+    assert "SPARK_JOB_CANCELLED" in str(outcome[0])
+
+
+def test_explain(spark, table):
+    """Explain tells what is left of the files after Delta and after the bounds, and why not fewer, without running."""
+    read(spark, table).createOrReplaceTempView("events")
+    [scan] = explain(spark.sql("select * from events where v:id::int = 5 and id < 20")).scans
+    assert (scan.files_total, scan.files_after_delta, scan.files_after_bounds) == (10, 2, 1)
+    assert (scan.version, scan.predicates, scan.reasons) == (1, ("v:id::int = 5",), ())
+    [scan] = explain(spark.sql("select * from events where v:s::string = 'x' or id = 4")).scans
+    assert (scan.files_after_delta, scan.files_after_bounds) == (10, 10)
+    assert BOUNDS_TAG in scan.reasons[0]
+    [scan] = explain(spark.sql("select * from events")).scans
+    assert scan.reasons == ("the query has no filter on a Variant path here",)
+    report = explain(spark.sql("select 1 from events a, events b where a.v:id::int = b.id and a.v:ts::timestamp < now()"))
+    assert len(report.scans) == 2
+    lines = str(report).splitlines()
+    end = lines[0].index("after bounds") + len("after bounds")
+    assert [line[:end].split()[-1] for line in lines[1:] if line[:end].strip()] == ["10", "10"]
+    disable(spark)
+    [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
+    assert scan.files_after_delta == scan.files_after_bounds == 10
+    assert scan.reasons == ("delta_variant.enable(spark) was not called",)
+
+
+def test_explain_of_scans_that_delta_does_not_prepare(spark, table):
+    """Where Delta's skipping is off, the counts are unknown and explain says so."""
+    spark.conf.set("spark.databricks.delta.stats.skipping", "false")
+    try:
+        report = explain(read(spark, table).where("v:id::int = 5"))
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.skipping")
+    assert report.scans[0].files_after_bounds is None
+    assert "?" in str(report)
+
+
+@pytest.mark.slow
+def test_random_conjunctions(spark, marked):
+    """AND, OR and NOT of random comparisons give the rows they give without skipping."""
+    choose = random.Random(11)
+    atoms = ["v:id::int {op} {n}", "v:o.x::bigint {op} -{n}", "v:dec::decimal(10,2) {op} {n}", "v:s::string {op} 'k0{n}'"]
+    atoms += ["id {op} {n}", "v:nothing::int {op} {n}", "v:d::double {op} {n}", "v:id::int in ({n}, 3, null)"]
+
+    def make(depth):
+        if depth == 0 or choose.random() < 0.3:
+            return choose.choice(atoms).format(op=choose.choice(["=", "<", "<=", ">", ">=", "<>"]), n=choose.randint(0, 99))
+        return f"{choose.choice(['', 'not '])}({make(depth - 1)} {choose.choice(['and', 'or'])} {make(depth - 1)})"
+
+    questions = [make(3) for _ in range(25)]
+    asked = [f"select {n} q, id from events where {text}" for n, text in enumerate(questions)]
+    read(spark, marked).createOrReplaceTempView("events")
+    for some in itertools.batched(asked, 5) if hasattr(itertools, "batched") else (asked[i : i + 5] for i in range(0, 25, 5)):
+        same_without(spark, lambda some=some: spark.sql(" union all ".join(some)))

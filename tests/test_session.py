@@ -1,0 +1,194 @@
+"""configure, enable, disable: what they change, what they leave, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from delta_variant import jvm, optimizer
+from delta_variant.errors import SessionError
+from delta_variant.session import check_java, configure, disable, enable
+
+PREFIX = "spark.databricks.delta."
+LIMIT = PREFIX + "stats.limitPerVariant"
+SETTINGS = [LIMIT, PREFIX + "variantShredding.parseFooterForStats", PREFIX + "variantShredding.forceUsePreviewTableFeature"]
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    """A session of its own in the same JVM."""
+    return spark.newSession()
+
+
+def settings(spark):
+    return [spark.conf.get(key, None) for key in SETTINGS]
+
+
+def rules(spark):
+    return [rule.ruleName() for rule in jvm.items(spark._jsparkSession.experimental().extraOptimizations())]
+
+
+def test_configure_keeps_what_is_there():
+    """Packages, extensions and a catalog of the user stay; Delta's come on top, once."""
+    builder = (
+        SparkSession.builder.config("spark.jars.packages", "org.example:one:1")
+        .config("spark.sql.extensions", "org.example.Extension")
+        .config("spark.sql.catalog.spark_catalog", "org.example.Catalog")
+    )
+    options = configure(configure(builder), packages=["org.example:two:2"])._options
+    packages = options["spark.jars.packages"].split(",")
+    assert {"org.example:one:1", "org.example:two:2"} < set(packages)
+    assert len([name for name in packages if name.startswith("io.delta:delta-spark")]) == 1
+    assert options["spark.sql.extensions"] == "org.example.Extension,io.delta.sql.DeltaSparkSessionExtension"
+    assert options["spark.sql.catalog.spark_catalog"] == "org.example.Catalog"
+    assert configure(SparkSession.builder)._options["spark.sql.catalog.spark_catalog"].endswith("DeltaCatalog")
+
+
+@pytest.mark.spark
+def test_enable_twice_and_disable(session):
+    """Enable is idempotent, and disable restores the settings as they were, set or not."""
+    before = settings(session)
+    enable(session)
+    enable(session)
+    assert settings(session) == ["100", "true", "false"]
+    assert rules(session) == ["delta_variant.SkipFiles"]
+    disable(session)
+    assert settings(session) == before
+    assert rules(session) == []
+    disable(session)
+    assert settings(session) == before
+
+
+@pytest.mark.spark
+def test_the_users_limit_stays(session):
+    """A number of paths per Variant that the user chose is neither overwritten nor lost."""
+    session.conf.set(LIMIT, "7")
+    session.conf.set(SETTINGS[2], "true")
+    enable(session)
+    assert settings(session) == ["7", "true", "false"]
+    disable(session)
+    assert settings(session) == ["7", None, "true"]
+
+
+@pytest.mark.spark
+def test_one_session_and_its_clones(session):
+    """A clone, which a stream gets, skips too; another session does not."""
+    enable(session)
+    assert not optimizer.installed(session.newSession())
+    clone = session._jsparkSession.cloneSession()
+    assert clone.experimental().extraOptimizations().size() == 1
+    disable(session)
+
+
+@pytest.mark.spark
+def test_other_rules_stay(session):
+    """Rules that others put into the session are left where they are."""
+    enable(session)
+    ours = session._jsparkSession.experimental().extraOptimizations().apply(0)
+    disable(session)
+    other = jvm.load_class(session, "org.apache.spark.sql.catalyst.optimizer.CombineUnions$").getField("MODULE$").get(None)
+    optimizer._set_rules(session, [other, ours])
+    disable(session)
+    assert rules(session) == [other.ruleName()]
+
+
+@pytest.mark.spark
+def test_jvm_values(spark):
+    """Python values arrive in Scala as what they are."""
+    assert jvm.items(jvm.scala_seq(spark, ["a", 2])) == ["a", 2]
+    assert jvm.scala_map(spark, {"a": 1}).apply("a") == 1
+    assert jvm.option(spark).isEmpty()
+    assert jvm.option(spark, "x").get() == "x"
+    assert jvm.load_class(spark, "org.apache.spark.sql.delta.DeltaOperations$Write").getSimpleName() == "Write"
+    first, second = (jvm.java_class(spark, "SkipFiles.java", "delta_variant.SkipFiles") for _ in range(2))
+    assert first.hashCode() == second.hashCode()
+
+
+def test_connect_is_refused():
+    """A session without a driver JVM in this process gets one sentence that says what is needed."""
+
+    class Connect:
+        """Stands for pyspark.sql.connect.session.SparkSession, whose client packages are not installed here."""
+
+    for refuse in (enable, disable):
+        with pytest.raises(SessionError, match="classic Spark session"):
+            refuse(Connect())
+
+
+RESTART = """
+from delta_variant.session import configure, disable, enable
+from delta_variant.optimizer import explain, installed
+from delta_variant.errors import SessionError
+from pyspark.sql import SparkSession
+
+def start():
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    return configure(builder.config("spark.sql.warehouse.dir", "WORK/warehouse")).getOrCreate()
+
+spark = start()
+enable(spark)
+spark.sql("create table delta.`WORK/t` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
+for n in (1, 2):
+    spark.sql(f"insert into delta.`WORK/t` select parse_json('{{\\"a\\": {n}}}')")
+spark.stop()
+try:
+    enable(spark)
+except SessionError as error:
+    assert "stopped" in str(error)
+again = start()
+assert not installed(again)
+for _ in range(2):
+    enable(again)
+df = again.read.format("delta").load("WORK/t").where("v:a::int = 2")
+assert len(df.collect()) == 1
+assert [scan.files_after_bounds for scan in explain(df).scans] == [1]
+print("as it should be")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_stop_and_start(tmp_path):
+    """After spark.stop() the next session of the process can be enabled, and skips."""
+    script = RESTART.replace("WORK", str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("as it should be"), done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("banner", "message"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "is version 11: install Java 17"),
+        ('java version "1.8.0_401"', "is version 8: install Java 17"),
+        ("something else", "does not tell its version: install Java 17"),
+        ('openjdk version "17.0.15" 2025-04-15', None),
+        ('openjdk version "21" 2023-09-19', None),
+    ],
+)
+def test_check_java(tmp_path, monkeypatch, banner, message):
+    """An old Java, or one that does not say, gives one sentence with what to install; 17 and newer pass."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if message is None:
+        check_java()
+    else:
+        with pytest.raises(SessionError, match=message):
+            check_java()
+
+
+def test_no_java(tmp_path, monkeypatch):
+    """No Java at all is told the same way, with JAVA_HOME pointing nowhere or not set."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SessionError, match=f"{Path(tmp_path, 'bin', 'java')} was not found: install Java 17"):
+        check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SessionError, match="java was not found: install Java 17"):
+        check_java()
