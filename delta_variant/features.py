@@ -1,0 +1,187 @@
+"""What a table allows its writers: protocol and metadata, as Delta gives them in JSON, → one frozen answer.
+
+Delta asks every writer to know each feature that the protocol lists (PROTOCOL.md, "Table Features"), and to obey it
+where the metadata puts it to use. Each feature is here in one of three groups: done by Delta's own transaction or by
+this package, refused while it is in use, or unknown and refused at once. Legacy protocols (writer version below 7)
+list nothing and imply features; they are spelled out first, so that one rule covers both.
+
+Invariant: `check_writable` passes only a table whose every feature is handled, and runs before any file is written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SHREDDING_PROPERTY = "delta.enableVariantShredding"
+SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
+
+# PROTOCOL.md, "Writer Version Requirements": what each legacy version added.
+_LEGACY = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+_TABLE_FEATURES_VERSION = 7
+
+# Nothing for a writer of plain files to do, or done by Delta while it commits: row ids and commit timestamps are
+# assigned there, checkpoints written there, and the change feed of an append or a full overwrite is its own actions.
+_HANDLED = SHREDDING_FEATURES | {
+    "appendOnly",
+    "changeDataFeed",
+    "checkpointProtection",
+    "clustering",
+    "deletionVectors",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "rowTracking",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
+}
+
+
+@dataclass(frozen=True)
+class TableFeatures:
+    """Protocol and metadata of one table version."""
+
+    table: str
+    """How messages call the table."""
+    names: frozenset[str]
+    """Every feature a writer must know, those a legacy protocol implies included."""
+    properties: Mapping[str, str]
+    schema: Mapping[str, Any]
+    """The table's schema, as the JSON Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
+    partition_by: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, table: str, protocol: str, metadata: str) -> TableFeatures:
+        """From the JSON of a Protocol action and of a Metadata action."""
+        versions = json.loads(protocol)["protocol"]
+        meta = json.loads(metadata)["metaData"]
+        version = versions["minWriterVersion"]
+        names = set(versions.get("writerFeatures") or ()) | set(versions.get("readerFeatures") or ())
+        if version < _TABLE_FEATURES_VERSION:
+            names.update(name for added, implied in _LEGACY.items() if added <= version for name in implied)
+        return cls(
+            table,
+            frozenset(names),
+            meta.get("configuration") or {},
+            json.loads(meta.get("schemaString") or '{"type": "struct", "fields": []}'),
+            tuple(meta.get("partitionColumns") or ()),
+        )
+
+    @property
+    def shredding(self) -> bool:
+        """Whether new files may be shredded: the property is exactly `true`, and the protocol has the feature."""
+        return self.properties.get(SHREDDING_PROPERTY) == "true" and not self.names.isdisjoint(SHREDDING_FEATURES)
+
+    def check_shredding(self) -> None:
+        """TableError that says what to switch on, where `shredding` is False."""
+        if self.shredding:
+            return
+        value = self.properties.get(SHREDDING_PROPERTY)
+        reason = "is not set" if value is None else f"is {value!r}"
+        if value == "true":
+            reason = "is 'true', but the protocol lacks the feature variantShredding"
+        raise TableError(
+            f"{self.table} must not hold shredded files: {SHREDDING_PROPERTY} {reason}. Switch it on with ALTER TABLE … "
+            f"SET TBLPROPERTIES ('{SHREDDING_PROPERTY}' = 'true'), or leave out shred="
+        )
+
+    def check_writable(self, *, overwrite: bool) -> None:
+        """UnsupportedFeatureError for a feature that is not handled; TableError where the table forbids `overwrite`."""
+        for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
+            self._refuse(name, "is in the protocol")
+        for name, uses in _IN_USE.items():
+            used = list(uses(self))
+            if used:
+                self._refuse(name, f"is in use ({', '.join(used)})")
+        if overwrite and _is_true(self.properties, "delta.appendOnly"):
+            raise TableError(
+                f"{self.table} is append-only (delta.appendOnly = true) and cannot be overwritten: append to it, or set "
+                "the property to false"
+            )
+
+    def _refuse(self, feature: str, reason: str) -> None:
+        raise UnsupportedFeatureError(
+            f"the table feature {feature} of {self.table} {reason} and delta_variant.write does not handle it yet: write "
+            "with DataFrame.write.format('delta') instead"
+        )
+
+
+def fields(schema: Mapping[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every field of a schema in JSON with its path, structs first, into arrays and maps too."""
+    for field in schema["fields"]:
+        path = (*parents, field["name"])
+        yield path, field
+        yield from _nested(field["type"], path)
+
+
+def _nested(data_type: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    if not isinstance(data_type, dict):
+        return
+    if data_type["type"] == "struct":
+        yield from fields(data_type, path)
+    for key, step in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
+        yield from _nested(data_type.get(key), (*path, step))
+
+
+def _is_true(properties: Mapping[str, str], key: str) -> bool:
+    return properties.get(key, "").lower() == "true"
+
+
+def _with_metadata(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
+    """The columns whose field metadata has one of these keys (a key that ends in a dot stands for all below it)."""
+
+    def uses(table: TableFeatures) -> Iterator[str]:
+        for path, field in fields(table.schema):
+            if any(key.startswith(keys) if keys[0].endswith(".") else key in keys for key in field.get("metadata") or ()):
+                yield "column " + ".".join(path)
+
+    return uses
+
+
+def _with_property(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
+    return lambda table: (f"{key} = true" for key in keys if _is_true(table.properties, key))
+
+
+def _constraints(table: TableFeatures) -> Iterator[str]:
+    return (key for key in sorted(table.properties) if key.startswith("delta.constraints."))
+
+
+def _column_mapping(table: TableFeatures) -> Iterator[str]:
+    mode = table.properties.get("delta.columnMapping.mode", "none")
+    return iter([f"delta.columnMapping.mode = {mode}"] if mode.lower() != "none" else [])
+
+
+def _materialized(table: TableFeatures) -> Iterator[str]:
+    return iter(table.partition_by if "materializePartitionColumns" in table.names else ())
+
+
+# Refused only where the metadata puts them to use, whatever the protocol lists.
+_IN_USE: dict[str, Callable[[TableFeatures], Iterator[str]]] = {
+    "allowColumnDefaults": _with_metadata("CURRENT_DEFAULT"),
+    "charVarchar": _with_metadata("__CHAR_VARCHAR_TYPE_STRING"),  # no protocol feature; lengths are the writer's to check
+    "checkConstraints": _constraints,
+    "columnMapping": _column_mapping,
+    "generatedColumns": _with_metadata("delta.generationExpression"),
+    "icebergCompatV1": _with_property("delta.enableIcebergCompatV1"),
+    "icebergCompatV2": _with_property("delta.enableIcebergCompatV2"),
+    "icebergCompatV3": _with_property("delta.enableIcebergCompatV3"),
+    "identityColumns": _with_metadata("delta.identity."),
+    "invariants": _with_metadata("delta.invariants"),
+    "materializePartitionColumns": _materialized,
+}

@@ -1,0 +1,201 @@
+"""A DataFrame brought to the schema of a table: columns by name, types by Spark's rules for storing values.
+
+In: any DataFrame and the schema that Delta stores. Out: a DataFrame of the table's columns, in the table's order, whose
+types are the table's. Columns are found by name without regard to case, at every level of structs; a missing one is
+null. A type that differs is cast where Spark's ANSI store assignment allows it ("Cast.canANSIStoreAssign"), so that a
+value out of range is an error when the rows are written, never another value.
+
+Invariant: whatever does not fit is one InvalidSchemaError, by column, before a row is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
+
+from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.transaction import java, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_ATOMIC = (
+    t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType, t.StringType,
+    t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType, t.VariantType,
+)  # fmt: skip
+
+
+def align(df: DataFrame, schema: t.StructType, table: str) -> DataFrame:
+    """The rows of `df` with exactly the columns of `schema`; `table` is its name for messages.
+
+    Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
+    table's cannot hold.
+    """
+    spark = df.sparkSession
+    given = _by_name(df.schema, table, "the DataFrame")
+    wanted = _by_name(schema, table, table)
+    for name, field in given.items():
+        if name not in wanted:
+            raise InvalidSchemaError(
+                f"column {field.name} is not in {table}, which has {', '.join(schema.names)}: leave it out with "
+                f"df.drop({field.name!r}), or add it with ALTER TABLE … ADD COLUMNS"
+            )
+    columns = []
+    for field in schema:
+        have = given.get(field.name.lower())
+        column = None if have is None else F.col(f"`{have.name.replace('`', '``')}`")
+        columns.append(_fit(spark, column, have, field, (field.name,), table).alias(field.name))
+    with settings(spark, {"spark.sql.ansi.enabled": "true"}):  # a cast keeps the rule it was made under
+        return df.select(*columns)
+
+
+def _fit(
+    spark: SparkSession,
+    column: Column | None,
+    have: t.StructField | None,
+    want: t.StructField,
+    path: tuple[str, ...],
+    table: str,
+) -> Column:
+    where = ".".join(path)
+    if column is None or have is None:
+        if not want.nullable:
+            raise InvalidSchemaError(f"column {where} is missing, and NOT NULL in {table}")
+        return F.lit(None).cast(want.dataType)
+    if _same(have.dataType, want.dataType):
+        return column
+    if isinstance(have.dataType, t.StructType) and isinstance(want.dataType, t.StructType):
+        given = _by_name(have.dataType, table, where)
+        wanted = _by_name(want.dataType, table, where)
+        for name, field in given.items():
+            if name not in wanted:
+                raise InvalidSchemaError(f"column {where}.{field.name} is not in {table}: leave it out, or add it to the table")
+        children = []
+        for field in want.dataType:
+            source = given.get(field.name.lower())
+            child = None if source is None else column.getField(source.name)
+            children.append(_fit(spark, child, source, field, (*path, field.name), table).alias(field.name))
+        return F.when(column.isNotNull(), F.struct(*children))
+    if not _storable(spark, have.dataType, want.dataType):
+        hint = ": make it one with parse_json" if isinstance(want.dataType, t.VariantType) else ": cast it first"
+        raise InvalidSchemaError(
+            f"column {where} is {_name(have.dataType)} in the DataFrame and {_name(want.dataType)} in {table}{hint}"
+        )
+    return column.cast(want.dataType)
+
+
+def _same(have: t.DataType, want: t.DataType, *, in_container: bool = False) -> bool:
+    """Nothing to convert. Nulls in structs are checked where the rows are written, in arrays and maps here."""
+    if isinstance(have, t.StructType) and isinstance(want, t.StructType):
+        return have.names == want.names and all(
+            _same(a.dataType, b.dataType, in_container=in_container) and (b.nullable or not a.nullable or not in_container)
+            for a, b in zip(have, want, strict=True)
+        )
+    if isinstance(have, t.ArrayType) and isinstance(want, t.ArrayType):
+        nulls = want.containsNull or not have.containsNull
+        return nulls and _same(have.elementType, want.elementType, in_container=True)
+    if isinstance(have, t.MapType) and isinstance(want, t.MapType):
+        nulls = want.valueContainsNull or not have.valueContainsNull
+        keys = _same(have.keyType, want.keyType, in_container=True)
+        return nulls and keys and _same(have.valueType, want.valueType, in_container=True)
+    return have == want
+
+
+def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
+    """Spark's rule for storing values, and the names of nested fields the same, which that rule does not look at."""
+    if [name.lower() for name in _names(have)] != [name.lower() for name in _names(want)]:
+        return False
+    sql = java(spark).org.apache.spark.sql
+    parse = sql.types.DataType.fromJson
+    cast = getattr(getattr(sql.catalyst.expressions, "Cast$"), "MODULE$")
+    return bool(cast.canANSIStoreAssign(parse(have.json()), parse(want.json())))
+
+
+def _names(data_type: t.DataType) -> Iterator[str]:
+    if isinstance(data_type, t.StructType):
+        for field in data_type:
+            yield field.name
+            yield from _names(field.dataType)
+    elif isinstance(data_type, t.ArrayType):
+        yield from _names(data_type.elementType)
+    elif isinstance(data_type, t.MapType):
+        yield from _names(data_type.keyType)
+        yield from _names(data_type.valueType)
+
+
+def _by_name(schema: t.StructType, table: str, whose: str) -> dict[str, t.StructField]:
+    fields: dict[str, t.StructField] = {}
+    for field in schema:
+        if field.name.lower() in fields:
+            raise InvalidSchemaError(
+                f"two columns of {whose} are called {field.name}; {table} tells columns apart without case"
+            )
+        fields[field.name.lower()] = field
+    return fields
+
+
+def _name(data_type: t.DataType) -> str:
+    return data_type.simpleString().upper()
+
+
+def storable_schema(schema: t.StructType) -> t.StructType:
+    """The schema of a new table for these columns: every column nullable, of field metadata the comment only, as Delta does.
+
+    UnsupportedFeatureError for a type that Delta tables do not have.
+    """
+    check_types(schema)
+    new = _nullable(schema)
+    assert isinstance(new, t.StructType)
+    return new
+
+
+def _nullable(data_type: t.DataType) -> t.DataType:
+    if isinstance(data_type, t.StructType):
+        return t.StructType(
+            [
+                t.StructField(f.name, _nullable(f.dataType), True, {k: v for k, v in f.metadata.items() if k == "comment"})
+                for f in data_type
+            ]
+        )
+    if isinstance(data_type, t.ArrayType):
+        return t.ArrayType(_nullable(data_type.elementType), True)
+    if isinstance(data_type, t.MapType):
+        return t.MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
+    return data_type
+
+
+def check_types(schema: t.StructType) -> None:
+    """UnsupportedFeatureError, by column, for a type that `write` does not know."""
+    for path, data_type in leaves(schema):
+        collated = isinstance(data_type, t.StringType) and data_type.collation not in (None, "UTF8_BINARY")
+        if type(data_type) not in _ATOMIC or collated:
+            raise UnsupportedFeatureError(
+                f"column {'.'.join(path)} is {_name(data_type)}, which delta_variant.write does not handle"
+            )
+
+
+def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], t.DataType]]:
+    """The types without children, and their paths as Parquet names them (`list`, `element`; `key_value`, `key`, `value`)."""
+    if isinstance(data_type, t.StructType):
+        for field in data_type:
+            yield from leaves(field.dataType, (*path, field.name))
+    elif isinstance(data_type, t.ArrayType):
+        yield from leaves(data_type.elementType, (*path, "list", "element"))
+    elif isinstance(data_type, t.MapType):
+        yield from leaves(data_type.keyType, (*path, "key_value", "key"))
+        yield from leaves(data_type.valueType, (*path, "key_value", "value"))
+    else:
+        yield path, data_type
+
+
+def not_null(schema: t.StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Columns and fields of structs that must not be null."""
+    for field in schema:
+        if not field.nullable:
+            yield (*path, field.name)
+        if isinstance(field.dataType, t.StructType):
+            yield from not_null(field.dataType, (*path, field.name))

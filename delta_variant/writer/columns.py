@@ -1,0 +1,101 @@
+"""Columns as Spark sends them → columns as Parquet holds them.
+
+In: Arrow arrays from `mapInArrow`, VARIANT as struct<value, metadata>, timestamps in the session's zone. Out: arrays of the
+physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding), timestamps in UTC, everything but the
+children of a VARIANT optional, as in Spark's own files. A VARIANT inside a struct, an array or a map stays plain.
+
+Invariant: bytes that are no Variant do not pass, shredded or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_variant import shredding
+from delta_variant.errors import InvalidSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Path = tuple[str, ...]
+
+
+def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[str, pa.DataType]) -> pa.DataType:
+    """How Parquet is to hold a column that Spark delivers as `kind`: everything optional, timestamps in UTC."""
+
+    def child(data_type: pa.DataType, *steps: str) -> pa.DataType:
+        return physical_type(data_type, (*path, *steps), variants, shapes)
+
+    if path in variants:
+        return shredding.storage_type(shapes.get(path[0]) if len(path) == 1 else None)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, child(f.type, f.name)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", child(kind.value_type, "list", "element")))
+    if pa.types.is_map(kind):
+        key, value = child(kind.key_type, "key_value", "key"), child(kind.item_type, "key_value", "value")
+        return pa.map_(pa.field("key", key, False), pa.field("value", value))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp("us", "UTC")
+    return kind
+
+
+def physical(
+    array: pa.Array, target: pa.DataType, path: Path, variants: frozenset[Path], shape: pa.DataType | None = None
+) -> pa.Array:
+    """A column in its physical type."""
+    if path in variants:
+        variants_in = _required(array)
+        if shape is not None:
+            return shredding.shred(variants_in, shape)
+        shredding.shred(variants_in, pa.null())  # for its errors
+        return variants_in
+    if not any(variant[: len(path)] == path for variant in variants):
+        return array if array.type == target else array.cast(target)
+    nulls = array.is_null() if array.null_count else None
+    if pa.types.is_struct(target):
+        children = [physical(array.field(i), f.type, (*path, f.name), variants) for i, f in enumerate(target)]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
+    entry: Callable[..., pa.Array] = lambda values, kind, *steps: physical(values, kind, (*path, *steps), variants)  # noqa: E731
+    if pa.types.is_map(target):
+        keys = entry(array.keys, target.key_type, "key_value", "key")
+        items = entry(array.items, target.item_type, "key_value", "value")
+        entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
+    else:
+        entries = entry(array.values, target.value_type, "list", "element")
+    # Offsets and nulls stay as they are, an offset into the parent included.
+    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+
+
+def _required(array: pa.Array) -> pa.StructArray:
+    """A VARIANT column with its children in the order of the specification, and not null as its type says they are.
+
+    Spark sends nulls under a null row, which pyarrow does not write into required columns.
+    """
+    children = []
+    for name in ("metadata", "value"):
+        child = array.field(array.type.get_field_index(name))
+        if child.null_count:
+            child = pa.Array.from_buffers(child.type, len(child), [None, *child.buffers()[1:]], offset=child.offset)
+        children.append(child)
+    nulls = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=nulls)
+
+
+def check_nulls(rows: pa.RecordBatch, not_null: tuple[Path, ...]) -> None:
+    """InvalidSchemaError for a null where the table says NOT NULL; a field is not asked for under a null parent."""
+    names = set(rows.schema.names)
+    for path in not_null:
+        if path[0] not in names:
+            continue  # a partition column
+        array = rows.column(path[0])
+        present = None
+        for name in path[1:]:
+            present = array.is_valid() if present is None else pc.and_(present, array.is_valid())
+            array = array.field(name)
+        missing = array.null_count if present is None else pc.sum(pc.and_(present, array.is_null())).as_py()
+        if missing:
+            raise InvalidSchemaError(f"column {'.'.join(path)} is NOT NULL and {missing} of {len(array)} rows have null there")

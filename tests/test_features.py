@@ -1,0 +1,121 @@
+"""What a table allows: legacy protocols, features listed and features in use, the property in every state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.features import SHREDDING_PROPERTY, TableFeatures
+
+
+def table(
+    *,
+    versions: tuple[int, int] = (3, 7),
+    features: tuple[str, ...] = (),
+    columns: tuple[dict[str, Any], ...] = (),
+    partition_by: tuple[str, ...] = (),
+    **properties: str,
+) -> TableFeatures:
+    protocol: dict[str, Any] = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
+    if features:
+        protocol |= {"readerFeatures": [], "writerFeatures": list(features)}
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}, *columns]
+    metadata = {
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": list(partition_by),
+        "configuration": {key.replace("__", "."): value for key, value in properties.items()},
+    }
+    return TableFeatures.from_json("t", json.dumps({"protocol": protocol}), json.dumps({"metaData": metadata}))
+
+
+def column(**metadata: Any) -> dict[str, Any]:
+    return {"name": "c", "type": "long", "nullable": True, "metadata": metadata}
+
+
+def test_legacy_versions_imply_their_features():
+    """A protocol without feature lists gives the features of its writer version, PROTOCOL.md's table."""
+    assert table(versions=(1, 1)).names == set()
+    assert table(versions=(1, 2)).names == {"appendOnly", "invariants"}
+    assert table(versions=(1, 4)).names == {
+        "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
+    }  # fmt: skip
+    assert {"columnMapping", "identityColumns"} <= table(versions=(2, 6)).names
+    assert table(versions=(1, 7), features=("appendOnly",)).names == {"appendOnly"}
+
+
+@pytest.mark.parametrize("feature", ["variantShredding", "variantShredding-preview"])
+def test_shredding_needs_the_property_exactly_true_and_the_feature(feature):
+    """Only `true` in lower case with the feature, under either of its names, allows shredding."""
+    features = ("variantType", feature)
+    assert table(features=features, delta__enableVariantShredding="true").shredding
+    for value in ("TRUE", "True", "yes", "1", "", "false", " true"):
+        refused = table(features=features, delta__enableVariantShredding=value)
+        assert not refused.shredding
+        with pytest.raises(TableError, match=SHREDDING_PROPERTY):
+            refused.check_shredding()
+    assert not table(features=features).shredding
+    without = table(features=("variantType",), delta__enableVariantShredding="true")
+    assert not without.shredding
+    with pytest.raises(TableError, match="lacks the feature variantShredding"):
+        without.check_shredding()
+
+
+LISTED_ONLY = (
+    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
+    "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "icebergCompatV1", "icebergCompatV2",
+    "icebergCompatV3", "identityColumns", "inCommitTimestamp", "invariants", "materializePartitionColumns", "rowTracking",
+    "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck", "variantShredding",
+    "variantShredding-preview", "variantType", "variantType-preview",
+)  # fmt: skip
+
+
+def test_features_that_are_listed_but_not_in_use_do_not_refuse():
+    """Listing a feature is no use of it."""
+    table(features=LISTED_ONLY, delta__columnMapping__mode="none").check_writable(overwrite=True)
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "coordinatedCommits-preview", "geospatial", "somethingNew"])
+def test_unknown_features_are_refused_by_name(feature):
+    """A feature nobody taught this writer is an error that names it and says what to do."""
+    with pytest.raises(UnsupportedFeatureError, match=rf"table feature {feature} of t .*write with"):
+        table(features=("appendOnly", feature)).check_writable(overwrite=False)
+
+
+NESTED = {
+    "name": "s",
+    "type": {"type": "array", "elementType": {"type": "struct", "fields": [column(**{"delta.invariants": "{}"})]}},
+    "nullable": True,
+    "metadata": {},
+}
+IN_USE = {
+    "allowColumnDefaults": (table(columns=(column(CURRENT_DEFAULT="5"),)), "column c"),
+    "checkConstraints": (table(delta__constraints__positive="id > 0"), "delta.constraints.positive"),
+    "columnMapping": (table(delta__columnMapping__mode="name"), "delta.columnMapping.mode = name"),
+    "charVarchar": (table(columns=(column(__CHAR_VARCHAR_TYPE_STRING="varchar(5)"),)), "column c"),
+    "generatedColumns": (table(columns=(column(**{"delta.generationExpression": "id + 1"}),)), "column c"),
+    "icebergCompatV2": (table(delta__enableIcebergCompatV2="True"), "delta.enableIcebergCompatV2"),
+    "identityColumns": (table(columns=(column(**{"delta.identity.start": 1}),)), "column c"),
+    "invariants": (table(columns=(NESTED,)), r"column s\.element\.c"),
+    "materializePartitionColumns": (
+        table(features=("materializePartitionColumns",), partition_by=("id",)), "id",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("feature", IN_USE)
+def test_features_in_use_are_refused_by_name_and_place(feature):
+    """What the metadata puts to use and this writer lacks is named, with the column or property that uses it."""
+    features, place = IN_USE[feature]
+    with pytest.raises(UnsupportedFeatureError, match=rf"table feature {feature} of t is in use \(.*{place}"):
+        features.check_writable(overwrite=False)
+
+
+def test_append_only_refuses_overwrite_only():
+    """delta.appendOnly allows an append and refuses an overwrite."""
+    features = table(features=("appendOnly",), delta__appendOnly="true")
+    features.check_writable(overwrite=False)
+    with pytest.raises(TableError, match="append-only"):
+        features.check_writable(overwrite=True)

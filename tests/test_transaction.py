@@ -1,0 +1,179 @@
+"""Commits through Delta's own transaction: conflicts, retries, history, and how a target is understood."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as t
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.transaction import Table, Transaction, settings
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = t.StructType([t.StructField("id", t.LongType())])
+
+
+def add(directory, number: int) -> str:
+    """A data file of one row, and its Add action."""
+    path = Path(directory) / f"{number}.parquet"
+    pq.write_table(pa.table({"id": pa.array([number])}), path)
+    action = {
+        "path": path.name,
+        "partitionValues": {},
+        "size": path.stat().st_size,
+        "modificationTime": int(time.time() * 1000),
+    }
+    return json.dumps({"add": {**action, "dataChange": True, "stats": json.dumps({"numRecords": 1})}})
+
+
+@pytest.fixture
+def table(spark, tmp_path) -> Table:
+    table = Table.of(spark, tmp_path / "t")
+    transaction = Transaction(table)
+    transaction.create(SCHEMA, (), {})
+    transaction.commit([add(tmp_path / "t", 0)], mode="Append", rows=1, size=1)
+    return table
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(row.id for row in table.spark.read.format("delta").load(table.path).collect())
+
+
+def commit(transaction: Transaction, number: int, *, overwrite: bool = False) -> int:
+    mode = "Overwrite" if overwrite else "Append"
+    return transaction.commit([add(transaction.location, number)], mode=mode, rows=1, size=1, overwrite=overwrite)
+
+
+def test_appends_do_not_conflict(table):
+    """Three transactions on one snapshot that append are all committed, one behind the other."""
+    transactions = [Transaction(table) for _ in range(3)]
+    assert [commit(transaction, i) for i, transaction in enumerate(transactions, 1)] == [1, 2, 3]
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_overwrite_conflicts_with_an_append_in_between(table):
+    """An overwrite whose snapshot misses rows is refused with Delta's message, and the table stays."""
+    overwrite, append = Transaction(table), Transaction(table)
+    commit(append, 1)
+    with pytest.raises(TableError, match="DELTA_CONCURRENT_APPEND") as caught:
+        commit(overwrite, 2, overwrite=True)
+    assert "ConcurrentAppendException" in type(caught.value.__cause__).__name__
+    assert ids(table) == [0, 1]
+
+
+def test_overwrite_removes_every_file_in_one_version(table):
+    """After an overwrite only the new rows are there, and the version before still has the old ones."""
+    commit(Transaction(table), 1)
+    version = commit(Transaction(table), 2, overwrite=True)
+    assert ids(table) == [2]
+    before = table.spark.read.format("delta").option("versionAsOf", version - 1).load(table.path)
+    assert sorted(row.id for row in before.collect()) == [0, 1]
+
+
+def test_history_tells_mode_rows_files_and_bytes(table):
+    """DESCRIBE HISTORY shows the operation, its mode and its metrics, those of removed files too."""
+    commit(Transaction(table), 1, overwrite=True)
+    last = table.spark.sql(f"DESCRIBE HISTORY delta.`{table.path}`").first()
+    assert (last.operation, last.operationParameters["mode"], last.isBlindAppend) == ("WRITE", "Overwrite", False)
+    metrics = {"numFiles": "1", "numOutputRows": "1", "numOutputBytes": "1", "numRemovedFiles": "1"}
+    assert metrics.items() <= last.operationMetrics.items()
+
+
+def test_many_actions_cross_in_few_calls(spark, tmp_path):
+    """Twelve thousand Add actions, more than one call carries, are all committed."""
+    table = Table.of(spark, tmp_path / "t")
+    transaction = Transaction(table)
+    transaction.create(SCHEMA, (), {})
+    one = json.loads(add(transaction.location, 0))
+    adds = [json.dumps({"add": {**one["add"], "path": f"{i}.parquet"}}) for i in range(12_000)]
+    assert transaction.commit(adds, mode="Append", rows=12_000, size=1) == 0
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()
+    assert detail.numFiles == 12_000
+
+
+def test_creation_uses_the_stable_feature_and_restores_the_setting(spark, tmp_path):
+    """A table made here has variantShredding and variantType, whatever the session says, and the session says it still."""
+    key = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
+    with settings(spark, {key: "true"}):
+        transaction = Transaction(Table.of(spark, tmp_path / "t"))
+        schema = t.StructType([t.StructField("v", t.VariantType())])
+        transaction.create(schema, (), {"delta.enableVariantShredding": "true"})
+        transaction.commit([], mode="Append", rows=0, size=0)
+        assert spark.conf.get(key) == "true"
+        features = Transaction(Table.of(spark, tmp_path / "t")).features
+    assert {"variantType", "variantShredding"} <= features.names
+    assert not [name for name in features.names if name.endswith("-preview")]
+    assert features.shredding
+
+
+def test_delta_refuses_names_before_the_commit(spark, tmp_path):
+    """A column name that Delta does not allow is an error when the table is created, not after files were written."""
+    transaction = Transaction(Table.of(spark, tmp_path / "t"))
+    with pytest.raises(TableError, match=r"(?s)creating delta\.`.*a b"):
+        transaction.create(t.StructType([t.StructField("a b", t.LongType())]), (), {})
+
+
+def test_targets(spark, tmp_path):
+    """Text with a slash, a Path and delta.`path` are paths; other text is a table's name."""
+    place = f"{tmp_path}/some table"
+    assert Table.of(spark, place).path == place
+    assert Table.of(spark, Path("name")).path == "name"
+    assert Table.of(spark, f"delta.`{place}`").path == place
+    assert Table.of(spark, "DELTA.`a``b`").path == "a`b"
+    assert Table.of(spark, "default.nothing_here").path is None
+    assert not Table.of(spark, "nothing_here").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        ("s3a://bucket/t", UnsupportedFeatureError, "s3a: storage"),
+        ("delta.`hdfs://host/t`", UnsupportedFeatureError, "hdfs: storage"),
+        ("other.db.t", UnsupportedFeatureError, "catalog other"),
+        ("not a name", TableError, "finding the table 'not a name'"),
+    ],
+)
+def test_targets_refused(spark, target, error, message):
+    """A target that cannot be written to is one error that names it."""
+    with pytest.raises(error, match=message):
+        Table.of(spark, target).exists()
+
+
+def test_what_is_not_a_delta_table_is_refused(spark, tmp_path):
+    """Directories with other files, files, Parquet tables and views are told apart from missing and empty ones."""
+    (tmp_path / "empty").mkdir()
+    assert not Table.of(spark, tmp_path / "empty").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x.txt").write_text("x")
+    (tmp_path / "file").write_text("x")
+    for name in ("full", "file"):
+        with pytest.raises(TableError, match="not a Delta table"):
+            Table.of(spark, tmp_path / name).exists()
+    spark.range(1).write.mode("overwrite").saveAsTable("plain_parquet", format="parquet")
+    spark.range(1).createOrReplaceTempView("some_view")
+    spark.sql("CREATE OR REPLACE VIEW kept_view AS SELECT 1 AS id")
+    for name in ("plain_parquet", "some_view", "kept_view"):
+        with pytest.raises(TableError, match=r"is not a Delta table|is a temporary view"):
+            Table.of(spark, name)
+
+
+def test_settings_come_back_after_an_error(spark):
+    """What was set is set again, what was unset is unset again, also when the block fails."""
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+
+    def fail() -> None:
+        with settings(spark, {"spark.sql.shuffle.partitions": "5", "delta_variant.none": "1"}):
+            assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.conf.get("delta_variant.none", None) is None
+    spark.conf.set("spark.sql.shuffle.partitions", "2")

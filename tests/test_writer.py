@@ -1,0 +1,590 @@
+"""`write` end to end: what is read back, what lands in the log, what is refused, and what others do with the table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta import DeltaTable
+from pyspark.errors import ArithmeticException
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from delta_variant.errors import InvalidSchemaError, MalformedVariantError, TableError, UnsupportedFeatureError
+from delta_variant.stats import BOUNDS_TAG
+from delta_variant.transaction import settings
+from delta_variant.writer import Commit, write
+
+pytestmark = pytest.mark.spark
+
+REGULAR = [f'{{"id": {i}, "actor": {{"login": "user{i}"}}, "mag": {i / 4}}}' for i in range(100)]
+ODD = [
+    '{"id": 1, "actor": {"login": "a", "tags": ["x", 1, null]}, "mag": 2}',
+    '{"id": 2, "actor": {"login": "b"}, "mag": 2.15, "new": true}',
+    '{"id": "three", "actor": null, "mag": 2.1}',
+    "[1, [2, {}]]",
+    "null",
+    '"text"',
+    None,
+    "{}",
+]
+DOCUMENTS = REGULAR + ODD
+
+
+def canonical(df) -> Counter:
+    """The rows as text: every VARIANT as its JSON and its schema, so that types count and the order of rows does not.
+
+    Integers and decimals are one type, exact numerics.
+    """
+    columns = []
+    for field in df.schema:
+        column = F.col(f"`{field.name}`")
+        if isinstance(field.dataType, t.VariantType):
+            exact = F.regexp_replace(F.schema_of_variant(column), r"BIGINT|DECIMAL\(\d+,\d+\)", "EXACT")
+            columns += [F.to_json(column), exact]
+        elif isinstance(field.dataType, (t.StructType, t.ArrayType, t.MapType)):
+            columns.append(F.to_json(column))
+        else:
+            columns.append(column.cast("string"))
+    return Counter(map(tuple, df.select(*columns).collect()))
+
+
+def read(spark, path):
+    return spark.read.format("delta").load(str(path))
+
+
+def version(spark, path) -> int:
+    return spark.sql(f"DESCRIBE HISTORY delta.`{path}`").first().version
+
+
+def adds(path, version: int) -> list[dict]:
+    log = Path(path, "_delta_log", f"{version:020}.json").read_text().splitlines()
+    return [action["add"] for action in map(json.loads, log) if "add" in action]
+
+
+def vacuum(spark, path) -> None:
+    few_tasks = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "2"}
+    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false", **few_tasks}):
+        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+
+
+def has_typed_value(path, add) -> bool:
+    metadata = pq.ParquetFile(Path(path, unquote(add["path"]))).metadata.row_group(0)
+    return any(".typed_value" in metadata.column(i).path_in_schema for i in range(metadata.num_columns))
+
+
+@pytest.fixture
+def documents(spark):
+    """Variants of every kind, in two tasks."""
+    rows = [(i, text) for i, text in enumerate(DOCUMENTS)]
+    df = spark.createDataFrame(rows, "id long, j string").repartition(2, "id")
+    return df.select("id", F.parse_json("j").alias("v")).localCheckpoint()
+
+
+@pytest.mark.parametrize("shred", ["auto", False, {"v": "id bigint, actor struct<login: string>, mag decimal(18, 2)"}])
+def test_round_trip(spark, tmp_path, documents, shred):
+    """A created table holds the rows of the DataFrame, with Variants of the same types, however they are stored."""
+    commit = write(documents, tmp_path / "t", shred=shred)
+    assert commit == Commit(0, 2, len(DOCUMENTS), sum(a["size"] for a in adds(tmp_path / "t", 0)), commit.shredded)
+    assert commit.shredded == (() if shred is False else ("v",))
+    assert canonical(read(spark, tmp_path / "t")) == canonical(documents)
+    assert write(documents, tmp_path / "t", shred="auto").version == 1
+    assert read(spark, tmp_path / "t").count() == 2 * commit.rows
+
+
+@pytest.mark.slow
+def test_scalar_types_round_trip(spark, tmp_path):
+    """Every scalar that Spark can put into a Variant comes back with its type and value, shredded and not."""
+    scalars = [
+        "1Y", "-300S", "70000", "5000000000L", "1.5D", "cast(2.5 as float)", "12.34BD", "cast(1e30 as decimal(38, 2))", "true",
+        "date'1500-03-01'", "timestamp'1600-01-01 00:00:00.000001'", "timestamp_ntz'2024-02-29 12:00:00'", "X'00ff'",
+        "'text'", "repeat('long ', 30)", "cast('NaN' as double)", "-0.0D",
+    ]  # fmt: skip
+    cases = " ".join(f"WHEN {i} THEN to_variant_object(named_struct('x', {text}))" for i, text in enumerate(scalars))
+    df = spark.range(len(scalars)).selectExpr("id", f"CASE id {cases} END AS v")
+    for i in range(len(scalars)):  # each kind in a file of its own, where it is shredded
+        write(df.where(f"id = {i}"), tmp_path / "t")
+    assert canonical(read(spark, tmp_path / "t")) == canonical(df)
+    assert all(has_typed_value(tmp_path / "t", add) for i in range(len(scalars)) for add in adds(tmp_path / "t", i))
+
+
+def test_log_and_history(spark, tmp_path, documents):
+    """An Add has size, statistics, the mark for its bounds; DESCRIBE HISTORY has rows, files and bytes."""
+    commit = write(documents, tmp_path / "t", max_rows_per_file=20)
+    files = adds(tmp_path / "t", 0)
+    assert len(files) == commit.files >= 6
+    for add in files:
+        stats = json.loads(add["stats"])
+        assert stats["numRecords"] <= 20
+        assert {"id", "v"} <= stats["nullCount"].keys()
+        assert add.get("tags", {}) == ({BOUNDS_TAG: "1"} if has_typed_value(tmp_path / "t", add) else {})
+        assert add["size"] == Path(tmp_path, "t", add["path"]).stat().st_size
+    assert sum(bool(add.get("tags")) for add in files) >= 5
+    metrics = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}`").first().operationMetrics
+    assert metrics["numFiles"] == str(commit.files)
+    assert metrics["numOutputRows"] == str(commit.rows)
+    assert metrics["numOutputBytes"] == str(commit.bytes)
+
+
+def test_modes(spark, tmp_path, documents):
+    """append, overwrite, error and ignore do what Spark's modes do; a write that does nothing tells the version."""
+    path = tmp_path / "t"
+    assert write(documents, path, "error").version == 0
+    for mode in ("error", "errorifexists", "ErrorIfExists"):
+        with pytest.raises(TableError, match="exists already"):
+            write(documents, path, mode)
+    assert write(documents, path, "ignore") == Commit(0, 0, 0, 0, ())
+    few = documents.where("id < 3")
+    assert write(few, path, "append").version == 1
+    assert write(few, path, "overwrite").version == 2
+    assert canonical(read(spark, path)) == canonical(few)
+    assert write(few.where("false"), path) == Commit(2, 0, 0, 0, ())
+    assert write(few.where("false"), path, "overwrite").version == 3
+    assert read(spark, path).count() == 0
+    assert write(few.where("false"), tmp_path / "none", "ignore").version == 0
+    assert read(spark, tmp_path / "none").columns == ["id", "v"]
+
+
+def test_tables_by_name(spark, documents):
+    """A name that is missing becomes a managed table with the features, one that exists is appended to."""
+    spark.sql("DROP TABLE IF EXISTS default.by_name")
+    assert write(documents, "default.by_name", partition_by=["ID"]).rows == 108
+    assert write(documents.where("id = 1"), "by_name").files == 1
+    assert spark.table("by_name").count() == 109
+    detail = spark.sql("DESCRIBE DETAIL by_name").first()
+    assert detail.partitionColumns == ["id"]
+    assert {"variantShredding", "variantType"} <= set(detail.tableFeatures)
+    with pytest.raises(TableError, match="exists already"):
+        write(documents, "spark_catalog.default.by_name", "error")
+    spark.sql("DROP TABLE by_name")
+
+
+SPECIAL = [
+    "plain", "a b", "a=b", "a%b", "100%25", "a/b", "a:b", "ü€😀", "\u2003wide\u00a0", "a\tb\nc", " ", "", None,
+    "\\x\"'[]{}?#*&^", "a\u0001\u007f", "café", "trailing ", "..", "a+b,c;d@e!$(f)~",
+]  # fmt: skip
+
+
+PARTITIONED = (
+    "n", "parse_json(cast(n as string)) v", "s", "timestamp_micros(1700000000000000 + k * 1001) t",
+    "cast(timestamp_micros(k * 1000000) as timestamp_ntz) ntz", "date_add(date'1582-01-01', k) d", "k % 2 = 0 b",
+    "cast(k * 1.1 as decimal(20, 5)) dec", "k * 1e10 + 0.1 f", "cast(k as tinyint) y", "k * 5000000000 l",
+)  # fmt: skip
+
+
+def partition_values(path, version: int) -> list:
+    """What the log says of the partitions of a version's files, and the directory of the first partition column."""
+    return sorted(
+        (sorted((k, str(v)) for k, v in add["partitionValues"].items()), add["path"].split("/t=")[0])
+        for add in adds(path, version)
+    )
+
+
+def test_partitions_are_written_as_delta_writes_them(spark, tmp_path):
+    """Partition values and directories of every type, special characters and nulls equal those of a twin by delta-spark."""
+    rows = [(i, text, None if i == 3 else i) for i, text in enumerate(SPECIAL)]
+    df = spark.createDataFrame(rows, "n int, s string, k int").selectExpr(*PARTITIONED).localCheckpoint()
+    by = ["s", "t", "ntz", "d", "b", "dec", "f", "y", "l"]
+    twin, ours = tmp_path / "twin", tmp_path / "ours"
+    df.write.format("delta").partitionBy(*by).save(str(twin))
+    assert write(df, ours, partition_by=by).files == len(SPECIAL)
+    assert partition_values(ours, 0) == partition_values(twin, 0)
+    assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+    for text in SPECIAL:
+        found = read(spark, ours).where(F.col("s").eqNullSafe(text or None)).count()
+        assert found == (1 if text else 2)
+
+
+@pytest.mark.slow
+def test_vacuum_keeps_partitions_with_special_characters(spark, tmp_path):
+    """VACUUM finds every file by the path in the log: it deletes what DELETE removed and nothing else."""
+    df = spark.createDataFrame(list(enumerate(SPECIAL)), "n int, s string")
+    files = write(df, tmp_path / "t", partition_by=["s"]).files
+    DeltaTable.forPath(spark, str(tmp_path / "t")).delete("n = 0")
+    vacuum(spark, tmp_path / "t")
+    assert len(list(Path(tmp_path, "t").rglob("*.parquet"))) == files - 1
+    assert read(spark, tmp_path / "t").agg(F.sum("n")).first()[0] == sum(range(len(SPECIAL)))
+
+
+def test_partition_timestamps_in_other_time_zones(spark, tmp_path):
+    """A partition timestamp is written in UTC, whatever zone the session has, the hour that comes twice included."""
+    start = 1_699_163_400
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        df = spark.range(5).selectExpr("id", f"timestamp_seconds({start} + id * 1800) t")
+        write(df, tmp_path / "t", partition_by=["t"])
+        assert canonical(read(spark, tmp_path / "t")) == canonical(df)
+    expected = {datetime.fromtimestamp(start + i * 1800, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000000Z") for i in range(5)}
+    assert {add["partitionValues"]["t"] for add in adds(tmp_path / "t", 0)} == expected
+
+
+def test_few_files_for_partitions(spark, tmp_path):
+    """A task writes one file per partition value, whatever the order of its rows, and no more rows than asked into each."""
+    df = spark.range(0, 1000, 1, 1).selectExpr("id", "id % 4 p", "parse_json(cast(id as string)) v")
+    assert write(df, tmp_path / "t", partition_by=["p"]).files == 4
+    assert write(df, tmp_path / "t", max_rows_per_file=100).files == 12
+    assert canonical(read(spark, tmp_path / "t")) == canonical(df.union(df))
+
+
+@pytest.mark.slow
+def test_large_files_roll(spark, tmp_path, monkeypatch):
+    """A file that has reached the target size is closed, and the rows go on in the next."""
+    monkeypatch.setattr("delta_variant.writer.TARGET_BYTES", 1 << 20)
+    df = spark.range(0, 300_000, 1, 1).selectExpr("id", "parse_json(to_json(named_struct('t', md5(cast(id as string))))) v")
+    files = adds(tmp_path / "t", write(df, tmp_path / "t", compression="none").version)
+    assert len(files) > 1
+    assert read(spark, tmp_path / "t").selectExpr("count(distinct id)", "count(distinct v:t::string)").first() == (
+        300_000,
+        300_000,
+    )
+
+
+NESTED = (
+    "id",
+    "named_struct('inner', parse_json(j), 'n', id, 'deep', named_struct('v', parse_json(j))) s",
+    "array(parse_json(j), null, parse_json('1')) a",
+    "map('k', parse_json(j), 'none', null) m",
+    "array(named_struct('x', parse_json(j), 't', timestamp_seconds(id))) o",
+    "CASE WHEN id % 2 = 0 THEN named_struct('v', parse_json(j)) END h",
+)
+
+
+def test_nested_variants(spark, tmp_path):
+    """VARIANT columns inside structs, arrays and maps are written plain; Spark reads them from the table and from the file."""
+    df = spark.createDataFrame(list(enumerate(ODD)), "id long, j string").selectExpr(*NESTED)
+    commit = write(df, tmp_path / "t")
+    assert commit.shredded == ()
+    assert canonical(read(spark, tmp_path / "t")) == canonical(df)
+    files = [str(tmp_path / "t" / add["path"]) for add in adds(tmp_path / "t", 0)]
+    with settings(spark, {"spark.sql.session.timeZone": "Asia/Kolkata"}):  # Arrow timestamps in a zone of their own
+        write(df, tmp_path / "t")
+        assert canonical(read(spark, tmp_path / "t")) == canonical(df.union(df))
+    assert spark.read.parquet(*files).schema["s"].dataType["inner"].dataType == t.VariantType()
+    assert duckdb.sql(f"SELECT count(s.inner) FROM read_parquet({files})").fetchall() == [
+        (len(ODD) - 2,)
+    ]  # no JSON null either
+
+
+def test_columns_by_name(spark, tmp_path):
+    """Columns are found by name without case, in any order; missing ones are null; safe casts happen, in structs too."""
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, name string, v variant, d double, "
+        "s struct<a: bigint, b: string>) USING delta"
+    )
+    df = spark.sql("SELECT parse_json('{}') V, 7 ID, named_struct('B', 8, 'A', 1) S, 1.5BD d")
+    write(df, tmp_path / "t")
+    row = read(spark, tmp_path / "t").select("id", "name", F.to_json("v"), "d", "s").first()
+    assert tuple(row) == (7, None, "{}", 1.5, (1, "8"))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 1L id, parse_json('1') v, 1 extra", "column extra is not in .* which has id, v, s"),
+        ("SELECT parse_json('1') v", "column id is missing, and NOT NULL"),
+        ("SELECT 1L id, '{}' v", "column v is STRING in the DataFrame and VARIANT in .*parse_json"),
+        ("SELECT 'x' id, parse_json('1') v", "column id is STRING in the DataFrame and BIGINT in .*cast"),
+        ("SELECT 1L id, 2L ID, parse_json('1') v", "two columns of the DataFrame are called (id|ID)"),
+        ("SELECT 1L id, named_struct('a', 1, 'c', 2) s", r"column s\.c is not in"),
+        ("SELECT 1L id, named_struct('a', array(1)) s", r"column s\.a is ARRAY<INT> in the DataFrame and INT in"),
+        ("SELECT cast(null as bigint) id", "column id is NOT NULL and 1 of 1 rows have null"),
+        ("SELECT 1L id, named_struct('a', cast(null as int)) s", r"column s\.a is NOT NULL and 1 of 1 rows"),
+    ],
+)
+def test_columns_that_do_not_fit(spark, tmp_path, query, message):
+    """A column that is unknown, missing, ambiguous, of another type or null where it must not be is one error by name."""
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id bigint NOT NULL, v variant, s struct<a: int NOT NULL>) USING delta")
+    with pytest.raises(InvalidSchemaError, match=message):
+        write(spark.sql(query), path)
+    assert version(spark, path) == 0
+    assert not list(path.glob("*.parquet"))
+
+
+def test_values_out_of_range_are_an_error(spark, tmp_path):
+    """A value that its column cannot hold fails the write, also where the session's own casts give null."""
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (b tinyint) USING delta")
+    with settings(spark, {"spark.sql.ansi.enabled": "false"}), pytest.raises(Exception, match="CAST_OVERFLOW"):
+        write(spark.sql("SELECT 1000 b"), tmp_path / "t")
+    assert version(spark, tmp_path / "t") == 0
+
+
+@pytest.mark.parametrize(
+    ("shred", "error", "message"),
+    [
+        ({"id": "int"}, InvalidSchemaError, "id is BIGINT, and only VARIANT columns"),
+        ({"w": "int"}, InvalidSchemaError, "w is not a column"),
+        ({"v": "a strng"}, InvalidSchemaError, "a type that can be shredded"),
+        ({"v": "a struct<b: array<time>>"}, UnsupportedFeatureError, r"v\.a\.b\[\*\] is time64\[us\], which Spark cannot read"),
+        ({"v": "a uuid"}, UnsupportedFeatureError, r"v\.a is"),
+        ({"v": pa.struct([("n", pa.timestamp("ns"))])}, UnsupportedFeatureError, r"v\.n is timestamp\[ns\]"),
+        ("always", InvalidSchemaError, "must be 'auto', False, or a mapping"),
+    ],
+)
+def test_shapes_refused(spark, tmp_path, documents, shred, error, message):
+    """A shredding schema for what is no VARIANT, of text that is none, or that Spark cannot read is one error by path."""
+    write(documents, tmp_path / "t")
+    for path in ("t", "new"):
+        with pytest.raises(error, match=message):
+            write(documents, tmp_path / path, shred=shred)
+    assert version(spark, tmp_path / "t") == 0
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("value", [None, "true", "false", "TRUE"])
+def test_the_property_is_obeyed(spark, tmp_path, documents, value):
+    """Files are shredded if the property is exactly `true`, and shapes are refused, with the way out, if it is not."""
+    properties = "" if value is None else f"TBLPROPERTIES ('delta.enableVariantShredding' = '{value}')"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v variant) USING delta {properties}")
+    commit = write(documents, tmp_path / "t")
+    assert commit.shredded == (("v",) if value == "true" else ())
+    assert all(has_typed_value(tmp_path / "t", add) == (value == "true") for add in adds(tmp_path / "t", 1))
+    assert canonical(read(spark, tmp_path / "t")) == canonical(documents)
+    if value == "true":
+        assert write(documents, tmp_path / "t", shred={"V": "id bigint"}).shredded == ("v",)
+    else:
+        assert not any(add.get("tags") for add in adds(tmp_path / "t", 1))
+        with pytest.raises(TableError, match="SET TBLPROPERTIES"):
+            write(documents, tmp_path / "t", shred={"v": "id bigint"})
+        assert version(spark, tmp_path / "t") == 1
+
+
+def test_preview_features_keep_their_names(spark, tmp_path, documents):
+    """A table with the preview features is shredded, and keeps its protocol."""
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id bigint, v variant) USING delta TBLPROPERTIES ("
+        "'delta.enableVariantShredding' = 'true', 'delta.feature.variantType-preview' = 'supported', "
+        "'delta.feature.variantShredding-preview' = 'supported')"
+    )
+    before = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().tableFeatures
+    assert {"variantType-preview", "variantShredding-preview"} <= set(before)
+    assert write(documents, path).shredded == ("v",)
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().tableFeatures == before
+    assert canonical(read(spark, path)) == canonical(documents)
+
+
+FEATURES = {
+    "appendOnly": "'delta.appendOnly' = 'true'",
+    "changeDataFeed": "'delta.enableChangeDataFeed' = 'true'",
+    "checkpointProtection": "'delta.feature.checkpointProtection' = 'supported'",
+    "deletionVectors": "'delta.enableDeletionVectors' = 'true'",
+    "domainMetadata": "'delta.feature.domainMetadata' = 'supported'",
+    "inCommitTimestamp": "'delta.enableInCommitTimestamps' = 'true'",
+    "rowTracking": "'delta.enableRowTracking' = 'true'",
+    "typeWidening": "'delta.enableTypeWidening' = 'true'",
+    "v2Checkpoint": "'delta.checkpointPolicy' = 'v2'",
+    "vacuumProtocolCheck": "'delta.feature.vacuumProtocolCheck' = 'supported'",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feature", FEATURES)
+def test_table_features_that_delta_handles(spark, tmp_path, feature):
+    """On a table that uses the feature, append and overwrite leave what delta-spark reads, changes and checkpoints."""
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id int, v variant, n timestamp_ntz) USING delta TBLPROPERTIES ({FEATURES[feature]}, "
+        "'delta.enableVariantShredding' = 'true')"
+    )
+    assert feature in spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().tableFeatures
+    df = spark.range(0, 10, 1, 1).selectExpr(
+        "cast(id as int) id", "parse_json(concat('{\"k\":', id, '}')) v", "timestamp_ntz'2024-01-01 00:00:00' n"
+    )
+    df.write.format("delta").mode("append").save(str(path))
+    table = DeltaTable.forPath(spark, str(path))
+    if feature == "typeWidening":
+        spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN id TYPE bigint")
+        table = DeltaTable.forPath(spark, str(path))
+    if feature != "appendOnly":
+        table.delete("id = 3")
+    assert write(df, path).shredded == ("v",)
+    assert read(spark, path).count() == (20 if feature == "appendOnly" else 19)
+    if feature == "appendOnly":
+        with pytest.raises(TableError, match="append-only"):
+            write(df, path, "overwrite")
+        return
+    table.delete("id = 4")
+    table.update("id = 5", {"v": F.parse_json(F.lit("null"))})
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path)).checkpoint()
+    assert sorted(row.id for row in read(spark, path).where("v:k::int > 6").collect()) == [7, 7, 8, 8, 9, 9]
+    overwritten = write(df, path, "overwrite").version
+    assert canonical(read(spark, path)) == canonical(
+        df.withColumn("id", F.col("id").cast(read(spark, path).schema["id"].dataType))
+    )
+    if feature == "rowTracking":
+        assert read(spark, path).select("_metadata.row_id").distinct().count() == 10
+    if feature == "changeDataFeed":
+        changes = spark.sql(f"SELECT _change_type, count(*) FROM table_changes_by_path('{path}', {overwritten}) GROUP BY 1")
+        assert dict(changes.collect()) == {"insert": 10, "delete": 17}
+    if feature == "inCommitTimestamp":
+        first = json.loads(Path(path, "_delta_log", f"{overwritten:020}.json").read_text().splitlines()[0])
+        assert first["commitInfo"]["inCommitTimestamp"] > 0
+
+
+def test_clustered_tables_take_appends(spark, tmp_path, documents):
+    """An append to a liquid clustered table leaves the clustering in place, and OPTIMIZE clusters the rows."""
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id bigint, v variant) USING delta CLUSTER BY (id)")
+    write(documents, path)
+    write(documents, path)
+    DeltaTable.forPath(spark, str(path)).optimize().executeCompaction()
+    assert canonical(read(spark, path)) == canonical(documents.union(documents))
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().clusteringColumns == ["id"]
+
+
+REFUSED = {
+    "checkConstraints": "ALTER TABLE {} ADD CONSTRAINT positive CHECK (id > 0)",
+    "columnMapping": "ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+    "allowColumnDefaults": "ALTER TABLE {} SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported');"
+    "ALTER TABLE {} ALTER COLUMN id SET DEFAULT 5",
+    "charVarchar": "ALTER TABLE {} ADD COLUMNS (c varchar(5))",
+}
+
+
+@pytest.mark.parametrize("feature", REFUSED)
+def test_table_features_refused(spark, tmp_path, documents, feature):
+    """A feature in use that this writer lacks is named before any file is written; listed only, it is no obstacle."""
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id bigint, v variant) USING delta")
+    for statement in REFUSED[feature].split(";"):
+        spark.sql(statement.format(f"delta.`{path}`"))
+    before = version(spark, path)
+    with pytest.raises(UnsupportedFeatureError, match=f"table feature {feature} of"):
+        write(documents, path)
+    assert version(spark, path) == before
+    assert not list(path.glob("*.parquet"))
+    if feature == "checkConstraints":
+        spark.sql(f"ALTER TABLE delta.`{path}` DROP CONSTRAINT positive")
+        assert write(documents, path).rows == 108
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"cluster_by": ["v:id"]}, UnsupportedFeatureError, r"write\(cluster_by="),
+        ({"replace_where": "id = 1"}, UnsupportedFeatureError, r"write\(replace_where="),
+        ({"txn": ("a", 1)}, UnsupportedFeatureError, r"write\(txn="),
+        ({"storage_options": {"a": "b"}}, UnsupportedFeatureError, r"write\(storage_options="),
+        ({"mode": "upsert"}, UnsupportedFeatureError, "mode='upsert' is not one of append"),
+        ({"compression": "zip"}, UnsupportedFeatureError, "compression='zip' is not one of zstd"),
+        ({"max_rows_per_file": 0}, UnsupportedFeatureError, "max_rows_per_file=0"),
+        ({"partition_by": "id"}, InvalidSchemaError, r"must be a list of columns: \['id'\]"),
+        ({"partition_by": ["x"]}, InvalidSchemaError, "there is no column x; the columns are id, v"),
+        ({"partition_by": ["id", "v"]}, InvalidSchemaError, "not a partition column|cannot be a partition column"),
+        ({"partition_by": ["v"]}, InvalidSchemaError, "v is VARIANT and cannot be a partition column"),
+    ],
+)
+def test_arguments_refused(tmp_path, documents, arguments, error, message):
+    """A parameter that is not supported, or has no meaning, is one error before anything is written."""
+    with pytest.raises(error, match=message):
+        write(documents, tmp_path / "t", **arguments)
+    assert not (tmp_path / "t").exists()
+
+
+def test_other_partitioning_is_refused(spark, tmp_path, documents):
+    """An existing table keeps its partitioning; asking for another is an error."""
+    write(documents, tmp_path / "t", partition_by=["id"])
+    with pytest.raises(InvalidSchemaError, match=r"is partitioned by \['id'\], not \['v'\]"):
+        write(documents, tmp_path / "t", partition_by=["v"])
+    assert write(documents, tmp_path / "t", partition_by=["ID"]).version == 1
+
+
+def test_types_refused(spark, tmp_path):
+    """A column of a type that Delta tables lack is named."""
+    with pytest.raises(UnsupportedFeatureError, match=r"column s\.n is VOID"):
+        write(spark.sql("SELECT named_struct('n', null) s"), tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_not_a_table(spark, tmp_path, documents):
+    """A directory with something else in it is refused, and stays as it was."""
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "x.txt").write_text("x")
+    with pytest.raises(TableError, match="not a Delta table"):
+        write(documents, tmp_path / "t")
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["x.txt"]
+
+
+MALFORMED = [b"\x02\x01\x05\x00\xff", b"\x10", b"", b"\xff\xff\xff"]
+
+
+@pytest.mark.parametrize("shred", ["auto", False, {"v": "a bigint"}])
+def test_malformed_variants(spark, tmp_path, documents, shred):
+    """Bytes that are no Variant are one error that names the column; the version and the directory are as before."""
+    group = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+    write(documents, tmp_path / "t")
+    before = sorted(Path(tmp_path, "t").glob("*.parquet"))
+    for value in MALFORMED:
+        variants = [{"metadata": b"\x01\x00\x00", "value": data} for data in (b"\x0c\x01", b"\x00", value)]
+        table = pa.table([pa.array(range(3)), pa.array(variants, group)], schema=pa.schema([("id", pa.int64()), ("v", group)]))
+        pq.write_table(table, tmp_path / "damaged.parquet")
+        df = spark.read.schema("id long, v variant").parquet(str(tmp_path / "damaged.parquet"))
+        with pytest.raises(MalformedVariantError, match=r"writing to delta\.`.*`: column v: "):
+            write(df.union(spark.sql("SELECT 9L, parse_json('1')")), tmp_path / "t", shred=shred)
+    assert version(spark, tmp_path / "t") == 0
+    assert sorted(Path(tmp_path, "t").glob("*.parquet")) == before
+
+
+def test_disk_errors_are_one_clear_error(spark, tmp_path, documents):
+    """What the operating system refuses comes as TableError with its reason."""
+    write(documents, tmp_path / "t", partition_by=["id"])
+    (tmp_path / "t" / "id=777").write_text("in the way")
+    with pytest.raises(TableError, match=r"writing the files of .* failed: .*Error: .*id=777"):
+        write(documents.withColumn("id", F.lit(777)), tmp_path / "t")
+    assert version(spark, tmp_path / "t") == 0
+
+
+def test_the_users_own_errors_stay(spark, tmp_path):
+    """An error in the DataFrame's own plan is Spark's, as without this package."""
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        write(spark.range(1).selectExpr("1 / id x"), tmp_path / "t")
+
+
+def test_a_failed_creation_can_be_repeated(spark, tmp_path, documents):
+    """After a write that failed while it created the table there is no table, and the next write makes it."""
+    with pytest.raises(ArithmeticException):
+        write(spark.range(1).selectExpr("1 / id x"), tmp_path / "t")
+    assert write(documents, tmp_path / "t").version == 0
+    assert canonical(read(spark, tmp_path / "t")) == canonical(documents)
+
+
+def test_an_ordinary_delta_table(spark, tmp_path, documents):
+    """Without this package delta-spark updates, merges, deletes, optimizes, checkpoints, vacuums and travels in time."""
+    path = str(tmp_path / "t")
+    write(documents, path, max_rows_per_file=20)
+    table = DeltaTable.forPath(spark, path)
+    table.update("try_variant_get(v, '$.id', 'bigint') = 2", {"v": "parse_json('\"updated\"')"})
+    table.delete("id = 5")
+    source = spark.sql("SELECT 6L id, parse_json('{\"merged\": true}') v UNION ALL SELECT 1000L, parse_json('7')")
+    table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert read(spark, path).where("try_variant_get(v, '$', 'string') = 'updated'").count() == 2
+    assert read(spark, path).where("try_variant_get(v, '$.merged', 'boolean')").count() == 1
+    assert read(spark, path).count() == 108
+    rows = canonical(read(spark, path))
+    table.optimize().executeCompaction()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
+    assert list(Path(path, "_delta_log").glob("*.checkpoint*"))
+    vacuum(spark, path)
+    assert canonical(read(spark, path)) == rows
+    write(documents, path, "overwrite")
+    assert canonical(spark.read.format("delta").option("versionAsOf", 4).load(path)) == rows
+    assert canonical(read(spark, path)) == canonical(documents)
+
+
+def test_duckdb_reads_the_files(spark, tmp_path, documents):
+    """DuckDB reads the Parquet files, shredded and not, and finds VARIANT columns in them."""
+    for shred in ("auto", False):
+        write(documents, tmp_path / str(shred), shred=shred)
+        files = f"'{tmp_path / str(shred)}/*.parquet'"
+        kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM {files})").fetchall())
+        assert kinds == {"id": "BIGINT", "v": "VARIANT"}
+        found = duckdb.sql(f"SELECT id, v::JSON::VARCHAR FROM {files}").fetchall()
+        expected = documents.select("id", F.to_json("v")).collect()
+        assert {i: j and json.loads(j) for i, j in found} == {i: j and json.loads(j) for i, j in expected}
