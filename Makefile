@@ -37,7 +37,7 @@ lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
-	$(BIN)/python benchmarks/write.py
+	$(BIN)/python -m benchmarks.write
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

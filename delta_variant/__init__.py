@@ -1,1 +1,62 @@
-"""delta-variant: shredded VARIANT columns for PySpark and Delta Lake."""
+"""delta-variant: shredded VARIANT columns for PySpark and Delta Lake.
+
+    import delta_variant as dv
+
+    spark = dv.configure(SparkSession.builder).getOrCreate()
+    dv.enable(spark)                        # queries skip files by Variant path
+    dv.write(df, "/data/events")            # shredded, with bounds in the Delta log
+    print(dv.explain(spark.sql("…")))       # files in the table, left by Delta, left by us
+
+Without Spark: `dv.binary`, `dv.schema`, `dv.shredding`, `dv.parquet`, `dv.stats`. Names are imported when they are first
+used, so that these need neither PySpark nor a JVM.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delta_variant import binary, errors, parquet, schema, shredding, stats
+    from delta_variant.optimizer import Report, Scan, explain
+    from delta_variant.session import configure, disable, enable
+    from delta_variant.writer import Commit, write
+
+_HOME = {
+    "Commit": "writer",
+    "Report": "optimizer",
+    "Scan": "optimizer",
+    "configure": "session",
+    "disable": "session",
+    "enable": "session",
+    "explain": "optimizer",
+    "write": "writer",
+}
+_MODULES = ("binary", "errors", "parquet", "schema", "shredding", "stats")
+
+__all__ = [
+    "Commit",
+    "Report",
+    "Scan",
+    "binary",
+    "configure",
+    "disable",
+    "enable",
+    "errors",
+    "explain",
+    "parquet",
+    "schema",
+    "shredding",
+    "stats",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -165,20 +165,26 @@ def value_size(data, at, limit):
 
 @jit
 def open_container(data, at, limit):
-    """(count, id width, offset width, position of the ids, of the offsets, of the first child, bytes of all children); count
-    is minus a fault code where the container does not fit."""
-    size = value_size(data, at, limit)
-    if size < 0:
-        return size, 0, 0, at, at, at, np.int64(0)
+    """(count, id width, offset width, position of the ids, of the offsets, of the first child, bytes of all children).
+
+    Count is minus a fault code where the container does not fit.
+    """
     is_object, header = data[at] & 3 == t.OBJECT, np.int64(data[at] >> 2)
     width = (header & 3) + 1
     id_width = (header >> 2 & 3) + 1 if is_object else np.int64(0)
     count_width = 4 if header & (0x10 if is_object else 0x04) else 1
-    count = uint(data, at + 1, count_width)
     ids = at + 1 + count_width
+    if ids > limit:
+        return np.int64(-TRUNCATED), id_width, width, at, at, at, np.int64(0)
+    count = uint(data, at + 1, count_width)
     offsets = ids + count * id_width
     base = offsets + (count + 1) * width
-    return count, id_width, width, ids, offsets, base, at + size - base
+    if base > limit:
+        return np.int64(-TRUNCATED), id_width, width, at, at, at, np.int64(0)
+    total = uint(data, base - width, width)
+    if base + total > limit:
+        return np.int64(-TRUNCATED), id_width, width, at, at, at, np.int64(0)
+    return count, id_width, width, ids, offsets, base, total
 
 
 @jit

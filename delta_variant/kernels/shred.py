@@ -20,6 +20,7 @@ from delta_variant.kernels.memory import (
     TRUNCATED,
     bytes_for,
     copy,
+    equal,
     fail,
     jit,
     object_size,
@@ -32,6 +33,8 @@ from delta_variant.kernels.memory import (
     value_size,
     write_container,
 )
+
+_KEPT = 256
 
 
 @jit
@@ -60,20 +63,30 @@ def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, sta
 
 
 @jit
+def leave(data, p, limit, i, rest, fault):
+    rest[i] = value_size(data, p, limit)
+    if rest[i] < 0:
+        return fail(fault, -rest[i], i, p)
+    return np.int64(1)
+
+
+@jit
 def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
     """Finds the fields of objects: child_at[child, slot], typed[slot] = 1 for an object, rest[slot] = bytes that go to `value`:
     the whole of what is no object, an object of the fields that the schema does not name. Returns the slots with a rest, or -1.
+
+    Objects in a row mostly have the same fields, so the children of the last list of field ids are kept.
     """
     left = np.int64(0)
+    children = np.empty(_KEPT, np.int32)
+    kept_ids, kept_count, kept_width, kept_meta, unnamed = np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
     for i in range(len(at)):
-        p = at[i]
+        p, end = at[i], limit[i]
         if p < 0:
             continue
-        end = limit[i]
         if p >= end or data[p] & 3 != t.OBJECT:
-            rest[i] = value_size(data, p, end)
-            if rest[i] < 0:
-                return fail(fault, -rest[i], i, p)
+            if leave(data, p, end, i, rest, fault) < 0:
+                return np.int64(-1)
             left += 1
             continue
         count, id_width, width, ids, offsets, base, total = open_container(data, p, end)
@@ -81,21 +94,43 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
             return fail(fault, -count, i, p)
         typed[i] = 1
         start = key_start[meta[i]]
-        known, unnamed = key_start[meta[i] + 1] - start, 0
-        for f in range(count):
-            field_id = uint(data, ids + f * id_width, id_width)
-            offset = uint(data, offsets + f * width, width)
-            if field_id >= known:
-                return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
-            if offset >= total:
-                return fail(fault, TRUNCATED, i, offsets + f * width)
-            child = child_of_name[keys[start + field_id]]
-            if child < 0:
-                unnamed += 1
-            elif child_at[child, i] >= 0:
-                return fail(fault, DUPLICATE, i, ids + f * id_width)
-            else:
-                child_at[child, i] = base + offset
+        if (
+            count != kept_count
+            or id_width != kept_width
+            or meta[i] != kept_meta
+            or not equal(data, ids, data, kept_ids, count * id_width)
+        ):
+            known, unnamed = key_start[meta[i] + 1] - start, np.int64(0)
+            if count > len(children):
+                children = np.empty(count, np.int32)
+            for f in range(count):
+                field_id = uint(data, ids + f * id_width, id_width)
+                if field_id >= known:
+                    return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
+                child = child_of_name[keys[start + field_id]]
+                children[f] = child
+                if child < 0:
+                    unnamed += 1
+                else:
+                    for g in range(f):
+                        if children[g] == child:
+                            return fail(fault, DUPLICATE, i, ids + f * id_width)
+            kept_ids, kept_count, kept_width, kept_meta = ids, count, id_width, np.int64(meta[i])
+        last = np.int64(0)
+        if width == 1:
+            for f in range(count):
+                offset = np.int64(data[offsets + f])
+                last = max(last, offset)
+                if children[f] >= 0:
+                    child_at[children[f], i] = base + offset
+        else:
+            for f in range(count):
+                offset = uint(data, offsets + f * width, width)
+                last = max(last, offset)
+                if children[f] >= 0:
+                    child_at[children[f], i] = base + offset
+        if last >= total and count:
+            return fail(fault, TRUNCATED, i, offsets)
         if unnamed:
             fields, size, largest = _residual(data, ids, id_width, offsets, width, base, count, end, keys, start, child_of_name)
             if fields < 0:
@@ -188,20 +223,12 @@ def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta,
 
 
 @jit
-def _leave(data, p, limit, i, rest, fault):
-    rest[i] = value_size(data, p, limit)
-    if rest[i] < 0:
-        return fail(fault, -rest[i], i, p)
-    return np.int64(1)
-
-
-@jit
 def leave_all(data, at, limit, rest, fault):
     """Every Variant goes to `value`. Returns how many there are, or -1."""
     left = np.int64(0)
     for i in range(len(at)):
         if at[i] >= 0:
-            if _leave(data, at[i], limit[i], i, rest, fault) < 0:
+            if leave(data, at[i], limit[i], i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
     return left
@@ -219,7 +246,7 @@ def take_integers(data, at, limit, widest, out, valid, rest, fault):
         if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= limit[i]:
             out[i] = sint(data, p + 1, 1 << kind - t.INT8)
             valid[i] = 1
-        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, limit[i], i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -236,7 +263,7 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
         if p < limit[i] and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
             out[i] = data[p] == t.TRUE << 2
             valid[i] = 1
-        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, limit[i], i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -259,7 +286,7 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
             else:
                 copy(out, i * size, data, p + 1, size)
             valid[i] = 1
-        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, limit[i], i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -286,7 +313,7 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
             if size >= 0 and start[i] + size <= end:
                 valid[i] = 1
                 total += size
-            elif _leave(data, p, end, i, rest, fault) < 0:
+            elif leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             else:
                 left += 1
@@ -363,7 +390,7 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
                 high = ~high + (np.uint64(1) if low == zero else zero)
             out[i, 0], out[i, 1] = low, high
             valid[i] = 1
-        elif _leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, limit[i], i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1

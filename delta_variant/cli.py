@@ -1,0 +1,194 @@
+"""The command `delta-variant`: what the package does, from a shell.
+
+Each command is a function here; what it prints goes to standard output, progress to standard error. An error of the package's
+family ends a command with its message and exit code 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+import zstandard
+
+from delta_variant.errors import DeltaVariantError
+from delta_variant.optimizer import explain
+from delta_variant.session import check_java, configure, enable
+from delta_variant.writer import write
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DeltaVariantError as e:
+            raise click.ClickException(str(e)) from e
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="delta-variant")
+def main() -> None:
+    """Shredded VARIANT columns for PySpark and Delta Lake."""
+
+
+# ------------------------------------------------------------------------------------------------------------------ demo
+
+FILES = 20
+
+QUERIES = (
+    (
+        "Time window: what shook between 06:00 and 12:00 UTC on 4 February 2018?",
+        """
+        SELECT count(*) AS quakes, max(variant_get(event, '$.properties.mag', 'decimal(4,2)')) AS strongest
+        FROM {table}
+        WHERE variant_get(event, '$.properties.time', 'bigint')
+              BETWEEN unix_millis(TIMESTAMP '2018-02-04 06:00:00Z') AND unix_millis(TIMESTAMP '2018-02-04 12:00:00Z')""",
+    ),
+    (
+        "Magnitude: which were the strongest, from 6 up?",
+        """
+        SELECT timestamp_millis(event:properties.time::bigint) AS at, event:properties.mag::decimal(4,2) AS mag,
+               event:properties.place::string AS place
+        FROM {table}
+        WHERE event:properties.mag::decimal(4,2) >= 6.0 ORDER BY mag DESC, at""",
+    ),
+    (
+        "Region by network: what did the University of Utah (uu) locate on the first two days?",
+        """
+        SELECT event:properties.magType::string AS scale, count(*) AS quakes,
+               max(event:properties.mag::decimal(4,2)) AS strongest
+        FROM {table}
+        WHERE event:properties.net::string = 'uu'
+              AND event:properties.time::bigint < unix_millis(TIMESTAMP '2018-02-02 00:00:00Z')
+        GROUP BY scale ORDER BY quakes DESC""",
+    ),
+)
+
+
+@main.command()
+@click.option("--path", type=click.Path(path_type=Path), help="Where the tables go; a new temporary folder by default.")
+def demo(path: Path | None) -> None:
+    """Write a real feed shredded and query it, counting the files opened."""
+    check_java()
+    folder = (path or Path(tempfile.mkdtemp(prefix="delta-variant-demo-"))).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {"true": folder / "earthquakes", "false": folder / "earthquakes_plain"}
+    with _step("Starting Spark (the first time it downloads Delta's JARs)"), _quiet(folder / "spark.log"):
+        spark = _session(folder)
+    try:
+        feed = _feed(spark)
+        for shredding, table in tables.items():
+            with _step(f"Writing {feed.count():,} earthquakes, delta.enableVariantShredding = {shredding}"):
+                spark.sql(
+                    f"CREATE TABLE IF NOT EXISTS delta.`{table}` (event VARIANT) USING delta "
+                    f"TBLPROPERTIES ('delta.enableVariantShredding' = '{shredding}')"
+                )
+                commit = write(feed, table, mode="overwrite")
+            how = f"shredded: {', '.join(commit.shredded)}" if commit.shredded else "plain, as the property demands"
+            click.echo(
+                f"{table}\n  version {commit.version}, {commit.rows:,} rows in {commit.files} files, {commit.bytes:,} bytes"
+            )
+            click.echo(f"  {how}")
+        for title, sql in QUERIES:
+            _query(spark, title, sql, tables)
+        click.echo(f"\nThe shredded table is {tables['true']}, an ordinary Delta table; spark.log beside it is Spark's log.")
+    finally:
+        with _quiet(folder / "spark.log"):
+            spark.stop()
+
+
+def _query(spark: Any, title: str, sql: str, tables: dict[str, Path]) -> None:
+    click.secho(f"\n{title}", bold=True)
+    click.echo("\n".join(line[8:] for line in sql.splitlines()[1:]).format(table="earthquakes") + "\n")
+    with _step("Asking"):
+        frames = {shredding: spark.sql(sql.format(table=f"delta.`{table}`")) for shredding, table in tables.items()}
+        answer = frames["true"].toPandas()
+        scans = {shredding: explain(df).scans[0] for shredding, df in frames.items()}
+    click.echo("\n".join(f"  {line}" for line in answer.to_string(index=False).splitlines()))
+    for shredding, scan in scans.items():
+        layout = "shredded" if shredding == "true" else "plain"
+        click.echo(f"  {layout}: opened {scan.files_after_bounds} of {scan.files_total} files")
+
+
+def _feed(spark: Any) -> Any:
+    """The bundled feed, a VARIANT column in some twenty ranges of time."""
+    from pyspark.sql import functions as F  # noqa: PLC0415  # half a second that `--help` need not wait for
+
+    packed = resources.files("delta_variant").joinpath("data/earthquakes.ndjson.zst").read_bytes()
+    lines = zstandard.ZstdDecompressor().decompress(packed).decode().splitlines()
+    event = F.parse_json("line").alias("event")
+    time_ = F.expr("variant_get(event, '$.properties.time', 'bigint')")
+    feed = spark.createDataFrame([(line,) for line in lines], "line string").select(event)
+    return feed.repartitionByRange(FILES, time_).sortWithinPartitions(time_)
+
+
+def _session(folder: Path) -> Any:
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # see _feed
+
+    builder = (
+        SparkSession.builder.appName("delta-variant demo")
+        .master(os.environ.get("SPARK_MASTER", "local[*]"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    )
+    spark = configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    enable(spark)
+    return spark
+
+
+@contextmanager
+def _quiet(log: Path) -> Iterator[None]:
+    """Sends standard error of this process, and of the JVM started under it, to a file; shows the file where that fails."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    except Exception:
+        os.write(kept, log.read_bytes())
+        raise
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """A line that shows the work goes on, and how long it took."""
+    done, start = threading.Event(), time.monotonic()
+    terminal = os.fdopen(os.dup(2), "w") if sys.stderr.isatty() else None
+
+    def turn() -> None:
+        for mark in itertools.cycle("|/-\\"):
+            if terminal is None or done.wait(0.2):
+                return
+            terminal.write(f"\r{mark} {what} … {time.monotonic() - start:.0f} s ")
+            terminal.flush()
+
+    thread = threading.Thread(target=turn, daemon=True)
+    if terminal is None:
+        click.echo(f"{what} …", err=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        if terminal is not None:
+            terminal.write(f"\r\033[K{what}: {time.monotonic() - start:.1f} s\n")
+            terminal.close()

@@ -1,0 +1,57 @@
+"""The command, run as a user runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main()"]
+
+
+def run(*arguments, **environment):
+    import os
+
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_demo(tmp_path):
+    """The demo shows both property states, answers, opens fewer files where it can, and leaves a table behind."""
+    done = run("demo", "--path", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "20 files" in done.stdout
+    assert "shredded: event" in done.stdout
+    assert "plain, as the property demands" in done.stdout
+    assert "22km NNE of Hualian, Taiwan" in done.stdout
+    opened = [line.split() for line in done.stdout.splitlines() if ": opened" in line]
+    assert [(words[0], words[4]) for words in opened] == [("shredded:", "20"), ("plain:", "20")] * 3
+    assert all(int(words[2]) < 10 if words[0] == "shredded:" else words[2] == "20" for words in opened)
+    assert (Path(tmp_path) / "earthquakes" / "_delta_log").is_dir()
+    assert "Traceback" not in done.stderr
+    assert "WARN" not in done.stderr
+
+
+def test_no_java(tmp_path):
+    """Without Java the demo ends with one sentence that says what to install."""
+    done = run("demo", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "install Java 17" in line
+
+
+def test_an_older_java(tmp_path):
+    """So it does with an older one."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    done = run("demo", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "is version 11" in line
+    assert "install Java 17" in line
