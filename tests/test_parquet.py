@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import io
 import math
 from decimal import Decimal
@@ -214,6 +215,8 @@ COLUMNS = {
     "long decimals": (pa.array([Decimal(i) for i in range(ROWS)], pa.decimal128(38, 0)), "PLAIN"),
     "few strings": (pa.array([f"s{i % 300}" for i in range(ROWS)]), "DICTIONARY"),
     "unique strings": (pa.array([f"s{i}" for i in range(ROWS)]), "PLAIN"),
+    "hashes": (pa.array([hashlib.sha256(b"%d" % i).hexdigest() for i in range(ROWS)]), "DELTA_LENGTH_BYTE_ARRAY"),
+    "digests": (pa.array([hashlib.sha256(b"%d" % i).digest() for i in range(ROWS)]), "DELTA_LENGTH_BYTE_ARRAY"),
     "doubles": (pa.array(RANDOM.random(ROWS)), "PLAIN"),
     "nulls": (pa.nulls(ROWS, pa.binary()), "DICTIONARY"),
 }
@@ -221,7 +224,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_encoding_follows_from_the_values(name):
-    """Repeated values get a dictionary, other integers are packed, everything else is plain."""
+    """Repeated values get a dictionary, other integers are packed, strings of one length have lengths apart, all else is plain."""
     array, expected = COLUMNS[name]
     sample = encodings.sample([pa.record_batch([array], ["x"])], pa.schema([("x", array.type)]))
     assert len(sample) <= encodings.SAMPLE_ROWS + encodings.SAMPLE_BATCHES

@@ -40,6 +40,10 @@ LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
 SIZES = np.array([p.size for p in t.PRIMITIVES], np.int64)
 _PRIMITIVES = len(t.PRIMITIVES)
 jit = nb.njit(cache=True, nogil=True)
+"""For kernels, which Python calls."""
+
+helper = nb.njit(nogil=True, forceinline=True)
+"""For what kernels call: compiled into each of them. A helper with a cache of its own would be linked, not inlined."""
 
 
 def loader(kind: Any, bits: int) -> Any:
@@ -79,7 +83,7 @@ def copy(_typingctx, out, to, data, at, size):
     return nbt.void(out, nbt.int64, data, nbt.int64, nbt.int64), codegen
 
 
-@jit
+@helper
 def uint(data, at, width):
     if width == 1:
         return np.int64(data[at])
@@ -90,7 +94,7 @@ def uint(data, at, width):
     return np.int64(u32(data, at))
 
 
-@jit
+@helper
 def sint(data, at, width):
     if width == 1:
         return np.int64(np.int8(data[at]))
@@ -101,7 +105,7 @@ def sint(data, at, width):
     return np.int64(u64(data, at))
 
 
-@jit
+@helper
 def equal(a, i, b, j, size):
     k = 0
     while k + 8 <= size:
@@ -115,7 +119,7 @@ def equal(a, i, b, j, size):
     return True
 
 
-@jit
+@helper
 def hash_bytes(data, at, size):
     h = np.uint64(size) + np.uint64(0x9E3779B97F4A7C15)
     k = 0
@@ -130,13 +134,13 @@ def hash_bytes(data, at, size):
     return np.int64((h * np.uint64(0xFF51AFD7ED558CCD)) >> np.uint64(20))
 
 
-@jit
+@helper
 def fail(fault, code, slot, at):
     fault[0], fault[1], fault[2] = code, slot, at
     return np.int64(-1)
 
 
-@jit
+@helper
 def value_size(data, at, limit):
     """Bytes of the Variant at `at`, its children included but not looked at; minus a fault code where it does not fit."""
     if at >= limit:
@@ -163,7 +167,7 @@ def value_size(data, at, limit):
     return size if at + size <= limit else np.int64(-TRUNCATED)
 
 
-@jit
+@helper
 def open_container(data, at, limit):
     """(count, id width, offset width, position of the ids, of the offsets, of the first child, bytes of all children).
 
@@ -187,24 +191,24 @@ def open_container(data, at, limit):
     return count, id_width, width, ids, offsets, base, total
 
 
-@jit
+@helper
 def bytes_for(number):
     return 1 if number < 0x100 else 2 if number < 0x10000 else 3 if number < 0x1000000 else 4
 
 
-@jit
+@helper
 def object_size(fields, size, largest):
     """Bytes of an object in its smallest form."""
     return 1 + (4 if fields > 0xFF else 1) + fields * bytes_for(largest) + (fields + 1) * bytes_for(size) + size
 
 
-@jit
+@helper
 def put(out, at, number, width):
     for k in range(width):
         out[at + k] = number >> (8 * k) & 0xFF
 
 
-@jit
+@helper
 def write_container(out, at, basic, count, id_width, width):
     """Writes the header and the count of an object or an array; returns the position behind them."""
     large = count > 0xFF
@@ -216,7 +220,7 @@ def write_container(out, at, basic, count, id_width, width):
     return at + (5 if large else 2)
 
 
-@jit
+@helper
 def is_utf8(data, at, size):
     """Whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
     i, end = at, at + size

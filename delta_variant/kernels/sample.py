@@ -19,6 +19,7 @@ from delta_variant.kernels.memory import (
     equal,
     fail,
     hash_bytes,
+    helper,
     jit,
     open_container,
     sint,
@@ -34,7 +35,7 @@ CLASSES = len(t.PRIMITIVES) + 2
 MAX_DEPTH = 64
 
 
-@jit
+@helper
 def _child(parent, data, at, size, used, parents, name_at, name_size, names, table):
     """The node of a key below `parent`, made where it is new and there is room; -1 where there is none."""
     mask = len(table) - 1
@@ -55,7 +56,7 @@ def _child(parent, data, at, size, used, parents, name_at, name_size, names, tab
     return node
 
 
-@jit
+@helper
 def _digits(low, high):
     """Decimal digits of an unsigned 128-bit number, 0 for zero."""
     if high == 0:
@@ -68,7 +69,7 @@ def _digits(low, high):
     return min(np.int64(np.log10(size)) + 1, 38)
 
 
-@jit
+@helper
 def _count_exact(data, p, kind, node, whole, scales):
     """Digits in front of the point, and behind it, of an integer or a decimal."""
     scale, high = np.int64(0), np.uint64(0)

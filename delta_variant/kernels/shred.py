@@ -22,6 +22,7 @@ from delta_variant.kernels.memory import (
     copy,
     equal,
     fail,
+    helper,
     jit,
     object_size,
     open_container,
@@ -45,7 +46,7 @@ def starts(offsets, valid, at, limit):
         limit[row] = offsets[row + 1]
 
 
-@jit
+@helper
 def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, start, child_of_name):
     """(fields, bytes of their values, largest id) of an object's fields that the schema does not name; fields is minus a fault
     code where a value does not fit."""
@@ -62,7 +63,7 @@ def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, sta
     return fields, size, largest
 
 
-@jit
+@helper
 def leave(data, p, limit, i, rest, fault):
     rest[i] = value_size(data, p, limit)
     if rest[i] < 0:
@@ -338,7 +339,7 @@ def gather(data, start, offsets, out):
 _POW10 = np.array([10**k for k in range(20)], np.uint64)
 
 
-@jit
+@helper
 def _multiply(low, high, factor):
     """The low 128 bits of (high, low) * factor, unsigned."""
     mask = np.uint64(0xFFFFFFFF)

@@ -23,6 +23,7 @@ from delta_variant.kernels.memory import (
     bytes_for,
     copy,
     fail,
+    helper,
     jit,
     object_size,
     open_container,
@@ -43,7 +44,7 @@ def keys_of_names(keys, key_start, id_of_name):
                 id_of_name[number, keys[start + i]] = i
 
 
-@jit
+@helper
 def compare(a, i, size, b, j, other):
     """Order of two byte strings: negative, zero, positive."""
     for k in range(min(size, other)):
@@ -142,7 +143,7 @@ def write_fixed(payload, stride, width, kind, scale, valid, to, out):
             copy(out, p, payload, i * stride, width)
 
 
-@jit
+@helper
 def _rest_of(data, start, end, meta, keys, key_start, child_of_name):
     """(fields, bytes, largest id) of an object in `value`, fields that the schema names left out: typed_value speaks for them.
     Fields is minus a fault code where the object is malformed."""

@@ -45,6 +45,8 @@ class Node:
 
     path: str
     schema: pa.DataType
+    group: pa.StructType  # struct<value, typed_value>
+    typed: pa.DataType | None  # of typed_value; types are made once, they cost more than a small column
     primitive: t.Primitive | None
     children: tuple[Node, ...]
     child_of_name: Int32s  # name number → child, -1 where this object does not name it
@@ -55,6 +57,7 @@ class Plan:
     """A schema made ready: its nodes, and all names in it, numbered."""
 
     root: Node
+    storage: pa.StructType
     numbers: dict[str, int]
     names: NameTable
 
@@ -65,7 +68,7 @@ def plan(schema: pa.DataType) -> Plan:
     schemas.check(schema)
     numbers: dict[str, int] = {}
     _number_names(schema, numbers)
-    return Plan(_node(schema, "$", numbers), numbers, NameTable.of(numbers))
+    return Plan(_node(schema, "$", numbers), storage_type(schema), numbers, NameTable.of(numbers))
 
 
 def _number_names(schema: pa.DataType, numbers: dict[str, int]) -> None:
@@ -86,4 +89,5 @@ def _node(schema: pa.DataType, path: str, numbers: dict[str, int]) -> Node:
             child_of_name[numbers[field.name]] = i
     elif schemas.is_list(schema):
         children = (_node(schema.value_type, f"{path}[*]", numbers),)
-    return Node(path, schema, t.of_arrow(schema), children, child_of_name)
+    typed = None if pa.types.is_null(schema) else typed_type(schema)
+    return Node(path, schema, group_type(schema), typed, t.of_arrow(schema), children, child_of_name)

@@ -30,7 +30,7 @@ from delta_variant.buffers import (
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError
 from delta_variant.kernels import shred as k
 from delta_variant.kernels.validate import validate as walk
-from delta_variant.shredding.plan import Node, Plan, group_type, plan, storage_type, typed_type
+from delta_variant.shredding.plan import Node, Plan, plan
 
 CHUNK_BYTES = 8 << 20
 """Variants are worked off in chunks of about this size, which stay in the cache while every node passes over them."""
@@ -61,7 +61,7 @@ def shred(array: pa.Array, as_type: pa.DataType | str) -> pa.StructArray:
         chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start).shred())
         start = stop
     if not chunks:
-        return pa.array([], storage_type(schema.root.schema))
+        return pa.array([], schema.storage)
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
@@ -93,7 +93,7 @@ class _Chunk:
     """Rows that are shredded together."""
 
     def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int) -> None:
-        self.root, self.metadata, self.valid = schema.root, metadata, valid
+        self.plan, self.metadata, self.valid = schema, metadata, valid
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
         offsets, self.data = buffers_of(value)
@@ -105,12 +105,12 @@ class _Chunk:
 
     def shred(self) -> pa.StructArray:
         mask = bitmap(self.valid) if len(self.valid) else None
-        children = [self.metadata, *self._children(self.root, self.slots)]
-        return pa.Array.from_buffers(storage_type(self.root.schema), len(self.slots), [mask], children=children)
+        children = [self.metadata, *self._children(self.plan.root, self.slots)]
+        return pa.Array.from_buffers(self.plan.storage, len(self.slots), [mask], children=children)
 
     def _group(self, node: Node, slots: _Slots) -> pa.StructArray:
         children = self._children(node, slots)
-        return pa.Array.from_buffers(group_type(node.schema), len(slots), [None], children=children)
+        return pa.Array.from_buffers(node.group, len(slots), [None], children=children)
 
     def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node, [value] of one without a type."""
@@ -143,7 +143,7 @@ class _Chunk:
         fields = [
             self._group(child, _Slots(child_at[i], slots.limit, slots.dictionary)) for i, child in enumerate(node.children)
         ]
-        return [value, pa.Array.from_buffers(typed_type(node.schema), count, [bitmap(typed)], children=fields)]
+        return [value, pa.Array.from_buffers(node.typed, count, [bitmap(typed)], children=fields)]
 
     def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
         count = len(slots)
@@ -156,7 +156,7 @@ class _Chunk:
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
         element = self._group(node.children[0], inner)
         buffers = [bitmap(typed), pa.py_buffer(offsets)]
-        array = pa.Array.from_buffers(typed_type(node.schema), count, buffers, children=[element])
+        array = pa.Array.from_buffers(node.typed, count, buffers, children=[element])
         return [self._value(node, slots, rest, left), array]
 
     def _leaf(self, node: Node, slots: _Slots) -> list[pa.Array]:
@@ -186,7 +186,7 @@ class _Chunk:
             out = np.zeros((count, primitive.size), np.uint8)
             left = k.take_fixed(*source, primitive.id, out, *sink)
         self.faults.check(left, node.path)
-        return left, pa.Array.from_buffers(typed_type(node.schema), count, [bitmap(valid), pa.py_buffer(out)])
+        return left, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
         count = len(slots)
@@ -196,7 +196,7 @@ class _Chunk:
         size = int(offsets[-1])
         out = np.empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
-        typed = binary_array(offsets, out, valid, typed_type(node.schema))
+        typed = binary_array(offsets, out, valid, node.typed)
         if primitive.id == t.STRING and size and out[:size].max() > 0x7F:
             try:
                 typed.validate(full=True)
