@@ -224,7 +224,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_encoding_follows_from_the_values(name):
-    """Repeated values get a dictionary, other integers are packed, strings of one length have lengths apart, all else is plain."""
+    """Repeated values get a dictionary, other integers are packed, lengths that are all one stand apart, the rest is plain."""
     array, expected = COLUMNS[name]
     sample = encodings.sample([pa.record_batch([array], ["x"])], pa.schema([("x", array.type)]))
     assert len(sample) <= encodings.SAMPLE_ROWS + encodings.SAMPLE_BATCHES
