@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ _USERS_CHOICE = frozenset({_DELTA + "stats.limitPerVariant"})
 def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
     """The builder with Delta's package, SQL extension and catalog added.
 
+    A local master's workers run the Python of this process, unless PYSPARK_PYTHON says otherwise: PySpark alone would take
+    the python3 of the PATH, which need not have this package.
+
     `packages` are further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
     (`configure_spark_with_delta_pip` alone would drop the packages).
     """
@@ -54,6 +58,8 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     builder = builder.config(_EXTENSIONS, ",".join(dict.fromkeys(extensions)))
     if _CATALOG not in options:
         builder = builder.config(_CATALOG, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    if str(options.get("spark.master", "")).startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
 
 

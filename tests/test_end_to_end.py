@@ -1,9 +1,13 @@
 """The line through everything: write with this package, query with plain SQL, count the files opened."""
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import delta_variant as dv
 from benchmarks.events import events
+from tests.strategies import SPARK_VARIANTS, column, same, values
 
 
 def opened(df):
@@ -34,22 +38,30 @@ def test_a_point_query_opens_one_file_of_a_hundred(spark, tmp_path):
     assert (scan.files_total, scan.files_after_delta, scan.files_after_bounds) == (100, 100, 1)
 
 
+def written_and_read(spark, folder, column):
+    """The Variants of a column after `write`, in its order, as Spark reads them; the commit."""
+    number = len(list(folder.iterdir()))
+    source, table = str(folder / f"{number}.parquet"), str(folder / f"{number}")
+    dv.parquet.write_table(pa.table({"n": pa.array(range(len(column)), pa.int64()), "v": column}), source)
+    commit = dv.write(spark.read.parquet(source), table)
+    back = spark.read.format("delta").load(table).orderBy("n").select("v").collect()
+    return [None if row.v is None else (bytes(row.v.metadata), bytes(row.v.value)) for row in back], commit
+
+
 @pytest.mark.spark
 def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
     """Every record of the feed that `write` shredded comes back from Spark as the same Variant."""
-    from tests.strategies import same, values
-
-    source, table = str(tmp_path / "source"), str(tmp_path / "table")
-    dv.parquet.write_table(_table(feed), f"{source}.parquet")
-    frame = spark.read.parquet(f"{source}.parquet")
-    commit = dv.write(frame, table)
+    found, commit = written_and_read(spark, tmp_path, feed)
     assert commit.shredded == ("v",)
-    back = spark.read.format("delta").load(table).orderBy("n").select("v").collect()
-    found = [dv.binary.decode(bytes(row.v.metadata), bytes(row.v.value)) for row in back]
-    assert all(map(same, found, values(feed)))
+    assert all(map(same, [dv.binary.decode(*row) for row in found], values(feed)))
 
 
-def _table(feed):
-    import pyarrow as pa
-
-    return pa.table({"n": range(len(feed)), "v": feed})
+@pytest.mark.spark
+@pytest.mark.slow
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(rows=st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60))
+def test_generated_variants_are_written_and_read_back(spark, tmp_path, rows):
+    """So do generated trees, NULL among them: exact numerics by numeric value, everything else by type and value."""
+    found, _ = written_and_read(spark, tmp_path, column(rows))
+    for row, value in zip(found, rows, strict=True):
+        assert value == "SQL NULL" if row is None else same(dv.binary.decode(*row), value)

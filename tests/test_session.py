@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_configure_keeps_what_is_there():
     assert options["spark.sql.extensions"] == "org.example.Extension,io.delta.sql.DeltaSparkSessionExtension"
     assert options["spark.sql.catalog.spark_catalog"] == "org.example.Catalog"
     assert configure(SparkSession.builder)._options["spark.sql.catalog.spark_catalog"].endswith("DeltaCatalog")
+
+
+def test_local_workers_run_this_python(monkeypatch):
+    """They do by default, whatever the PATH says; a choice of the user's stays, and a cluster's Python is the cluster's."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3.11")
+    configure(SparkSession.builder.master("local[2]"))
+    assert os.environ["PYSPARK_PYTHON"] == "python3.11"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    configure(SparkSession.builder.master("spark://example.org:7077"))
+    assert "PYSPARK_PYTHON" not in os.environ
+    configure(SparkSession.builder.master("local[2]"))
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
 @pytest.mark.spark

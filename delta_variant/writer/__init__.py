@@ -279,7 +279,8 @@ def _run(df: DataFrame, plan: Plan, table: str) -> list[Any]:
             reports = df.mapInArrow(partial(write_files, plan), REPORT_DDL).collect()
     except PythonException as error:
         last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-        raise TableError(f"writing the files of {table} failed: {last[-1]}") from error
+        advice = ": set PYSPARK_PYTHON to a Python that has delta-variant" if "ModuleNotFoundError" in last[-1] else ""
+        raise TableError(f"writing the files of {table} failed: {last[-1]}{advice}") from error
     failed = next((json.loads(r["error"]) for r in reports if r["error"]), None)
     if failed:
         _delete(plan, [json.loads(r["add"])["add"]["path"] for r in reports if r["add"]])
