@@ -4,7 +4,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-export PYTHONWARNINGS ?= ignore::FutureWarning:pyspark
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint bench clean

@@ -27,8 +27,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
     from pyspark.sql import SparkSession
 
-    from delta_variant.session import configure
+    from delta_variant.errors import SessionError
+    from delta_variant.session import check_java, configure
 
+    try:
+        check_java()
+    except SessionError as error:
+        pytest.exit(str(error), returncode=1)
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")
