@@ -13,6 +13,7 @@ def test_the_example_runs_and_opens_one_file(spark, capsys):
     """The example runs as it stands, finds its row and opens one file of twenty."""
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
+    spark.catalog.dropTempView("events")  # other tests have views of that name
     try:
         exec(compile(example, str(README), "exec"), names)
         (scan,) = names["dv"].explain(names["hits"]).scans
