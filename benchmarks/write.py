@@ -1,7 +1,7 @@
 """`write` against delta-spark with bounds on: python -m benchmarks.write [ROWS]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
-delta.enableVariantShredding = true, zstd both, in alternation; the medians of five rounds after one to warm up are compared.
+delta.enableVariantShredding = true, zstd both, in alternation; the medians of seven rounds after two to warm up are compared.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 import delta_variant as dv
 from benchmarks.events import events, rows_wanted, session
 
-ROUNDS = 5
+WARM_UP, ROUNDS = 2, 7
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
 
     seconds: dict[str, list[float]] = {"write": [], "delta-spark": []}
     size: dict[str, int] = {}
-    for round_ in range(ROUNDS + 1):
+    for round_ in range(WARM_UP + ROUNDS):
         for name, action in (("write", ours), ("delta-spark", delta_spark)):
             table = work / name
             shutil.rmtree(table, ignore_errors=True)
@@ -43,7 +43,7 @@ def main() -> None:
             )
             start = time.perf_counter()
             action(table)
-            if round_:
+            if round_ >= WARM_UP:
                 seconds[name].append(time.perf_counter() - start)
             size[name] = sum(file.stat().st_size for file in table.glob("*.parquet"))
             assert spark.read.format("delta").load(str(table)).count() == rows
