@@ -1,7 +1,7 @@
 """The one table of Variant primitives: type id ↔ Arrow ↔ Parquet ↔ Spark, and which of them have an order.
 
-Source: Variant binary encoding, "Encoding types" (specs 003, with time, nanoseconds and UUID from the final text); shredded
-types from VariantShredding, "Shredded Value Types". Everything that must know a type asks here.
+Source: Parquet VariantEncoding, "Encoding types", and VariantShredding, "Shredded Value Types". Everything that must know a
+type asks here.
 """
 
 from __future__ import annotations

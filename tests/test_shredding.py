@@ -45,7 +45,7 @@ def test_the_feed(feed):
     assert all(map(same, values(back), values(feed)))
 
 
-# The series of VariantShredding, "Objects" (specs 001), without the invalid ones.
+# The series of VariantShredding, "Objects", without the invalid ones.
 EVENTS = [
     {"event_type": "noop", "event_ts": 1729794114937},
     {"event_type": "login", "event_ts": 1729794146402, "email": "user@example.com"},

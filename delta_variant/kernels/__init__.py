@@ -13,7 +13,7 @@ dispatch on types. The strategy for a whole column lives in `shredding`.
     unshred   slots of the schema → Variants
     sample    what a column holds, path by path, for `schema.infer`
 
-Source: Variant binary encoding (specs 003) and VariantShredding (specs 001). Invariants: nothing outside [at, limit) is read,
+Source: Parquet VariantEncoding and VariantShredding. Invariants: nothing outside [at, limit) is read,
 and what a kernel cannot place it counts in `rest` (bytes that go to the node's `value`). Malformed bytes end a kernel early:
 it returns -1 and `fault` = (code, slot, byte), which `memory.FAULTS` explains.
 """

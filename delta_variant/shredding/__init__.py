@@ -3,7 +3,7 @@
     shred    struct<metadata, value> + schema ─▶ struct<metadata, value, typed_value>
     unshred  struct<metadata, value, typed_value> ─▶ struct<metadata, value>
 
-Source: VariantShredding (specs 001). At every node of the schema,
+Source: Parquet VariantShredding. At every node of the schema,
 
     value      typed_value   the Variant at this place is
     null       null          missing (a field), or SQL NULL (the column itself)

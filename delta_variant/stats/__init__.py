@@ -3,7 +3,7 @@
     record batches ─▶ FileStats ─┬─▶ ordinary columns: minValues, maxValues, nullCount, as Delta defines them
                                  └─▶ VARIANT columns: {path: value} ─▶ Variant object ─▶ Z85 text
 
-Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns" (specs 002).
+Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
 Invariants: bounds come from the values, never from footers. A bound never excludes a row: what is unknown, or has no exact
 form in the log, has no bound.

@@ -1,7 +1,7 @@
 """Bounds of the paths of a VARIANT column ⇄ the text that stands for them in the Delta log.
 
 In: {normalized path: Python value}. Out: a Variant object, its metadata and value one after the other, filled up with zero
-bytes to a multiple of 4, in Z85. Source: specs 002, "Statistics for Variant Columns".
+bytes to a multiple of 4, in Z85. Source: Delta variantShredding, "Statistics for Variant Columns".
 
 The proposal's two examples are the other way round, value before metadata, and cut where the bytes end: a last group of
 n + 1 digits stands for n bytes, as in Ascii85. Reading takes both orders (metadata starts with a byte that ends in the

@@ -3,8 +3,9 @@
 In: record batches of the physical schema, VARIANT columns shredded or not. Out: the JSON of the Add action's `stats`.
 
 A path of a VARIANT column has bounds if it ends in a typed primitive, is reached through objects only, and never has a value
-of another type in this file: wherever its `value` is set, a JSON null included, there is none (specs 002). Which columns count
-is Delta's rule: leaves in the schema's order, a VARIANT being one, arrays and maps too, though these have null counts only.
+of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Which
+columns count is Delta's rule: leaves in the schema's order, a VARIANT being one, arrays and maps too, though these have null
+counts only.
 """
 
 from __future__ import annotations
