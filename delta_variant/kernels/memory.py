@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from delta_variant import types as t
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
-CONFLICT, NOT_AN_OBJECT, NO_KEY, EMPTY, NOT_UTF8, TRAILING = range(10, 16)
+CONFLICT, NOT_AN_OBJECT, NO_KEY, EMPTY, NOT_UTF8 = range(10, 15)
 FAULTS = {
     TRUNCATED: "value: it ends before its last byte",
     BAD_TYPE: "value: unknown primitive type",
@@ -32,7 +32,6 @@ FAULTS = {
     NOT_AN_OBJECT: "typed_value is an object, but value is not",
     NO_KEY: "a shredded field has a name that the metadata lacks",
     NOT_UTF8: "a string or a key is not valid UTF-8",
-    TRAILING: "value: bytes are left over behind it",
     EMPTY: "value: a Variant takes at least one byte",
 }
 LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
