@@ -5,9 +5,10 @@ In: any of Arrow's storage forms. Out: flat arrays, one entry per slot, and back
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import cached_property, wraps
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +23,38 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
+Result = TypeVar("Result")
+
 NO_FLAGS: Flags = np.empty(0, np.uint8)
 """Where a kernel takes one flag per slot, an empty array says that all are set."""
+
+VIEWS = (pa.ListViewType, pa.LargeListViewType)
 
 PADDING = 16
 """Room behind the bytes that `kernels` writes, so that short copies need not be exact."""
 
 
+def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType], Result]:
+    """Keeps a function's results for the last types. An Arrow type hashes by its text, which takes 30 µs for a column of 14
+    leaves, and compares to itself in no time."""
+    kept: tuple[tuple[pa.DataType, Result], ...] = ()
+
+    @wraps(function)
+    def result_of(kind: pa.DataType) -> Result:
+        nonlocal kept  # replaced as a whole, so that threads need no lock
+        for known, result in kept:
+            if known == kind:
+                return result
+        result = function(kind)
+        kept = ((kind, result), *kept[:15])
+        return result
+
+    return result_of
+
+
 def bitmap(valid: Flags) -> pa.Buffer | None:
     """Arrow's validity buffer of one flag per slot."""
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return None if valid.tobytes().find(0) < 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def flags_of(array: pa.Array) -> Flags:
@@ -56,23 +79,84 @@ def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
     return ends, np.frombuffer(data[0] if data and data[0] is not None else b"", np.uint8)
 
 
+def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
+    """Raises MalformedVariantError where strings, whose bytes are `data`, are not UTF-8; ASCII is cheap to check."""
+    if len(data) and data.max() > 0x7F:
+        try:
+            strings.validate(full=True)
+        except pa.ArrowInvalid:
+            raise MalformedVariantError(f"a string is not valid UTF-8 (at {path})") from None
+
+
 def as_binary(array: pa.Array) -> pa.Array:
-    """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too, as pa.binary()."""
-    if pa.types.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
-    elif pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return array if array.type == pa.binary() else array.cast(pa.binary())
+    """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too, as pa.binary(). Raises InvalidLayoutError."""
+    kind = array.type
+    if kind == pa.binary():
+        return array
+    if pa.types.is_dictionary(kind):  # not dictionary_decode: pyarrow takes from no views
+        return as_binary(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        runs, plain = array.run_ends, pa.run_end_encoded(kind.run_end_type, pa.binary())
+        children = [runs, as_binary(array.values)]
+        return pc.run_end_decode(pa.Array.from_buffers(plain, len(array), [None], offset=array.offset, children=children))
+    if not pa.types.is_large_binary(kind) and not pa.types.is_binary_view(kind):
+        raise InvalidLayoutError(f"metadata and value are binary, large_binary or binary_view, not {kind}")
+    try:
+        return array.cast(pa.binary())
+    except pa.ArrowInvalid:
+        raise InvalidLayoutError("metadata or value take more than 2 GiB in one array; hand it over in smaller ones") from None
 
 
 def storage_of(array: pa.Array, what: str) -> tuple[pa.StructArray, dict[str, pa.Array]]:
-    """A VARIANT column without its extension type, and its children by name. Raises InvalidLayoutError."""
+    """A VARIANT column without its extension type and with lists for list views, and its children by name.
+
+    Raises InvalidLayoutError.
+    """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_struct(storage.type):
+        storage = _without_views(storage) if _column_has_views(storage.type) else storage
         children = {storage.type.field(i).name: storage.field(i) for i in range(storage.type.num_fields)}
         if "metadata" in children and len(children) == storage.type.num_fields:
             return storage, children
     raise InvalidLayoutError(f"{what} takes a VARIANT column, struct<metadata: binary, value: binary, …>, not {array.type}")
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    return isinstance(kind, VIEWS) or any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
+
+
+_column_has_views = by_type(_has_views)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """The array with its list views as lists, inside structs and lists too."""
+    if isinstance(array.type, VIEWS):
+        array = _list_of_view(array)
+    kind = array.type
+    if not _has_views(kind):
+        return array
+    if pa.types.is_struct(kind):
+        children = [_without_views(array.field(i)) for i in range(kind.num_fields)]
+        fields = [kind.field(i).with_type(child.type) for i, child in enumerate(children)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        elements, make = _without_views(array.values), pa.list_ if pa.types.is_list(kind) else pa.large_list
+        built = make(kind.value_field.with_type(elements.type))
+        return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[elements])
+    return array
+
+
+def _list_of_view(array: pa.Array) -> pa.ListArray:
+    """A list view as a list. pyarrow's cast leaves out the last offset, and is wrong on slices (22 to 26)."""
+    kind, valid, width = array.type, flags_of(array), 4 if isinstance(array.type, pa.ListViewType) else 8
+    offsets = np.zeros(len(array) + 1, np.int64)
+    if len(array):
+        sizes = np.frombuffer(array.buffers()[2], f"i{width}", len(array), array.offset * width)
+        np.cumsum(sizes if len(valid) == 0 else sizes * valid, out=offsets[1:])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise InvalidLayoutError(f"a {kind} of more than 2^31 elements in one array; hand it over in smaller ones")
+    buffers = [bitmap(valid) if len(valid) else None, pa.py_buffer(offsets.astype(np.int32))]
+    return pa.Array.from_buffers(pa.list_(kind.value_field), len(array), buffers, children=[array.flatten()])
 
 
 def hash_table(entries: int) -> Int64s:
@@ -140,8 +224,35 @@ class Dictionaries:
         faults.check(metadata.read_dictionaries(*source, key_at, key_size, faults.report), "$")
         return cls(data, start, key_at, key_size)
 
+    @cached_property
+    def names(self) -> tuple[Int64s, Int64s]:
+        """For each key the number of its text among the texts of the chunk, and for each text a key that has it."""
+        name, first = np.empty(len(self.key_at), np.int64), np.empty(len(self.key_at), np.int64)
+        count = metadata.number_names(self.data, self.key_at, self.key_size, hash_table(len(name)), name, first)
+        return name, first[:count]
+
     def look_up(self, table: NameTable) -> Int32s:
         """For each key the number of the name that equals it; the count of names where none does."""
         found = np.empty(len(self.key_at), np.int32)
         metadata.look_up_names(self.data, self.key_at, self.key_size, table.names, table.ends, table.table, found)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """The Variants of some rows: at[row] in `data` (-1: NULL), within limit[row], with the dictionary of that number."""
+
+    data: Bytes
+    at: Int64s
+    limit: Int64s
+    dictionary: Int32s
+    keys: Dictionaries
+
+    @classmethod
+    def open(cls, metadata_column: pa.Array, value: pa.Array, valid: Flags, faults: Faults) -> Variants:
+        """metadata_column, value: pa.binary(); valid: one flag per row, empty where no row is NULL."""
+        offsets, data = buffers_of(value)
+        rows = len(value)
+        at, limit, dictionary = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
+        metadata.starts(offsets, valid, at, limit)
+        return cls(data, at, limit, dictionary, Dictionaries.read(metadata_column, at, dictionary, faults))

@@ -1,128 +1,410 @@
-"""One Variant: encode, decode, JSON, and what malformed bytes do."""
+"""One Variant: encode, decode, and what malformed bytes do."""
 
 import datetime as dt
+import enum
+import json
+import struct
+import uuid
+import zoneinfo
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import binary
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
+from delta_variant.kernels.validate import MAX_DEPTH
 from tests.strategies import VARIANTS, same
 
-EMPTY = bytes.fromhex("110000")
+UTC = dt.timezone.utc
+EMPTY = "11 00 00"
+AB = "11 02 00 01 02 61 62"  # a dictionary of a and b
 
-# (Python value, value bytes, JSON text): the encoding specification's tables, worked by hand.
-SCALARS = [
-    (None, "00", "null"),
-    (True, "04", "true"),
-    (False, "08", "false"),
-    (34, "0c22", "34"),
-    (-1, "0cff", "-1"),
-    (1000, "10e803", "1000"),
-    (2**31 - 1, "14ffffff7f", "2147483647"),
-    (-(2**63), "180000000000000080", "-9223372036854775808"),
-    (2**63, "28000000000000000080" + "00" * 8, "9223372036854775808"),
-    (1.5, "1c000000000000f83f", "1.5"),
-    (Decimal("1.00"), "200264000000", "1"),
-    (Decimal("-0.01"), "2002ffffffff", "-0.01"),
-    (Decimal("1234567890.5"), "2401391cdcdf02000000", "1234567890.5"),
-    (dt.date(1970, 1, 2), "2c01000000", '"1970-01-02"'),
-    (dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.timezone.utc), "3040420f0000000000", '"1970-01-01 00:00:01+00:00"'),
-    (dt.datetime(1970, 1, 1, 0, 0, 0, 500), "34f401000000000000", '"1970-01-01 00:00:00.0005"'),
-    (np.float32(0.5), "380000003f", "0.5"),
-    (b"\x00\xff", "3c0200000000ff", '"AP8="'),
-    ("n/a", "0d6e2f61", '"n/a"'),
-    ("x" * 64, "4040000000" + "78" * 64, '"' + "x" * 64 + '"'),
-    (dt.time(0, 0, 1), "4440420f0000000000", '"00:00:01"'),
-    ([], "030000", "[]"),
-    ([1, None], "0302000203" + "0c0100", "[1,null]"),
-    ({}, "020000", "{}"),
+# (metadata, value, Python value): the tables of the encoding specification, worked by hand, in the smallest form of each value.
+SMALLEST = [
+    (EMPTY, "00", None),
+    (EMPTY, "04", True),
+    (EMPTY, "08", False),
+    (EMPTY, "0c 22", 34),
+    (EMPTY, "0c 7f", 127),
+    (EMPTY, "0c 80", -128),
+    (EMPTY, "10 80 00", 128),
+    (EMPTY, "10 7f ff", -129),
+    (EMPTY, "10 00 80", -(2**15)),
+    (EMPTY, "14 00 80 00 00", 2**15),
+    (EMPTY, "14 ff ff ff 7f", 2**31 - 1),
+    (EMPTY, "14 00 00 00 80", -(2**31)),
+    (EMPTY, "18 00 00 00 80 00 00 00 00", 2**31),
+    (EMPTY, "18 ff ff ff ff ff ff ff 7f", 2**63 - 1),
+    (EMPTY, "18 00 00 00 00 00 00 00 80", -(2**63)),
+    (EMPTY, "28 00 00 00 00 00 00 00 00 80 00 00 00 00 00 00 00 00", 2**63),
+    (EMPTY, "1c 00 00 00 00 00 00 f8 3f", 1.5),
+    (EMPTY, "1c 00 00 00 00 00 00 00 80", -0.0),
+    (EMPTY, "1c 00 00 00 00 00 00 f0 7f", float("inf")),
+    (EMPTY, "1c 00 00 00 00 00 00 f8 7f", float("nan")),
+    (EMPTY, "20 02 64 00 00 00", Decimal("1.00")),
+    (EMPTY, "20 02 ff ff ff ff", Decimal("-0.01")),
+    (EMPTY, "20 09 ff c9 9a 3b", Decimal("0.999999999")),
+    (EMPTY, "24 00 00 ca 9a 3b 00 00 00 00", Decimal(10**9)),
+    (EMPTY, "24 01 39 1c dc df 02 00 00 00", Decimal("1234567890.5")),
+    (EMPTY, "24 0a 01 00 00 00 00 00 00 00", Decimal("1e-10")),
+    (EMPTY, "24 12 01 00 9c 58 4c 49 1f f2", Decimal("-0.999999999999999999")),
+    (EMPTY, "28 00 00 00 64 a7 b3 b6 e0 0d 00 00 00 00 00 00 00 00", Decimal(10**18)),
+    (EMPTY, "28 26 ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff", Decimal("-1e-38")),
+    (EMPTY, "28 26 ff ff ff ff 3f 22 8a 09 7a c4 86 5a a8 4c 3b 4b", Decimal("0." + "9" * 38)),
+    (EMPTY, "2c 01 00 00 00", dt.date(1970, 1, 2)),
+    (EMPTY, "2c c6 06 f5 ff", dt.date(1, 1, 1)),
+    (EMPTY, "2c a0 c0 2c 00", dt.date(9999, 12, 31)),
+    (EMPTY, "2c a1 c0 2c 00", np.datetime64(2932897, "D")),
+    (EMPTY, "2c 00 00 00 80", np.datetime64(-(2**31), "D")),
+    (EMPTY, "30 40 42 0f 00 00 00 00 00", dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+    (EMPTY, "30 ff ff ff ff ff ff ff ff", dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    (EMPTY, "30 ff ff ff ff ff ff ff 7f", pd.Timestamp(np.datetime64(2**63 - 1, "us"), tz=UTC)),
+    (EMPTY, "30 01 00 00 00 00 00 00 80", pd.Timestamp(np.datetime64(-(2**63) + 1, "us"), tz=UTC)),
+    (EMPTY, "34 f4 01 00 00 00 00 00 00", dt.datetime(1970, 1, 1, 0, 0, 0, 500)),
+    (EMPTY, "34 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("us", 4))),
+    (EMPTY, "38 00 00 00 3f", np.float32(0.5)),
+    (EMPTY, "38 00 00 80 ff", np.float32("-inf")),
+    (EMPTY, "3c 00 00 00 00", b""),
+    (EMPTY, "3c 02 00 00 00 00 ff", b"\x00\xff"),
+    (EMPTY, "01", ""),
+    (EMPTY, "0d 6e 2f 61", "n/a"),
+    (EMPTY, "09 c3 a9", "é"),
+    (EMPTY, "fd" + "78" * 63, "x" * 63),
+    (EMPTY, "40 40 00 00 00" + "78" * 64, "x" * 64),
+    (EMPTY, "40 40 00 00 00" + "c3 a9" * 32, "é" * 32),
+    (EMPTY, "44 40 42 0f 00 00 00 00 00", dt.time(0, 0, 1)),
+    (EMPTY, "44 ff 5f d7 1d 14 00 00 00", dt.time.max),
+    (EMPTY, "48 01 00 00 00 00 00 00 00", pd.Timestamp(1, unit="ns", tz=UTC)),
+    (EMPTY, "48 ff ff ff ff ff ff ff ff", pd.Timestamp(-1, unit="ns", tz=UTC)),
+    (EMPTY, "4c ff ff ff ff ff ff ff 7f", pd.Timestamp(2**63 - 1, unit="ns")),
+    (EMPTY, "4c 01 00 00 00 00 00 00 80", pd.Timestamp(-(2**63) + 1, unit="ns")),
+    (EMPTY, "4c 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("ns", 4))),
+    (EMPTY, "50 00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff", uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")),
+    (EMPTY, "03 00 00", []),
+    (EMPTY, "03 02 00 02 03  0c 01  00", [1, None]),
+    (EMPTY, "02 00 00", {}),
+    (AB, "02 02  00 01  00 02 03  0c 01  04", {"a": 1, "b": True}),
+    (AB, "02 01  01  00 07  02 01  00  00 02  0c 05", {"b": {"a": 5}}),
+    ("11 01 00 00", "02 01  00  00 01  00", {"": None}),
+    (
+        "11 02 00 01 03 7a c3 a9",
+        "02 02  00 01  00 01 02  00  04",
+        {"é": True, "z": None},
+    ),  # in the order of UTF-8, not of words
+]
+
+# The same, in forms that a reader has to take and no writer here makes.
+OTHER_FORMS = [
+    ("01 00", "00", None),  # no offset, as the texts of VariantShredding and of Arrow have it
+    ("01 00 00", "00", None),
+    ("c1 00 00 00 00 00 00 00 00", "00", None),
+    (EMPTY, "02 00", {}),  # nor here, in VariantShredding's text
+    (EMPTY, "03 00", []),
+    (EMPTY, "03 01  00 02  02 00", [{}]),
+    (EMPTY, "14 05 00 00 00", 5),
+    (EMPTY, "18 ff ff ff ff ff ff ff ff", -1),
+    (EMPTY, "20 26 01 00 00 00", Decimal("1e-38")),
+    (EMPTY, "20 00 ff ff ff 7f", Decimal(2**31 - 1)),
+    (EMPTY, "28 02 64 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00", Decimal("1.00")),
+    (EMPTY, "40 03 00 00 00 6e 2f 61", "n/a"),
+    (EMPTY, "30 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("us", 4))),
+    (EMPTY, "48 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("ns", 4))),
+    (EMPTY, "48 e8 03 00 00 00 00 00 00", pd.Timestamp(1000, unit="ns", tz=UTC)),
+    (EMPTY, "0c 05 99 99", 5),  # bytes behind the Variant
+    (EMPTY + "99", "0c 05", 5),
+    (EMPTY, "13 01 00 00 00  00 02  0c 05", [5]),  # is_large
+    (EMPTY, "07 01  00 00 02 00  0c 05", [5]),  # offsets of two, three and four bytes
+    (EMPTY, "0b 01  00 00 00 02 00 00  0c 05", [5]),
+    (EMPTY, "0f 01  00 00 00 00 02 00 00 00  0c 05", [5]),
+    (EMPTY, "03 02  01 00 03  04  0c 05", [5, True]),  # values in another order
+    (AB, "42 01 00 00 00  01  00 02  0c 05", {"b": 5}),
+    (AB, "12 01  01 00  00 02  0c 05", {"b": 5}),  # ids of two, three and four bytes
+    (AB, "22 01  01 00 00  00 02  0c 05", {"b": 5}),
+    (AB, "32 01  01 00 00 00  00 02  0c 05", {"b": 5}),
+    (AB, "7e 01 00 00 00  01 00 00 00  00 00 00 00 02 00 00 00  0c 05", {"b": 5}),
+    (AB, "02 02  00 01  01 00 03  04  0c 05", {"a": 5, "b": True}),
+    (EMPTY, "03 02  00 03 05  0c 05  99  0c 06", [5, 6]),  # a byte that is no one's
+    ("01 02 00 01 02 62 61", "02 02  01 00  00 01 02  00  04", {"a": None, "b": True}),  # a dictionary that is not sorted
+    ("11 02 00 01 02 62 61", "02 02  01 00  00 01 02  00  04", {"a": None, "b": True}),  # nor is it, whatever the flag says
+    ("01 02 00 01 02 62 61", "02 02  00 01  00 01 02  00  04", {"b": None, "a": True}),  # nor are the fields
+    ("01 03 00 01 02 03 61 61 62", "02 02  01 02  00 01 02  00  04", {"a": None, "b": True}),  # a name that repeats
+    ("01 03 00 01 02 03 61 7a 62", "02 02  00 02  00 01 02  00  04", {"a": None, "b": True}),  # a name that nothing uses
+    ("41 02 00 00 00 01 00 02 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),  # a dictionary of wider offsets
+    ("81 02 00 00 00 00 00 01 00 00 02 00 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),
+    ("c1 02 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),
+    ("31 02 00 01 02 61 62", "02 01  01  00 02  0c 05", {"b": 5}),  # a bit of the header without a meaning
 ]
 
 
-@pytest.mark.parametrize(("value", "encoded", "json"), SCALARS)
-def test_scalars(value, encoded, json):
-    """The bytes of every primitive are the specification's, in the smallest form, and come back as the same value."""
-    metadata, bytes_ = binary.encode(value)
-    assert metadata == EMPTY
-    assert bytes_.hex() == encoded
-    assert same(binary.decode(metadata, bytes_), value)
-    assert binary.to_json(metadata, bytes_) == json
+def raw(*parts):
+    return tuple(bytes.fromhex(part) for part in parts)
 
 
-def test_objects():
-    """Field ids are in the order of the names, whatever the order of the fields."""
-    metadata, value = binary.encode({"b": 2, "a": {"c": "x"}})
-    assert metadata.hex() == "1103" + "00010203" + "616263"
-    assert value.hex() == "0202" + "0001" + "000709" + "02010200020578" + "0c02"
-    assert binary.decode(metadata, value) == {"a": {"c": "x"}, "b": 2}
-    assert binary.to_json(metadata, value) == '{"a":{"c":"x"},"b":2}'
+@pytest.mark.parametrize(("metadata", "value", "expected"), SMALLEST)
+def test_smallest_forms(metadata, value, expected):
+    """The bytes of every type are the specification's, in the smallest form, and come back as the same value."""
+    assert binary.encode(expected) == raw(metadata, value)
+    assert same(binary.decode(*raw(metadata, value)), expected)
 
 
-@given(VARIANTS)
-def test_round_trip(value):
-    """decode inverts encode: exact numerics by numeric value, everything else by type and value."""
-    assert same(binary.decode(*binary.encode(value)), value)
+@pytest.mark.parametrize(("metadata", "value", "expected"), OTHER_FORMS)
+def test_other_forms(metadata, value, expected):
+    """A value in a form that is not the smallest reads as the same value."""
+    assert same(binary.decode(*raw(metadata, value)), expected)
+
+
+def number(n, width):
+    return n.to_bytes(width, "little")
+
+
+@pytest.mark.parametrize("id_width", [1, 2, 3, 4])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+@pytest.mark.parametrize("large", [False, True])
+def test_every_width(large, width, id_width):
+    """Objects and arrays of two read alike whatever the widths of counts, ids and offsets."""
+    count = number(2, 4 if large else 1)
+    offsets = b"".join(number(n, width) for n in (0, 2, 4))
+    array = bytes([(width - 1 | large << 2) << 2 | 3]) + count + offsets + b"\x0c\x01\x0c\x02"
+    assert binary.decode(*raw(EMPTY), array) == [1, 2]
+    ids = number(0, id_width) + number(1, id_width)
+    fields = bytes([(width - 1 | (id_width - 1) << 2 | large << 4) << 2 | 2]) + count + ids + offsets + b"\x0c\x01\x0c\x02"
+    assert binary.decode(*raw(AB), fields) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("count", [255, 256, 70_000])
-def test_large_containers(count):
-    """Counts above 255 and wide offsets and ids survive."""
-    assert binary.decode(*binary.encode(list(range(count)))) == list(range(count))
+def test_many_children(count):
+    """The count takes a byte up to 255 children and four from there on; ids and offsets widen with what they count."""
+    metadata, value = binary.encode(list(range(count)))
+    assert (value[0] & 0x10 != 0) == (count > 255)
+    assert binary.decode(metadata, value) == list(range(count))
     fields = {f"k{i:05}": i for i in range(count)}
-    assert binary.decode(*binary.encode(fields)) == fields
+    metadata, value = binary.encode(fields)
+    assert (value[0] & 0x40 != 0) == (count > 255)
+    assert (value[0] >> 4 & 3) + 1 == (1 if count <= 256 else 3)
+    assert binary.decode(metadata, value) == fields
+
+
+@pytest.mark.parametrize(
+    ("size", "width"), [(250, 1), (251, 2), (2**16 - 6, 2), (2**16 - 5, 3), (2**24 - 6, 3), (2**24 - 5, 4)]
+)
+def test_large_totals(size, width):
+    """Offsets are as wide as the bytes of all children need, and so are those of a dictionary."""
+    metadata, value = binary.encode(["x" * size])
+    assert value[0] == (width - 1) << 2 | 3
+    assert binary.decode(metadata, value) == ["x" * size]
+    metadata, value = binary.encode({"x" * (size + 5): None})
+    assert metadata[0] == (width - 1) << 6 | 0x11
+    assert binary.decode(metadata, value) == {"x" * (size + 5): None}
+
+
+class Number(enum.IntEnum):
+    FIVE = 5
+
+
+class Word(str, enum.Enum):
+    A = "a"
+
+
+class Pairs(dict):
+    pass
+
+
+class Odd(str):
+    __slots__ = ()
+    __hash__ = object.__hash__  # a dict takes it beside the string it equals
+
+
+NEW_YORK = zoneinfo.ZoneInfo("America/New_York")
+NOON = dt.datetime(2024, 7, 1, 12)
+NOON_UTC = NOON.replace(tzinfo=UTC)
+
+# What encode takes besides, and the value that it is taken for.
+TAKEN = [
+    (Number.FIVE, 5),
+    (Word.A, "a"),
+    ({Word.A: Word.A}, {"a": "a"}),
+    (Pairs(a=(1, 2)), {"a": [1, 2]}),
+    (np.bool_(True), True),
+    (np.int64(5), 5),
+    (np.uint64(2**64 - 1), 2**64 - 1),
+    (np.float64(0.1), 0.1),
+    (np.float16(0.1), np.float32(np.float16(0.1))),
+    (np.str_("a"), "a"),
+    (np.bytes_(b"a"), b"a"),
+    (bytearray(b"a"), b"a"),
+    (memoryview(b"abcd")[1:3], b"bc"),
+    (memoryview(struct.pack("<2i", 1, 2)).cast("i"), struct.pack("<2i", 1, 2)),
+    (10**38 - 1, Decimal(10**38 - 1)),
+    (Decimal("1e3"), Decimal(1000)),
+    (Decimal("-0"), Decimal(0)),
+    (Decimal("-0.00"), Decimal("0.00")),
+    (Decimal("0e50"), Decimal(0)),
+    (dt.datetime(2024, 7, 1, 8, tzinfo=NEW_YORK), NOON_UTC),
+    (dt.datetime(2024, 7, 1, 14, tzinfo=dt.timezone(dt.timedelta(hours=2))), NOON_UTC),
+    (dt.datetime(2024, 11, 3, 1, 30, fold=1, tzinfo=NEW_YORK), dt.datetime(2024, 11, 3, 6, 30, tzinfo=UTC)),
+    (dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=14))), dt.datetime(9999, 12, 31, 9, 59, 59, 999999, UTC)),
+    (np.datetime64("2024-07-01T12", "h"), NOON),
+    (np.datetime64("2024-07-01T12:00", "m"), NOON),
+    (np.datetime64("2024-07-01T12:00:00", "s"), NOON),
+    (np.datetime64("2024-07-01T12:00:00", "ms"), NOON),
+    (np.datetime64("2024-07-01T12:00:00", "us"), NOON),
+    (np.datetime64("2024-07-01T12:00:00", "ns"), pd.Timestamp("2024-07-01T12:00:00")),
+    (np.datetime64(-1001, "ps"), DeltaVariantError),
+    (np.datetime64(-1000, "ps"), pd.Timestamp(-1, unit="ns")),
+    (np.datetime64(10**9, "as"), pd.Timestamp(1, unit="ns")),
+    (np.datetime64("2024-07-01", "D"), dt.date(2024, 7, 1)),
+    (np.datetime64("2024-07", "M"), dt.date(2024, 7, 1)),
+    (np.datetime64("2024", "Y"), dt.date(2024, 1, 1)),
+    (np.datetime64("2024-07-04", "W"), dt.date(2024, 7, 4)),
+    (np.datetime64(5_000_000, "Y"), np.datetime64(5_000_000, "Y").astype("datetime64[D]")),
+    (np.datetime64("NaT"), None),
+    (np.datetime64("NaT", "D"), None),
+    (pd.NaT, None),
+    *((pd.Timestamp("2024-07-01T12:00:00").as_unit(unit), NOON) for unit in ("s", "ms", "us", "ns")),
+    *((pd.Timestamp("2024-07-01T08:00:00", tz="America/New_York").as_unit(unit), NOON_UTC) for unit in ("s", "ms", "us", "ns")),
+    (pd.Timestamp(1001, unit="ns", tz="America/New_York"), pd.Timestamp(1001, unit="ns", tz=UTC)),
+]
+
+
+@pytest.mark.parametrize(("value", "meant"), TAKEN)
+def test_what_encode_takes(value, meant):
+    """Subclasses, scalars of NumPy and pandas, zones and units are taken for the value that they stand for."""
+    if meant is DeltaVariantError:
+        with pytest.raises(DeltaVariantError):
+            binary.encode(value)
+    else:
+        assert same(binary.decode(*binary.encode(value)), meant)
+
+
+REFUSED = [
+    (object(), "builtins.object"),
+    ({1, 2}, "builtins.set"),
+    (dt.timedelta(1), "timedelta"),
+    (np.timedelta64(1, "s"), "timedelta64"),
+    (np.array([1]), "ndarray"),
+    (1j, "complex"),
+    ({1: 2}, "must be a str, not 1"),
+    ({"a": 1, Odd("a"): 2}, "two fields"),
+    (Decimal("NaN"), "use a float"),
+    (Decimal("sNaN"), "use a float"),
+    (Decimal("Infinity"), "use a float"),
+    (10**38, "38 digits"),
+    (-(10**38), "38 digits"),
+    (1 << 50_000, "38 digits"),
+    (Decimal(10**38), "38 digits"),
+    (Decimal("1e1000000"), "38 digits"),
+    (Decimal("1e-39"), "38 digits"),
+    (Decimal("1." + "0" * 38), "38 digits"),
+    ("\ud800", "Unicode"),
+    ({"\udfff": 1}, "Unicode"),
+    (dt.time(1, tzinfo=UTC), "time zone"),
+    (np.datetime64(2**62, "s"), "64 bits"),
+    (np.datetime64(6_000_000, "Y"), "32 bits"),
+    (np.datetime64(2**62, "Y"), "32 bits"),
+    (np.datetime64(2**31, "D"), "32 bits"),
+    (np.datetime64(1, "as"), "whole nanoseconds"),
+    (pd.Timedelta(1), "Timedelta"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_a_variant_cannot_hold(value, message):
+    """One error of the family, never another, says what and why."""
+    for one in (value, [value], {"a": value}):
+        with pytest.raises(DeltaVariantError, match=message):
+            binary.encode(one)
+
+
+def nested(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 def test_deep_nesting_does_not_recurse():
-    """A thousand levels, as many as Spark's parser admits, decode and print."""
-    metadata, value = EMPTY, b"\x00"
-    for _ in range(1000):
-        size = len(value)
-        width = (size.bit_length() + 7) // 8
-        value = bytes([3 | (width - 1) << 2, 1]) + bytes(width) + size.to_bytes(width, "little") + value
-    assert binary.to_json(metadata, value) == "[" * 1000 + "null" + "]" * 1000
+    """As many levels as the kernels admit encode, decode and print; one more is refused, both ways."""
+    metadata, value = binary.encode(nested(MAX_DEPTH))
+    assert binary.to_json(metadata, value) == "[" * MAX_DEPTH + "null" + "]" * MAX_DEPTH
     deep = binary.decode(metadata, value)
-    for _ in range(1000):
+    for _ in range(MAX_DEPTH):
         (deep,) = deep
     assert deep is None
-
-
-@pytest.mark.parametrize("value", [object(), {1: 2}, Decimal("NaN"), 10**38, Decimal("1e-39"), "\ud800", {"\ud800": 1}])
-def test_what_a_variant_cannot_hold(value):
-    """One error of the family, never another."""
-    with pytest.raises(DeltaVariantError):
-        binary.encode(value)
+    with pytest.raises(DeltaVariantError, match="nested too deeply"):
+        binary.encode(nested(MAX_DEPTH + 1))
+    offsets = bytes([3 | 2 << 2, 1]) + number(0, 3) + number(len(value), 3)
+    for read in (binary.decode, binary.to_json):
+        with pytest.raises(MalformedVariantError, match="nested too deeply"):
+            read(metadata, offsets + value)
 
 
 def test_a_value_that_contains_itself():
-    """Cycles end in the same error."""
+    """Cycles end in the same error, however often they branch."""
     loop: list[object] = []
-    loop.append(loop)
-    with pytest.raises(DeltaVariantError, match="nested too deeply"):
+    loop.extend([loop, {"a": loop}, loop])
+    with pytest.raises(DeltaVariantError, match="contains itself"):
         binary.encode(loop)
 
 
+# (metadata, value, what the message says): for values and for JSON alike.
 MALFORMED = [
     ("", "00", "metadata: version 1"),
     ("02 00 00", "00", "metadata: version 1"),
+    ("00 00 00", "00", "metadata: version 1"),
+    ("01", "00", "metadata"),
     ("01 05 00", "00", "metadata"),
+    ("41 00 00 00", "00", "metadata"),
+    ("01 01 00", "00", "metadata"),
     ("01 01 00 05 61", "00", "metadata"),
     ("01 01 01 01 61", "00", "metadata"),
+    ("01 02 00 02 01 61 61", "00", "metadata"),
+    ("c1 ff ff ff ff 00 00 00 00", "00", "metadata"),
     ("01 01 00 01 ff", "00", "UTF-8"),
-    ("01 00", "", "1 bytes expected at byte 0"),
-    ("01 00", "0c", "bytes expected"),
+    ("01 02 00 01 02 c3 a9", "00", "UTF-8"),  # one character in two keys
+    ("01 00", "", "ends before"),
+    ("01 00", "0c", "ends before"),
+    ("01 00", "1c 00 00 00 00 00 00 00", "ends before"),
+    ("01 00", "50" + "00" * 15, "ends before"),
+    ("01 00", "54", "unknown primitive type"),
     ("01 00", "fc", "unknown primitive type"),
-    ("01 00", "40 ff ff ff 7f", "bytes expected"),
+    ("01 00", "09 61", "ends before"),
+    ("01 00", "40 ff ff ff 7f", "ends before"),
+    ("01 00", "3c ff ff ff ff 00", "ends before"),
+    ("01 00", "40 01 00 00", "ends before"),
     ("01 00", "05 ff", "UTF-8"),
-    ("01 00", "02 01 00 00 01 00", "field id 0"),
-    ("01 00", "03 01 00 05 00", "bytes expected"),
-    ("01 00", "20 27 00 00 00 00", "decimal4"),
+    ("01 00", "0d ed a0 80", "UTF-8"),  # a surrogate
+    ("01 00", "40 02 00 00 00 c0 80", "UTF-8"),  # too long a form
+    ("01 00", "11 f4 90 80 80", "UTF-8"),  # beyond U+10FFFF
+    ("01 00", "09 e2 82", "UTF-8"),
+    ("01 00", "20 27 00 00 00 00", "decimal"),
+    ("01 00", "28 ff" + "00" * 16, "decimal"),
+    ("01 00", "28 00 00 00 00 00 40 22 8a 09 7a c4 86 5a a8 4c 3b 4b", "decimal"),  # 10**38
+    ("01 00", "28 00" + "00" * 15 + "80", "decimal"),
     ("01 00", "44 ff ff ff ff ff ff ff ff", "time"),
-    ("01 01 00 01 61", "02 02 00 00 00 01 02 00 00", "two fields 'a'"),
-    ("01 00", "13 ff ff ff ff 00", "bytes expected"),
+    ("01 00", "44 00 60 d7 1d 14 00 00 00", "time"),  # 24:00
+    ("01 00", "02 01 00 00 01 00", "field id"),
+    (AB, "02 01  02  00 01  00", "field id"),
+    (AB, "32 01  00 00 00 80  00 01  00", "field id"),
+    (AB, "02 02  00 00  00 01 02  00 00", "two fields"),
+    (AB, "02 03  00 01 00  00 01 02 03  00 00 00", "two fields"),
+    ("01 02 00 01 02 61 61", "02 02  00 01  00 01 02  00 00", "two fields"),  # one name under two ids
+    ("01 00", "03 01 00 05 00", "ends before"),
+    ("01 00", "03 01", "ends before"),
+    ("01 00", "02", "ends before"),
+    ("01 00", "0a 00 00", "ends before"),
+    ("01 00", "03 ff 00", "ends before"),
+    ("01 00", "13 ff ff ff ff 00", "ends before"),
+    ("01 00", "42 ff ff ff 7f 00", "ends before"),
+    ("01 00", "03 01  01 01  00 00", "ends before"),  # a child that starts where its container ends
+    ("01 00", "03 01  00 01  0c 05", "ends before"),  # or goes on behind it
+    ("01 00", "03 01  00 00  00", "ends before"),
+    ("01 00", "03 02  00 00 01  00", "overlap"),  # a child that is there twice
+    ("01 00", "03 02  00 01 02  0c 00", "overlap"),
+    ("01 00", "03 01  00 06  03 01  00 03  0c 05", "ends before"),
 ]
 
 
@@ -131,26 +413,48 @@ def test_malformed_bytes(metadata, value, message):
     """Malformed bytes name what is wrong, in the one error, for values and for JSON."""
     for read in (binary.decode, binary.to_json):
         with pytest.raises(MalformedVariantError, match=message):
-            read(bytes.fromhex(metadata), bytes.fromhex(value))
-
-
-@given(st.binary(max_size=40), st.binary(max_size=60))
-def test_any_bytes_give_a_value_or_the_error(metadata, value):
-    """No bytes raise anything but MalformedVariantError."""
-    for data in (metadata, b"\x01\x01\x00\x01a"):
-        try:
-            binary.decode(data, value)
-        except MalformedVariantError:
-            pass
+            read(*raw(metadata, value))
 
 
 def test_overlapping_children_are_refused():
     """Children that share bytes cannot blow a small value up."""
     value = b"\x00"
-    for _ in range(40):
-        offsets = bytes([0] * 8) + len(value).to_bytes(1, "little")
-        value = bytes([3, 8]) + offsets + value
-        if len(value) > 200:
-            break
+    while len(value) < 200:
+        value = bytes([3, 8]) + bytes(8) + bytes([len(value)]) + value
     with pytest.raises(MalformedVariantError, match="overlap"):
         binary.decode(b"\x01\x00", value)
+
+
+@given(VARIANTS)
+def test_round_trip(value):
+    """decode inverts encode: exact numerics by numeric value, everything else by type and value."""
+    assert same(binary.decode(*binary.encode(value)), value)
+
+
+@given(VARIANTS, st.data())
+def test_every_prefix_is_malformed(value, data):
+    """A Variant that lacks bytes at its end is an error, save the one offset of what is empty; so is metadata that does."""
+    metadata, encoded = binary.encode(value)
+    with pytest.raises(MalformedVariantError):
+        binary.decode(
+            metadata,
+            encoded[: data.draw(st.integers(0, len(encoded) - (2 if isinstance(value, (dict, list)) and not value else 1)))],
+        )
+    with pytest.raises(MalformedVariantError):
+        binary.decode(metadata[: data.draw(st.integers(0, 1))], encoded)
+
+
+def outcome(read, metadata, value):
+    try:
+        return read(metadata, value)
+    except MalformedVariantError:
+        return MalformedVariantError
+
+
+@given(st.one_of(st.binary(max_size=40), st.just(bytes.fromhex("01 03 00 01 02 03 61 62 61"))), st.binary(max_size=60))
+def test_any_bytes_give_a_value_or_the_error(metadata, value):
+    """No bytes raise anything but MalformedVariantError, and decode and to_json refuse the same ones."""
+    decoded, text = outcome(binary.decode, metadata, value), outcome(binary.to_json, metadata, value)
+    assert (decoded is MalformedVariantError) == (text is MalformedVariantError)
+    if text is not MalformedVariantError:
+        json.loads(text)

@@ -1,8 +1,10 @@
 """The codec against Spark's: both directions of every file, JSON text, generated Variants and schemas."""
 
+import datetime as dt
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_variant import binary, parquet, schema, shredding
+from delta_variant.buffers import NO_FLAGS
+from tests import test_json
 from tests.strategies import SCHEMAS, SPARK_VARIANTS, column, same, values
 
 pytestmark = pytest.mark.spark
@@ -109,17 +113,35 @@ def test_what_spark_writes_is_read_here(spark, tmp_path, rows, as_type):
     assert "typed_value" in [stored.field(i).name for i in range(stored.num_fields)]
 
 
+def spark_json(spark, path, array):
+    """Spark's to_json of a VARIANT column."""
+    parquet.write_table(pa.table({"n": pa.array(range(len(array)), pa.int64()), "v": array}), path)
+    return [row.json for row in spark.read.parquet(path).orderBy("n").selectExpr("to_json(v) AS json").collect()]
+
+
 @few
 @given(rows=st.lists(SPARK_VARIANTS, min_size=20, max_size=60))
 def test_json_is_spark_s(spark, tmp_path, rows):
-    """binary.to_json gives the text of Spark's to_json, but for the digits that Java 17 prints beyond those needed."""
-    path = str(tmp_path / "plain.parquet")
-    parquet.write_table(table(rows), path)
-    found = spark.read.parquet(path).orderBy("n").selectExpr("to_json(v) AS json").collect()
-    for row, value in zip(found, rows, strict=True):
-        text = binary.to_json(*binary.encode(value))
-        if row.json != text:
-            assert json.loads(row.json, parse_float=np.float32) == json.loads(text, parse_float=np.float32)
+    """to_json gives the text of Spark's to_json, but for the digits that Java 17 prints beyond those needed."""
+    array = column(rows)
+    ours = binary.json_column(array.field("metadata"), array.field("value"), NO_FLAGS).to_pylist()
+    for theirs, text in zip(spark_json(spark, str(tmp_path / "plain.parquet"), array), ours, strict=True):
+        if theirs != text:
+            with np.errstate(over="ignore"):
+                assert json.loads(theirs, parse_float=np.float32) == json.loads(text, parse_float=np.float32)
+
+
+def test_json_of_every_form_is_spark_s(spark, tmp_path):
+    """So does every table of test_json, as far as Spark has the types: years far away, the ends of every type, escapes."""
+    tables = [value for value, _ in test_json.SCALARS + test_json.FLOATS]
+    encoded = [binary.encode(value) for value in tables if not isinstance(value, (pd.Timestamp, dt.time))]
+    encoded += [(b"\x01\x00", test_json.payload(11, 4, days)) for days, _ in test_json.YEARS]
+    encoded += [(b"\x01\x00", test_json.payload(kind, 8, micros)) for micros, _ in test_json.INSTANTS for kind in (12, 13)]
+    encoded += [binary.encode(one) for c in range(0x180) for one in (chr(c), {f"a{chr(c)}b": chr(c) * 9})]
+    metadata, value = (pa.array(parts, pa.binary()) for parts in zip(*encoded, strict=True))
+    array = pa.StructArray.from_arrays([metadata, value], fields=list(shredding.UNSHREDDED))
+    ours = binary.json_column(metadata, value, NO_FLAGS).to_pylist()
+    assert spark_json(spark, str(tmp_path / "plain.parquet"), array) == ours
 
 
 def test_every_scalar_shreds_as_itself(spark, tmp_path):

@@ -1,4 +1,4 @@
-"""Dictionaries: the distinct metadata of a chunk, read once, their keys looked up among the names of a schema."""
+"""Rows and dictionaries: the distinct metadata of a chunk, read once, their keys looked up among the names of a schema."""
 
 # ruff: noqa: ANN001, ANN201  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -8,6 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant.kernels.memory import DICTIONARY, NOT_UTF8, VERSION, equal, fail, hash_bytes, is_utf8, jit, uint
+
+
+@jit
+def starts(offsets, valid, at, limit):
+    """Where the Variant of each row starts and ends; `valid` is empty where every row has one."""
+    for row in range(len(at)):
+        at[row] = offsets[row] if len(valid) == 0 or valid[row] else -1
+        limit[row] = offsets[row + 1]
 
 
 @jit
@@ -116,3 +124,25 @@ def look_up_names(data, key_at, key_size, names, name_ends, table, found):
                 found[key] = number
                 break
             slot = (slot + 1) & mask
+
+
+@jit
+def number_names(data, key_at, key_size, table, name, first):
+    """name[key] = the number of the key's text, first[name] = a key with that text. Returns how many texts there are.
+
+    `table` is a hash table of a power of two entries, all -1.
+    """
+    count, mask = 0, len(table) - 1
+    for key in range(len(name)):
+        slot = hash_bytes(data, key_at[key], key_size[key]) & mask
+        while table[slot] >= 0:
+            other = first[table[slot]]
+            if key_size[other] == key_size[key] and equal(data, key_at[other], data, key_at[key], key_size[key]):
+                break
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            table[slot] = count
+            first[count] = key
+            count += 1
+        name[key] = table[slot]
+    return count

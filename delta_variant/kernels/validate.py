@@ -11,16 +11,20 @@ from delta_variant import types as t
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DEPTH,
+    DIGITS,
     DUPLICATE,
     NOT_UTF8,
     OVERLAP,
     SCALE,
-    TRUNCATED,
+    TIME_OF_DAY,
     fail,
+    helper,
     is_utf8,
     jit,
     open_container,
+    sint,
     u32,
+    u64,
     uint,
     value_size,
 )
@@ -28,55 +32,86 @@ from delta_variant.kernels.memory import (
 MAX_DEPTH = 1024
 """More than any JSON parser of the field lets through (Spark's stops at 1,000)."""
 
+_LIMIT_HIGH, _LIMIT_LOW = np.uint64(10**38 >> 64), np.uint64(10**38 & (1 << 64) - 1)
+_DAY = 86_400_000_000
+
+
+@helper
+def payload_fault(data, p, kind):
+    """The fault of a primitive whose bytes say what its type does not allow, or 0."""
+    if t.DECIMAL4 <= kind <= t.DECIMAL16:
+        if data[p + 1] > t.MAX_PRECISION:
+            return np.int64(SCALE)
+        if kind == t.DECIMAL16:
+            low, high = u64(data, p + 2), u64(data, p + 10)
+            if np.int64(high) < 0:
+                low = ~low + np.uint64(1)
+                high = ~high + np.uint64(low == 0)
+            if high > _LIMIT_HIGH or (high == _LIMIT_HIGH and low >= _LIMIT_LOW):
+                return np.int64(DIGITS)
+    elif kind == t.TIME and not 0 <= sint(data, p + 1, 8) < _DAY:
+        return np.int64(TIME_OF_DAY)
+    return np.int64(0)
+
 
 @jit
-def validate(data, at, limit, dictionary, key_start, fault):
-    """Walks every Variant that starts at at[slot] >= 0. Returns 0, or -1."""
-    frame = np.empty((MAX_DEPTH, 5), np.int64)  # next child, children, width, offsets, base
+def validate(data, at, limit, dictionary, key_start, name, first_of_name, fault):
+    """Walks every Variant that starts at at[slot] >= 0. Returns 0, or -1.
+
+    name[key]: the number of the key's text, one of len(first_of_name). A child lies within its container, and the children of
+    a container together take no more bytes than it has, so no walk is longer than its Variant.
+    """
+    stack = np.empty((MAX_DEPTH, 7), np.int64)
+    seen, serial = np.zeros(len(first_of_name), np.int64), np.int64(0)
     for i in range(len(at)):
         if at[i] < 0:
             continue
-        p, end, depth, budget = at[i], limit[i], 0, limit[i] - at[i]
-        known = key_start[dictionary[i] + 1] - key_start[dictionary[i]]
+        p, end, left, depth = at[i], limit[i], limit[i] - at[i], 0
+        next_ = count = offsets = width = base = np.int64(0)
+        first = key_start[dictionary[i]]
+        known = key_start[dictionary[i] + 1] - first
         while True:
             size = value_size(data, p, end)
             if size < 0:
                 return fail(fault, -size, i, p)
-            budget -= 1
-            if budget < 0:
+            left -= size
+            if left < 0:
                 return fail(fault, OVERLAP, i, p)
             basic, kind = data[p] & 3, np.int64(data[p] >> 2)
             if basic >= t.OBJECT:
                 if depth == MAX_DEPTH:
                     return fail(fault, DEPTH, i, p)
-                count, id_width, width, ids, offsets, base, total = open_container(data, p, end)
-                before = np.int64(-1)
-                for f in range(count):
-                    if uint(data, offsets + f * width, width) >= total:
-                        return fail(fault, TRUNCATED, i, offsets + f * width)
-                    if basic == t.OBJECT:
-                        field_id = uint(data, ids + f * id_width, id_width)
-                        if field_id >= known:
-                            return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
-                        if field_id == before:
-                            return fail(fault, DUPLICATE, i, ids + f * id_width)
-                        before = field_id
-                frame[depth, 0], frame[depth, 1], frame[depth, 2] = 0, count, width
-                frame[depth, 3], frame[depth, 4] = offsets, base
+                outer = stack[depth]
+                outer[0], outer[1], outer[2], outer[3], outer[4] = next_, count, offsets, width, base
+                outer[5], outer[6] = end, left
                 depth += 1
+                count, id_width, width, ids, offsets, base, left = open_container(data, p, end)
+                next_, end = np.int64(0), base + left
+                serial += 1
+                for f in range(count if basic == t.OBJECT else 0):
+                    field_id = uint(data, ids + f * id_width, id_width)
+                    if field_id >= known:
+                        return fail(fault, BAD_FIELD_ID, i, ids + f * id_width)
+                    if seen[name[first + field_id]] == serial:
+                        return fail(fault, DUPLICATE, i, ids + f * id_width)
+                    seen[name[first + field_id]] = serial
             elif basic == t.SHORT_STRING:
                 if not is_utf8(data, p + 1, kind):
                     return fail(fault, NOT_UTF8, i, p)
             elif kind == t.STRING:
                 if not is_utf8(data, p + 5, np.int64(u32(data, p + 1))):
                     return fail(fault, NOT_UTF8, i, p)
-            elif t.DECIMAL4 <= kind <= t.DECIMAL16 and data[p + 1] > t.MAX_PRECISION:
-                return fail(fault, SCALE, i, p + 1)
-            while depth and frame[depth - 1, 0] == frame[depth - 1, 1]:
+            else:
+                wrong = payload_fault(data, p, kind)
+                if wrong:
+                    return fail(fault, wrong, i, p)
+            while depth and next_ == count:
                 depth -= 1
+                outer = stack[depth]
+                next_, count, offsets, width, base = outer[0], outer[1], outer[2], outer[3], outer[4]
+                end, left = outer[5], outer[6]
             if not depth:
                 break
-            top = frame[depth - 1]
-            p = top[4] + uint(data, top[3] + top[0] * top[2], top[2])
-            top[0] += 1
+            p = base + uint(data, offsets + next_ * width, width)
+            next_ += 1
     return np.int64(0)
