@@ -67,18 +67,28 @@ _BY_ARROW = {p.arrow: p for p in PRIMITIVES if p.arrow is not None and p.id != F
 def of_arrow(data_type: pa.DataType) -> Primitive | None:
     """The primitive that a shredded column of this Arrow type holds, or None where the specification has none.
 
-    A decimal gives the smallest encoding its precision needs. Large and view forms of binary and string count as both.
+    decimal32, decimal64 and decimal256 are decimal4, decimal8 and decimal16; decimal128, which mostly stands for all of them,
+    gives the smallest encoding its precision needs. Large and view forms of binary and string count as both.
     """
     if pa.types.is_decimal(data_type):
         if not 0 <= data_type.scale <= data_type.precision <= MAX_PRECISION:
             return None
+        if not pa.types.is_decimal128(data_type):
+            return PRIMITIVES[{4: DECIMAL4, 8: DECIMAL8}.get(data_type.byte_width, DECIMAL16)]
         return PRIMITIVES[DECIMAL4 if data_type.precision <= 9 else DECIMAL8 if data_type.precision <= 18 else DECIMAL16]
     if pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type):
         return PRIMITIVES[STRING]
     if pa.types.is_large_binary(data_type) or pa.types.is_binary_view(data_type):
         return PRIMITIVES[BINARY]
-    if isinstance(data_type, pa.UuidType):
+    if isinstance(data_type, pa.UuidType):  # read, not made: pyarrow can neither take nor flatten lists of it
         return PRIMITIVES[UUID]
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         data_type = pa.timestamp(data_type.unit, "UTC")
     return _BY_ARROW.get(data_type)
+
+
+def is_binary(data_type: pa.DataType) -> bool:
+    """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too."""
+    if pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):
+        data_type = data_type.value_type
+    return any(is_form(data_type) for is_form in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view))

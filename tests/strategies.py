@@ -5,6 +5,7 @@ import math
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -40,7 +41,12 @@ SPARK_SCALARS = st.one_of(
 )
 """The scalars that Spark can hold in a Variant."""
 
-SCALARS = st.one_of(SPARK_SCALARS, st.uuids(), st.times())
+NANOSECONDS = (
+    st.integers(-(2**63) + 1, 2**63 - 1)
+    .filter(lambda n: n % 1000)  # whole microseconds are encoded as such
+    .flatmap(lambda n: st.sampled_from([pd.Timestamp(n, unit="ns"), pd.Timestamp(n, unit="ns", tz="UTC")]))
+)
+SCALARS = st.one_of(SPARK_SCALARS, st.uuids(), st.times(), NANOSECONDS)
 
 
 def trees(scalars):
@@ -58,7 +64,8 @@ SPARK_VARIANTS = trees(SPARK_SCALARS)
 LEAVES = st.one_of(
     st.sampled_from(
         [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()]
-        + [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.null()]
+        + [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
+        + [pa.time64("us"), pa.binary(16), pa.null()]
     ),
     st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s))),
 )

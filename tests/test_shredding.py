@@ -211,13 +211,34 @@ def test_invalid_rows_are_refused():
                 shredding.storage_type(schema.parse("a bigint")),
             )
         )
-    with pytest.raises(InvalidLayoutError, match="metadata lacks"):
-        shredding.unshred(
-            pa.array(
-                [{"metadata": b"\x01\x00", "value": None, "typed_value": inner}],
-                shredding.storage_type(schema.parse("a bigint")),
-            )
-        )
+
+
+def test_metadata_that_lacks_a_shredded_name():
+    """The name is added to the metadata of the rows that use it, and of no others."""
+    rows = [
+        {"metadata": b"\x01\x00", "value": None, "typed_value": {"a": {"value": None, "typed_value": 1}}},
+        {"metadata": b"\x01\x00", "value": b"\x00", "typed_value": None},
+    ]
+    found = shredding.unshred(pa.array(rows, shredding.storage_type(schema.parse("a bigint")))).to_pylist()
+    assert [binary.decode(**row) for row in found] == [{"a": 1}, None]
+    assert found[1]["metadata"] == b"\x01\x00"
+
+
+def test_a_rest_that_is_not_sorted():
+    """The fields of a partly shredded object come out sorted by name, whatever their order in value; none comes twice."""
+    metadata = binary.encode_metadata(["a", "b", "c", "d"])
+
+    def partly(*ids):
+        value = bytes([2, len(ids), *ids, *range(0, 2 * len(ids) + 1, 2)]) + b"".join(bytes([12, i]) for i in ids)
+        typed = {"b": {"value": None, "typed_value": 7}}
+        return pa.array([{"metadata": metadata, "value": value, "typed_value": typed}], shredding.storage_type(as_type))
+
+    as_type = schema.parse("b bigint")
+    (row,) = shredding.unshred(partly(3, 0, 2)).to_pylist()
+    assert binary.decode(**row) == {"a": 0, "b": 7, "c": 2, "d": 3}
+    assert row["value"][2:6] == bytes([0, 1, 2, 3])
+    with pytest.raises(MalformedVariantError, match="two fields of the same name"):
+        shredding.unshred(partly(0, 2, 0))
 
 
 def test_missing_where_a_value_is_required():
@@ -228,6 +249,10 @@ def test_missing_where_a_value_is_required():
     array = pa.array(
         [{"metadata": b"\x01\x00", "value": None, "typed_value": elements}], shredding.storage_type(pa.list_(pa.int64()))
     )
+    assert values(shredding.unshred(array)) == [[None, 3]]
+    groups = pa.list_(pa.field("element", pa.struct([("value", pa.binary()), ("typed_value", pa.int64())])))
+    storage = pa.struct([pa.field("metadata", pa.binary(), False), ("typed_value", groups)])
+    array = pa.array([{"metadata": b"\x01\x00", "typed_value": [None, elements[1]]}], storage)
     assert values(shredding.unshred(array)) == [[None, 3]]
 
 

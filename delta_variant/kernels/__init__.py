@@ -11,6 +11,10 @@ dispatch on types. The strategy for a whole column lives in `shredding`.
     metadata  dictionaries
     shred     Variants → slots of the schema
     unshred   slots of the schema → Variants
+    validate  whether Variants are well-formed through and through
+    rekey     Variants → the same with other dictionaries
+    json      Variants → JSON text; notation: how its scalars look
+    texts     the smallest and the largest string of a column
     sample    what a column holds, path by path, for `schema.infer`
 
 Source: Parquet VariantEncoding and VariantShredding. Invariants: nothing outside [at, limit) is read,

@@ -1,7 +1,8 @@
-"""What a column holds, path by path: a tree of the keys of all objects, with counts of types at every node.
+"""What a column holds, path by path: a tree of the keys of all objects, with counts of rows and of types at every node.
 
-Node 0 is the column; a child is a field, or the elements of an array (name of -1 bytes). The tree has room for a fixed number
-of nodes and bytes of names; what comes after is not counted.
+Node 0 is the column; a child is a field, or the elements of an array (a name of -1 bytes); parents come before their children.
+The tree has room for a fixed number of nodes. A column with more paths is walked again without a tree, to count the rows of all
+paths that share a hash, and then with nodes only for paths where these are enough. None of it depends on the order of the rows.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -15,7 +16,7 @@ from delta_variant import types as t
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     OVERLAP,
-    copy,
+    SCALE,
     equal,
     fail,
     hash_bytes,
@@ -30,74 +31,112 @@ from delta_variant.kernels.memory import (
 
 OBJECTS, ARRAYS = len(t.PRIMITIVES), len(t.PRIMITIVES) + 1
 CLASSES = len(t.PRIMITIVES) + 2
-"""Columns of `counts`: one per primitive type id, then objects and arrays."""
+"""Columns of `counts`: first one per primitive type id, then objects and arrays,"""
 
-MAX_DEPTH = 64
+NARROW = 18
+NARROW_SCALES = CLASSES
+NARROW_DIGITS = NARROW_SCALES + NARROW + 1
+"""then, of exact numerics that fit 18 digits, how many have each scale, and how many each number of digits before the point,"""
+
+WIDE_SCALES = NARROW_DIGITS + NARROW + 1
+WIDE_DIGITS = WIDE_SCALES + t.MAX_PRECISION + 1
+COLUMNS = WIDE_DIGITS + t.MAX_PRECISION + 1
+"""and the same of those that need up to 38."""
+
+DIGITS = (NARROW_SCALES, NARROW_DIGITS, WIDE_SCALES, WIDE_DIGITS)
+
+MAX_DEPTH = 32
+"""What is nested deeper is not entered. pyarrow refuses to read Parquet schemas of over 100 levels, three to an array."""
+
+_ELEMENTS = 1
+_TENS_LOW = np.array([10**k & (1 << 64) - 1 for k in range(39)], np.uint64)
+_TENS_HIGH = np.array([10**k >> 64 for k in range(39)], np.uint64)
 
 
 @helper
-def _child(parent, data, at, size, used, parents, name_at, name_size, names, table):
-    """The node of a key below `parent`, made where it is new and there is room; -1 where there is none."""
+def _cell(parent, name, cells):
+    """Where the rows of a path are counted, from its parent's place and the hash of its name."""
+    h = (np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(name)) * np.uint64(0xFF51AFD7ED558CCD)
+    return np.int64(h >> np.uint64(32)) & (len(cells) - 1)
+
+
+@helper
+def _child(parent, name, data, at, size, used, parents, name_at, name_size, table, cells, cell_of, least):
+    """The node of a key below `parent`, made where it is new; -1 where too few rows have it, -2 where there is no room."""
     mask = len(table) - 1
-    slot = ((hash_bytes(data, at, size) if size >= 0 else np.int64(0)) + parent * 0x9E3779B1) & mask
+    slot = (name + parent * 0x9E3779B1) & mask
     while table[slot] >= 0:
         node = table[slot]
-        if parents[node] == parent and name_size[node] == size and (size <= 0 or equal(data, at, names, name_at[node], size)):
+        if (
+            parents[node] == parent
+            and name_size[node] == size
+            and (size <= 0 or at == name_at[node] or equal(data, at, data, name_at[node], size))
+        ):
             return node
         slot = (slot + 1) & mask
-    node, room = used[0], used[1]
-    if node == len(parents) or room + max(size, 0) > len(names):
-        return np.int64(-1)
-    parents[node], name_at[node], name_size[node] = parent, room, size
-    if size > 0:
-        copy(names, room, data, at, size)
-    table[slot] = node
-    used[0], used[1] = node + 1, room + max(size, 0)
+    node = used[0]
+    if len(cells):
+        cell = _cell(cell_of[parent], name, cells)
+        if cells[cell] < least:
+            return np.int64(-1)
+    if node == len(parents):
+        return np.int64(-2)
+    if len(cells):
+        cell_of[node] = cell
+    parents[node], name_at[node], name_size[node], table[slot], used[0] = parent, at, size, node, node + 1
     return node
 
 
 @helper
 def _digits(low, high):
     """Decimal digits of an unsigned 128-bit number, 0 for zero."""
-    if high == 0:
-        digits = 0
-        while low:
-            low //= np.uint64(10)
-            digits += 1
-        return digits
-    size = np.float64(high) * 18446744073709551616.0 + np.float64(low)
-    return min(np.int64(np.log10(size)) + 1, 38)
+    digits = 0
+    while digits < 39 and (high > _TENS_HIGH[digits] or (high == _TENS_HIGH[digits] and low >= _TENS_LOW[digits])):
+        digits += 1
+    return digits
 
 
 @helper
-def _count_exact(data, p, kind, node, whole, scales):
-    """Digits in front of the point, and behind it, of an integer or a decimal."""
-    scale, high = np.int64(0), np.uint64(0)
-    if kind <= t.INT64:
-        number = sint(data, p + 1, 1 << kind - t.INT8)
-        low = np.uint64(-number if number < 0 else number)
+def _count_exact(data, p, kind, node, counts):
+    """Counts the scale of an integer or a decimal, and its digits before the point; False where the scale is above 38."""
+    scale, low, high = np.int64(0), np.uint64(0), np.uint64(0)
+    if kind == t.DECIMAL16:
+        low, high = u64(data, p + 2), u64(data, p + 10)
+        if np.int64(high) < 0:
+            low = ~low + np.uint64(1)
+            high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
     else:
+        number = sint(data, p + 1, 1 << kind - t.INT8) if kind <= t.INT64 else sint(data, p + 2, 4 if kind == t.DECIMAL4 else 8)
+        low = np.uint64(-number if number < 0 else number)
+    if kind > t.INT64:
         scale = np.int64(data[p + 1])
-        if kind == t.DECIMAL16:
-            low, high = u64(data, p + 2), u64(data, p + 10)
-            if np.int64(high) < 0:
-                high, low = ~high, ~low
-        else:
-            number = sint(data, p + 2, 4 if kind == t.DECIMAL4 else 8)
-            low = np.uint64(-number if number < 0 else number)
-    whole[node, min(max(_digits(low, high) - scale, 0), 39)] += 1
-    scales[node, min(scale, 39)] += 1
+        if scale > t.MAX_PRECISION:
+            return False
+    digits = max(_digits(low, high) - scale, 0)
+    if digits + scale <= NARROW:
+        counts[node, NARROW_SCALES + scale] += 1
+        counts[node, NARROW_DIGITS + digits] += 1
+    elif digits + scale <= t.MAX_PRECISION:
+        counts[node, WIDE_SCALES + scale] += 1
+        counts[node, WIDE_DIGITS + digits] += 1
+    return True
 
 
 @jit
 def walk(
     data, at, limit, dictionary, key_data, key_start, key_at, key_size,
-    used, parents, name_at, name_size, names, table, counts, whole, scales, fault,
+    parents, name_at, name_size, table, cells, cell_of, least, rows, seen, counts, fault,
 ):  # fmt: skip
-    """Counts every value of every row: counts[node, class], and digits of exact numerics in `whole` and `scales`.
+    """Counts every value of every row: in rows[node] the rows that have the path, in counts[node] the values, see COLUMNS.
 
-    used = [nodes, bytes of names]. Returns 0, or -1.
+    Where `cells` is not empty only paths whose cell has `least` rows get a node. Where `counts` is empty there are no nodes,
+    and rows[cell] is counted instead: that is how `cells` is made. Returns the number of nodes, 0 for no room, or -1.
     """
+    sketching = len(counts) == 0
+    used = np.ones(1, np.int64)
+    hashes = np.empty(len(key_at), np.int64)
+    for key in range(len(key_at)):
+        hashes[key] = hash_bytes(key_data, key_at[key], key_size[key])
     frame = np.empty((MAX_DEPTH, 7), np.int64)  # node, next child, children, ids or -1, widths, offsets, base
     for row in range(len(at)):
         if at[row] < 0:
@@ -112,21 +151,26 @@ def walk(
             budget -= 1
             if budget < 0:
                 return fail(fault, OVERLAP, row, p)
+            if seen[node] != row:
+                seen[node] = row
+                rows[node] += 1
             basic, kind = data[p] & 3, np.int64(data[p] >> 2)
             if basic >= t.OBJECT:
-                counts[node, OBJECTS if basic == t.OBJECT else ARRAYS] += 1
+                if not sketching:
+                    counts[node, OBJECTS if basic == t.OBJECT else ARRAYS] += 1
                 if depth < MAX_DEPTH:
                     count, id_width, width, ids, offsets, base, _ = open_container(data, p, limit[row])
                     frame[depth, 0], frame[depth, 1], frame[depth, 2] = node, 0, count
                     frame[depth, 3] = ids if basic == t.OBJECT else -1
                     frame[depth, 4], frame[depth, 5], frame[depth, 6] = id_width << 3 | width, offsets, base
                     depth += 1
-            elif basic == t.SHORT_STRING:
-                counts[node, t.STRING] += 1
-            else:
+            elif not sketching:
+                if basic == t.SHORT_STRING:
+                    kind = np.int64(t.STRING)
                 counts[node, kind if kind != t.FALSE else t.TRUE] += 1
-                if t.INT8 <= kind <= t.INT64 or t.DECIMAL4 <= kind <= t.DECIMAL16:
-                    _count_exact(data, p, kind, node, whole, scales)
+                exact = t.INT8 <= kind <= t.INT64 or t.DECIMAL4 <= kind <= t.DECIMAL16
+                if exact and not _count_exact(data, p, kind, node, counts):
+                    return fail(fault, SCALE, row, p)
             node = np.int64(-1)
             while depth and node < 0:
                 top = frame[depth - 1]
@@ -134,15 +178,23 @@ def walk(
                     depth -= 1
                     continue
                 p = top[6] + uint(data, top[5] + top[1] * (top[4] & 7), top[4] & 7)
-                if top[3] < 0:
-                    node = _child(top[0], key_data, 0, -1, used, parents, name_at, name_size, names, table)
-                else:
+                name, name_start, name_bytes = np.int64(_ELEMENTS), np.int64(0), np.int64(-1)
+                if top[3] >= 0:
                     field_id = uint(data, top[3] + top[1] * (top[4] >> 3), top[4] >> 3)
                     if field_id >= known:
                         return fail(fault, BAD_FIELD_ID, row, top[3])
                     key = first + field_id
-                    node = _child(top[0], key_data, key_at[key], key_size[key], used, parents, name_at, name_size, names, table)
+                    name, name_start, name_bytes = hashes[key], key_at[key], key_size[key]
                 top[1] += 1
+                if sketching:
+                    node = _cell(top[0], name, rows)
+                else:
+                    node = _child(
+                        top[0], name, key_data, name_start, name_bytes,
+                        used, parents, name_at, name_size, table, cells, cell_of, least,
+                    )  # fmt: skip
+                    if node == -2:
+                        return np.int64(0)
             if node < 0:
                 break
-    return np.int64(0)
+    return used[0]

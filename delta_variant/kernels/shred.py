@@ -28,6 +28,7 @@ from delta_variant.kernels.memory import (
     open_container,
     put,
     sint,
+    u16,
     u32,
     u64,
     uint,
@@ -36,14 +37,6 @@ from delta_variant.kernels.memory import (
 )
 
 _KEPT = 256
-
-
-@jit
-def starts(offsets, valid, at, limit):
-    """Where the Variant of each row starts and ends; `valid` is empty where every row has one."""
-    for row in range(len(at)):
-        at[row] = offsets[row] if len(valid) == 0 or valid[row] else -1
-        limit[row] = offsets[row + 1]
 
 
 @helper
@@ -121,6 +114,12 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
         if width == 1:
             for f in range(count):
                 offset = np.int64(data[offsets + f])
+                last = max(last, offset)
+                if children[f] >= 0:
+                    child_at[children[f], i] = base + offset
+        elif width == 2:
+            for f in range(count):
+                offset = np.int64(u16(data, offsets + 2 * f))
                 last = max(last, offset)
                 if children[f] >= 0:
                     child_at[children[f], i] = base + offset

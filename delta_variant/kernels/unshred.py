@@ -14,12 +14,10 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels.memory import (
-    BAD_FIELD_ID,
     CONFLICT,
-    EMPTY,
+    DUPLICATE,
     NO_KEY,
     NOT_AN_OBJECT,
-    OVERLAP,
     bytes_for,
     copy,
     fail,
@@ -32,6 +30,8 @@ from delta_variant.kernels.memory import (
     value_size,
     write_container,
 )
+
+_FIELDS = 256
 
 
 @jit
@@ -61,19 +61,6 @@ def size_values(offsets, valid, live, size, fault):
             if size[i]:
                 return fail(fault, CONFLICT, i, 0)
             size[i] = offsets[i + 1] - offsets[i]
-            if size[i] == 0:
-                return fail(fault, EMPTY, i, 0)
-    return np.int64(0)
-
-
-@jit
-def check_values(data, offsets, valid, live, fault):
-    """Every Variant in `value` fills its bytes exactly."""
-    for i in range(len(offsets) - 1):
-        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
-            size = value_size(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
-            if size < 0:
-                return fail(fault, -size, i, 0)
     return np.int64(0)
 
 
@@ -117,10 +104,11 @@ def write_texts(offsets, data, valid, kind, to, out):
 
 
 @jit
-def write_booleans(flags, valid, to, out):
+def write_booleans(bits, first, valid, to, out):
+    """Booleans from Arrow's bitmap, whose bit `first` is slot 0."""
     for i in range(len(to)):
         if to[i] >= 0 and (len(valid) == 0 or valid[i]):
-            out[to[i]] = (t.TRUE if flags[i] else t.FALSE) << 2
+            out[to[i]] = (t.TRUE if bits[(first + i) >> 3] >> ((first + i) & 7) & 1 else t.FALSE) << 2
 
 
 @jit
@@ -144,28 +132,27 @@ def write_fixed(payload, stride, width, kind, scale, valid, to, out):
 
 
 @helper
-def _rest_of(data, start, end, meta, keys, key_start, child_of_name):
-    """(fields, bytes, largest id) of an object in `value`, fields that the schema names left out: typed_value speaks for them.
-    Fields is minus a fault code where the object is malformed."""
-    count, id_width, width, ids, offsets, base, total = open_container(data, start, end)
-    if count < 0:
-        return count, np.int64(0), np.int64(0)
-    first = key_start[meta]
-    known = key_start[meta + 1] - first
-    fields, size, largest = np.int64(0), np.int64(0), np.int64(0)
+def _sorted_rest(data, ids, id_width, count, first, keys, child_of_name, texts, key_at, key_size, order):
+    """order[:fields] = the fields of an object in `value` by name, those that the schema names left out: typed_value speaks for
+    them. Minus a fault code where a name comes twice. They should be in this order already; then nothing is moved."""
+    fields = np.int64(0)
     for f in range(count):
-        field_id = uint(data, ids + f * id_width, id_width)
-        if field_id >= known:
-            return np.int64(-BAD_FIELD_ID), size, largest
-        if child_of_name[keys[first + field_id]] >= 0:
+        key = first + uint(data, ids + f * id_width, id_width)
+        if child_of_name[keys[key]] >= 0:
             continue
-        one = value_size(data, base + uint(data, offsets + f * width, width), end)
-        if one < 0:
-            return one, size, largest
+        at = fields
+        while at:
+            before = first + uint(data, ids + order[at - 1] * id_width, id_width)
+            way = compare(texts, key_at[before], key_size[before], texts, key_at[key], key_size[key])
+            if way == 0:
+                return np.int64(-DUPLICATE)
+            if way < 0:
+                break
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = f
         fields += 1
-        size += one
-        largest = max(largest, field_id)
-    return (fields if size <= total else np.int64(-OVERLAP)), size, largest
+    return fields
 
 
 @jit
@@ -180,6 +167,9 @@ def size_objects(
     valid,
     keys,
     key_start,
+    key_at,
+    key_size,
+    texts,
     child_of_name,
     size,
     fields,
@@ -188,8 +178,10 @@ def size_objects(
     fault,
 ):
     """Bytes of objects whose typed_value is set. child_size, child_id: (child, slot), (dictionary, child); offsets is empty
-    where no object has a rest. fields, bytes_ and largest (id) are kept for `write_objects`."""
+    where no object has a rest. fields, bytes_ and largest (id) are kept for `write_objects`. What is in `value` is well-formed
+    (kernels.validate)."""
     children = child_size.shape[0]
+    order = np.empty(_FIELDS, np.int64)
     for i in range(len(size)):
         if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
             continue
@@ -204,14 +196,19 @@ def size_objects(
                 top = max(top, field_id)
         if len(offsets) and (len(valid) == 0 or valid[i]):
             start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
-            if start >= end or data[start] & 3 != t.OBJECT:
+            if data[start] & 3 != t.OBJECT:
                 return fail(fault, NOT_AN_OBJECT, i, 0)
-            more, rest, id_ = _rest_of(data, start, end, meta[i], keys, key_start, child_of_name)
+            given, id_width, width, ids, positions, base, _ = open_container(data, start, end)
+            if given > len(order):
+                order = np.empty(given, np.int64)
+            first = key_start[meta[i]]
+            more = _sorted_rest(data, ids, id_width, given, first, keys, child_of_name, texts, key_at, key_size, order)
             if more < 0:
                 return fail(fault, -more, i, 0)
+            for f in order[:more]:
+                total += value_size(data, base + uint(data, positions + f * width, width), end)
+                top = max(top, uint(data, ids + f * id_width, id_width))
             count += more
-            total += rest
-            top = max(top, id_)
         fields[i], bytes_[i], largest[i] = count, total, top
         size[i] = object_size(count, total, top)
     return np.int64(0)
@@ -232,8 +229,8 @@ def write_objects(
     key_size,
     texts,
     names,
-    name_start,
-    name_size,
+    name_ends,
+    number,
     child_of_name,
     fields,
     bytes_,
@@ -242,9 +239,10 @@ def write_objects(
     child_to,
     out,
 ):
-    """Headers, ids and offsets of objects, and where each child is to be written. Children come sorted by name; the fields of
-    a rest are merged in between."""
+    """Headers, ids and offsets of objects, and where each child is to be written. Children come sorted by name, which is row
+    number[child] of the schema's name table; the fields of a rest are merged in between."""
     children = child_size.shape[0]
+    order = np.empty(_FIELDS, np.int64)
     for i in range(len(to)):
         if to[i] < 0 or not (len(typed) == 0 or typed[i]):
             continue
@@ -258,23 +256,27 @@ def write_objects(
         if len(offsets) and (len(valid) == 0 or valid[i]):
             end = np.int64(offsets[i + 1])
             count, old_id_width, old_width, old_ids, old_offsets, old_base, _ = open_container(data, np.int64(offsets[i]), end)
+            if count > len(order):
+                order = np.empty(count, np.int64)
+            count = _sorted_rest(data, old_ids, old_id_width, count, first, keys, child_of_name, texts, key_at, key_size, order)
         for c in range(children + 1):
             if c < children and child_size[c, i] == 0:
                 continue
             while f < count:  # fields of the rest that come before this child
-                field_id = uint(data, old_ids + f * old_id_width, old_id_width)
-                key = first + field_id
-                if child_of_name[keys[key]] < 0:
-                    if c < children and (compare(texts, key_at[key], key_size[key], names, name_start[c], name_size[c]) > 0):
+                field_id = uint(data, old_ids + order[f] * old_id_width, old_id_width)
+                if c < children:
+                    key, n = first + field_id, number[c]
+                    start = name_ends[n - 1] if n else np.int64(0)
+                    if compare(texts, key_at[key], key_size[key], names, start, name_ends[n] - start) > 0:
                         break
-                    source = old_base + uint(data, old_offsets + f * old_width, old_width)
-                    one = value_size(data, source, end)
-                    put(out, at_id, field_id, id_width)
-                    put(out, at_offset, written, width)
-                    copy(out, base + written, data, source, one)
-                    at_id += id_width
-                    at_offset += width
-                    written += one
+                source = old_base + uint(data, old_offsets + order[f] * old_width, old_width)
+                one = value_size(data, source, end)
+                put(out, at_id, field_id, id_width)
+                put(out, at_offset, written, width)
+                copy(out, base + written, data, source, one)
+                at_id += id_width
+                at_offset += width
+                written += one
                 f += 1
             if c < children:
                 put(out, at_id, child_id[meta[i], c], id_width)

@@ -18,6 +18,6 @@ by numeric value, everything else by type and value.
 
 from delta_variant.shredding.plan import UNSHREDDED, storage_type
 from delta_variant.shredding.shredder import shred, validate
-from delta_variant.shredding.unshredder import unshred
+from delta_variant.shredding.unshredder import schema_of, unshred
 
-__all__ = ["UNSHREDDED", "shred", "storage_type", "unshred", "validate"]
+__all__ = ["UNSHREDDED", "schema_of", "shred", "storage_type", "unshred", "validate"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from delta_variant import schema as schemas
 from delta_variant import types as t
-from delta_variant.buffers import Int32s, NameTable
+from delta_variant.buffers import Int32s, Int64s, NameTable
 
 UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 
@@ -50,6 +50,8 @@ class Node:
     primitive: t.Primitive | None
     children: tuple[Node, ...]
     child_of_name: Int32s  # name number → child, -1 where this object does not name it
+    by_name: tuple[int, ...]  # the children in the order of their names' UTF-8 bytes
+    name_numbers: Int64s  # of the children, in that order
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,7 @@ class Plan:
     """A schema made ready: its nodes, and all names in it, numbered."""
 
     root: Node
+    nodes: int
     storage: pa.StructType
     numbers: dict[str, int]
     names: NameTable
@@ -68,7 +71,12 @@ def plan(schema: pa.DataType) -> Plan:
     schemas.check(schema)
     numbers: dict[str, int] = {}
     _number_names(schema, numbers)
-    return Plan(_node(schema, "$", numbers), storage_type(schema), numbers, NameTable.of(numbers))
+    root = _node(schema, "$", numbers)
+    return Plan(root, _count(root), storage_type(schema), numbers, NameTable.of(numbers))
+
+
+def _count(node: Node) -> int:
+    return 1 + sum(map(_count, node.children))
 
 
 def _number_names(schema: pa.DataType, numbers: dict[str, int]) -> None:
@@ -83,11 +91,16 @@ def _number_names(schema: pa.DataType, numbers: dict[str, int]) -> None:
 def _node(schema: pa.DataType, path: str, numbers: dict[str, int]) -> Node:
     children: tuple[Node, ...] = ()
     child_of_name = np.full(len(numbers) + 1, -1, np.int32)
+    names: list[str] = []
     if pa.types.is_struct(schema):
         children = tuple(_node(f.type, f"{path}.{f.name}", numbers) for f in schema)
-        for i, field in enumerate(schema):
-            child_of_name[numbers[field.name]] = i
+        names = [field.name for field in schema]
+        for i, name in enumerate(names):
+            child_of_name[numbers[name]] = i
     elif schemas.is_list(schema):
         children = (_node(schema.value_type, f"{path}[*]", numbers),)
     typed = None if pa.types.is_null(schema) else typed_type(schema)
-    return Node(path, schema, group_type(schema), typed, t.of_arrow(schema), children, child_of_name)
+    by_name = tuple(sorted(range(len(names)), key=lambda i: names[i].encode()))
+    name_numbers = np.array([numbers[names[i]] for i in by_name], np.int64)
+    primitive = t.of_arrow(schema)
+    return Node(path, schema, group_type(schema), typed, primitive, children, child_of_name, by_name, name_numbers)

@@ -15,15 +15,16 @@ from delta_variant import types as t
 from delta_variant.buffers import (
     PADDING,
     Bytes,
-    Dictionaries,
     Faults,
     Flags,
     Int32s,
     Int64s,
+    Variants,
     as_binary,
     binary_array,
     bitmap,
     buffers_of,
+    check_utf8,
     flags_of,
     storage_of,
 )
@@ -61,23 +62,20 @@ def shred(array: pa.Array, as_type: pa.DataType | str) -> pa.StructArray:
         chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start).shred())
         start = stop
     if not chunks:
-        return pa.array([], schema.storage)
+        return pa.nulls(0, schema.storage)
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def validate(array: pa.Array) -> None:
     """Walks every Variant of a column that is not shredded: struct<metadata, value>. Raises MalformedVariantError."""
     array, children = storage_of(array, "validate")
-    metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
-    offsets, data = buffers_of(value)
-    rows, faults = len(array), Faults(0)
-    at, limit, dictionary = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
-    k.starts(offsets, flags_of(array), at, limit)
-    keys = Dictionaries.read(metadata, at, dictionary, faults)
-    faults.check(walk(data, at, limit, dictionary, keys.start, faults.report), "$")
+    faults = Faults(0)
+    rows = Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults)
+    source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
+    faults.check(walk(*source, faults.report), "$")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Slots:
     """The Variants of one node: where each starts (-1: missing), where its row ends, which dictionary it uses."""
 
@@ -96,11 +94,8 @@ class _Chunk:
         self.plan, self.metadata, self.valid = schema, metadata, valid
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
-        offsets, self.data = buffers_of(value)
-        rows = len(value)
-        self.slots = _Slots(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32))
-        k.starts(offsets, valid, self.slots.at, self.slots.limit)
-        self.keys = Dictionaries.read(metadata, self.slots.at, self.slots.dictionary, self.faults)
+        rows = Variants.open(metadata, value, valid, self.faults)
+        self.data, self.keys, self.slots = rows.data, rows.keys, _Slots(rows.at, rows.limit, rows.dictionary)
         self.names = self.keys.look_up(schema.names)
 
     def shred(self) -> pa.StructArray:
@@ -114,13 +109,11 @@ class _Chunk:
 
     def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node, [value] of one without a type."""
-        if pa.types.is_null(node.schema):
+        if node.primitive is not None:
+            return self._leaf(node, node.primitive, slots)
+        if node.typed is None:
             return self._untyped(node, slots)
-        if pa.types.is_struct(node.schema):
-            return self._object(node, slots)
-        if schemas.is_list(node.schema):
-            return self._list(node, slots)
-        return self._leaf(node, slots)
+        return self._object(node, slots) if pa.types.is_struct(node.typed) else self._list(node, slots)
 
     def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
         rest = np.zeros(len(slots), np.int64)
@@ -159,11 +152,10 @@ class _Chunk:
         array = pa.Array.from_buffers(node.typed, count, buffers, children=[element])
         return [self._value(node, slots, rest, left), array]
 
-    def _leaf(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        assert node.primitive is not None
+    def _leaf(self, node: Node, primitive: t.Primitive, slots: _Slots) -> list[pa.Array]:
         rest = np.zeros(len(slots), np.int64)
-        take = self._texts if node.primitive.size == t.VARIABLE else self._fixed
-        left, typed = take(node, node.primitive, slots, rest)
+        take = self._texts if primitive.size == t.VARIABLE else self._fixed
+        left, typed = take(node, primitive, slots, rest)
         return [self._value(node, slots, rest, left), typed]
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
@@ -176,7 +168,7 @@ class _Chunk:
             left = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
-            out = np.zeros(count, node.schema.to_pandas_dtype())
+            out = np.zeros(count, f"i{primitive.size}")
             left = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
             out = np.zeros((count, 2), np.uint64)
@@ -197,11 +189,8 @@ class _Chunk:
         out = np.empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
         typed = binary_array(offsets, out, valid, node.typed)
-        if primitive.id == t.STRING and size and out[:size].max() > 0x7F:
-            try:
-                typed.validate(full=True)
-            except pa.ArrowInvalid:
-                raise MalformedVariantError(f"value: a string is not valid UTF-8 (at {node.path})") from None
+        if primitive.id == t.STRING:
+            check_utf8(typed, out[:size], node.path)
         return left, typed
 
     def _value(self, node: Node, slots: _Slots, rest: Int64s, left: int) -> pa.Array:
@@ -216,7 +205,8 @@ class _Chunk:
         """`value` of what was gathered, walked to the last leaf: nobody has looked inside it."""
         set_ = rest > 0
         at, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
-        self.faults.check(walk(out, at, limit, slots.dictionary, self.keys.start, self.faults.report), node.path)
+        keys, report = self.keys, self.faults.report
+        self.faults.check(walk(out, at, limit, slots.dictionary, keys.start, *keys.names, report), node.path)
         return binary_array(offsets, out, set_.view(np.uint8), pa.binary())
 
     def _no_value(self, count: int) -> pa.Array:
