@@ -1,0 +1,77 @@
+"""VARIANT columns in any layout that a specification has described → Variants as (metadata, value).
+
+    final    metadata, value, typed_value                   VariantShredding
+    draft    metadata, variant_value, typed_value           VariantShredding before its adoption: a field of an object is a
+             (or object, array in its place)                group (option 1) or typed directly (option 2)
+    first    untyped_value, object, array, typed_value      Spark's first shredding layout: no metadata; the bytes of an
+                                                            untyped_value are metadata ‖ value
+
+`recognition` says from a type alone which layout a column has, `groups` rewrites the columns of the older two as columns of the
+final one, `first` gives the rows of Spark's layout their metadata. `shredding.unshred` does the rest. Where the older texts
+leave a choice:
+
+* Bytes and a typed value in one place, unless they are the two parts of an object, are invalid: an error, in both layouts (the
+  draft would allow to return the bytes).
+* A field of the draft that is both in its object's variant_value and in a column of its own is an error. One that is in
+  variant_value while its own columns are null has the value it has there; the same in Spark's layout, where the field's own
+  columns win if both are set, as its ConstructObject has it.
+* Elements that are missing, and rows where all columns are null, are Variant nulls. A null group is SQL NULL.
+
+Invariant: the result is that of the final layout; in Spark's layout a row's dictionary holds just the names that its Variant
+uses, sorted, and all containers are in their smallest form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant import shredding
+from delta_variant.buffers import as_binary
+from delta_variant.errors import InvalidLayoutError
+from delta_variant.layouts import first, groups
+from delta_variant.layouts.recognition import FIRST, Words, check, is_variant, layout_of
+from delta_variant.shredding.names import MATRIX, columns_of, names_of, used_names
+
+__all__ = ["is_variant", "unshred"]
+
+CHUNK_ROWS = 1 << 14
+
+CHUNK_BYTES = 16 << 20
+"""Rows are translated in chunks of about this size at most."""
+
+
+def unshred(array: pa.Array) -> pa.StructArray:
+    """Puts a VARIANT column in any layout together again.
+
+    array: a struct, or an extension array of one, null where the Variant is SQL NULL. Returns struct<metadata: binary not null,
+    value: binary not null>. Raises InvalidLayoutError, by path, where the type is of no layout, where it has columns that its
+    layout does not know (an underscore in front of a name hides the column), and where data are invalid; MalformedVariantError
+    where Variant bytes are malformed.
+    """
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    words = layout_of(storage.type)
+    if words is None:
+        return shredding.unshred(array)
+    check(storage.type, words)
+    fitting = len(storage) * CHUNK_BYTES // max(1, storage.nbytes)
+    rows = max(1, min(CHUNK_ROWS, fitting, MATRIX // max(1, len(names_of(storage.type)))))
+    chunks = []
+    for start in range(0, len(storage), rows):
+        with groups.located(f", counted from row {start}" if start else ""):
+            chunks.append(_chunk(storage[start : start + rows], words))
+    if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
+        raise InvalidLayoutError("the Variants of one batch take more than 2 GiB; read it in smaller batches")
+    if not chunks:
+        return pa.array([], shredding.UNSHREDDED)
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def _chunk(array: pa.StructArray, words: Words) -> pa.StructArray:
+    """Some rows of an older layout."""
+    columns, valid = columns_of(array), np.asarray(array.is_valid())
+    root = groups.read(columns, np.arange(len(array)), "$", words)
+    metadata = first.give_metadata(root, *used_names(array)) if words is FIRST else as_binary(columns["metadata"])
+    found = root.columns(groups.Rows(metadata, valid, words))
+    final = pa.StructArray.from_arrays([metadata, *found.values()], ["metadata", *found], mask=pa.array(~valid))
+    return shredding.unshred(final)
