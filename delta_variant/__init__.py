@@ -7,15 +7,15 @@
     dv.write(df, "/data/events")            # shredded, with bounds in the Delta log
     print(dv.explain(spark.sql("…")))       # files in the table, left by Delta, left by us
 
-Without Spark: `dv.binary`, `dv.schema`, `dv.shredding`, `dv.parquet`, `dv.stats`. Names are imported when they are first
-used, so that these need neither PySpark nor a JVM.
+Without Spark: `dv.binary`, `dv.schema`, `dv.shredding`, `dv.layouts`, `dv.arrow`, `dv.parquet`, `dv.stats`. Names are imported
+when they are first used, so that these need neither PySpark nor a JVM.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delta_variant import binary, errors, parquet, schema, shredding, stats
+    from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.optimizer import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.writer import Commit, write
@@ -30,18 +30,20 @@ _HOME = {
     "explain": "optimizer",
     "write": "writer",
 }
-_MODULES = ("binary", "errors", "parquet", "schema", "shredding", "stats")
+_MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
 
 __all__ = [
     "Commit",
     "Report",
     "Scan",
+    "arrow",
     "binary",
     "configure",
     "disable",
     "enable",
     "errors",
     "explain",
+    "layouts",
     "parquet",
     "schema",
     "shredding",

@@ -1,0 +1,167 @@
+"""The Arrow extension type `arrow.parquet.variant`: VARIANT columns that other libraries recognise; their JSON text.
+
+In: VARIANT columns in any of Arrow's storage forms. Out: the same as arrays of `VariantType`, plain ones, or JSON.
+
+    struct<metadata: binary not null, value: binary>                     unshredded: exactly these two
+    struct<metadata: binary not null, value: binary, typed_value: T>     shredded; value may be left out
+
+Fields are found by name. metadata and value are binary, large_binary or binary_view; metadata may be dictionary- or
+run-end-encoded. T is a primitive, a list of groups (list, large_list, list_view, large_list_view) or a struct of groups; a
+group is struct<value, typed_value>, and may lack one of the two.
+
+Source: Arrow, canonical extension types, "Parquet Variant"; the types of typed_value are those of Parquet VariantShredding,
+"Shredded Value Types", so that the unsigned integers of Arrow's own table are refused. Whether a field may be null is left to
+the data: Polars hands every field on as nullable. Importing this module registers the type. Invariant: a `VariantType` has a
+storage that the specification allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from delta_variant import binary, shredding
+from delta_variant.buffers import flags_of
+from delta_variant.errors import UnsupportedFeatureError
+
+NAME = "arrow.parquet.variant"
+_GROUP = {"value", "typed_value"}
+_COLUMN = _GROUP | {"metadata"}
+
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
+
+
+class VariantType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow ships no types
+    """The extension type of a VARIANT column. Raises InvalidLayoutError where `storage_type` is not a Variant's.
+
+    `VariantType(array.type).wrap_array(array)` gives a column its type, `.storage` takes it off. The type goes through IPC, the
+    C data interface and pickle; DuckDB and Polars know it. While it is registered, pyarrow 24 and later give it to the VARIANT
+    columns of Parquet files that they read; with `arrow_extensions_enabled=False` they give the storage, and can read parts
+    of it. `pa.unregister_extension_type("arrow.parquet.variant")` takes the registration back.
+
+    pyarrow's Parquet writers take every type of this name for a class of their own, and end the process (24 to 26). After an
+    import of this module they raise UnsupportedFeatureError instead: write with `delta_variant.parquet.write_table`.
+    """
+
+    def __init__(self, storage_type: pa.DataType = shredding.UNSHREDDED) -> None:
+        shredding.schema_of(storage_type)
+        super().__init__(storage_type, NAME)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> VariantType:
+        return cls(storage_type)
+
+    def __arrow_ext_class__(self) -> type[VariantArray]:
+        return VariantArray
+
+    def __arrow_ext_scalar_class__(self) -> type[VariantScalar]:
+        return VariantScalar
+
+
+class VariantScalar(pa.ExtensionScalar):  # type: ignore[misc]
+    """One Variant."""
+
+    def as_py(self, **_: Any) -> Any:
+        """Its Python value; see the table of `binary`. None for NULL and for a Variant null."""
+        return None if self.value is None else self.type.wrap_array(pa.repeat(self.value, 1)).to_pylist()[0]
+
+
+class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
+    """Variants in any storage."""
+
+    @staticmethod
+    def from_pylist(values: Iterable[Any]) -> VariantArray:
+        """An unshredded column of Python values, None giving NULL; see the table of `binary`. Raises DeltaVariantError."""
+        rows = [
+            None if value is None else dict(zip(("metadata", "value"), binary.encode(value), strict=True)) for value in values
+        ]
+        array: VariantArray = VariantType().wrap_array(pa.array(rows, shredding.UNSHREDDED))
+        return array
+
+    def to_pylist(self, **_: Any) -> list[Any]:
+        """Python values; see the table of `binary`. None for NULL and for a Variant null, which `is_null` tells apart."""
+        return [None if row is None else binary.decode(**row) for row in shredding.unshred(self).to_pylist()]
+
+
+def unshredded(column: Column) -> Column:
+    """The column as `VariantType` over struct<metadata: binary not null, value: binary not null>, which every consumer takes.
+
+    column: an array or a chunked array in any storage, with or without the extension type. Raises InvalidLayoutError,
+    MalformedVariantError.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([unshredded(chunk) for chunk in column.chunks], VariantType())
+    return VariantType().wrap_array(shredding.unshred(column))
+
+
+def to_json(column: Column) -> Column:
+    """JSON text, as Spark's `to_json` writes it with timestamps in UTC; null where the column is NULL.
+
+    column: as for `unshredded`. Returns pa.string(), or pa.large_string() where the texts of one array take more than 2 GiB.
+    Raises the same errors.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        texts = [to_json(chunk) for chunk in column.chunks]
+        kind = pa.large_string() if pa.large_string() in [text.type for text in texts] else pa.string()
+        return pa.chunked_array([text.cast(kind) for text in texts], kind)
+    plain = shredding.unshred(column)
+    return binary.json_column(plain.field("metadata"), plain.field("value"), flags_of(plain))
+
+
+# ---------------------------------------------------------------------------------------------------------------- registration
+
+
+def _refuse(schema: pa.Schema) -> None:
+    for field in schema:
+        if _holds_variants(field.type):
+            raise UnsupportedFeatureError(
+                f"column {field.name} holds {NAME}, and pyarrow's Parquet writers cannot take that: use "
+                "delta_variant.parquet.write_table, or write the column's storage"
+            )
+
+
+def _holds_variants(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.ExtensionType):  # of Python, ours or not
+        return bool(kind.extension_name == NAME)
+    return any(_holds_variants(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _guard(owner: Any, name: str, schema_of: Callable[..., pa.Schema | None]) -> None:
+    """Makes one of pyarrow's functions refuse to write a schema that would end the process."""
+    write = getattr(owner, name, None)
+    if write is None or hasattr(write, "__wrapped__"):
+        return
+
+    @functools.wraps(write)
+    def guarded(*args: Any, **options: Any) -> None:
+        schema = schema_of(*args, **options)
+        if isinstance(schema, pa.Schema):
+            _refuse(schema)
+        write(*args, **options)
+
+    setattr(owner, name, guarded)
+
+
+def _register() -> None:
+    with contextlib.suppress(pa.ArrowKeyError):  # by us before, or by a library whose type then does as well
+        pa.register_extension_type(VariantType())
+    _guard(pq.ParquetWriter, "__init__", lambda _self, where, schema, *_, **__: schema)  # noqa: ARG005  # its names
+    _guard(
+        ds,
+        "_filesystemdataset_write",
+        lambda scanner, *rest: (
+            scanner.projected_schema if any(isinstance(option, ds.ParquetFileWriteOptions) for option in rest) else None
+        ),
+    )
+
+
+_register()
