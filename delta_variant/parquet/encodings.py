@@ -51,7 +51,7 @@ def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
     random = np.random.default_rng(0)
     batches = batches[:: -(-len(batches) // SAMPLE_BATCHES) or 1]
     total = sum(batch.num_rows for batch in batches)
-    parts = [pa.array([], pa.struct(list(schema)))]
+    parts = [pa.nulls(0, pa.struct(list(schema)))]
     for batch in batches:
         count = -(-batch.num_rows * SAMPLE_ROWS // total)
         rows = batch if count >= batch.num_rows else batch.take(pa.array(np.unique(random.integers(0, batch.num_rows, count))))

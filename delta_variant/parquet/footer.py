@@ -5,7 +5,8 @@ with the type inserted. Source: parquet-format `parquet.thrift`, SchemaElement a
 
 The schema is a list of elements in depth-first order, each with the number of its children. An element carries no length,
 so the type is an insertion before its stop byte: field 10 (logicalType, a union) holding field 16 (VARIANT, a struct)
-holding field 1 (specification_version, i8) = 1. Everything else is copied byte by byte.
+holding field 1 (specification_version, i8) = 1. Inside VARIANT groups, columns of 16 bytes without a logical type get UUID
+(field 14, an empty struct), the only one of that size that VariantShredding has. Everything else is copied byte by byte.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ MAGIC = b"PAR1"
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 # Fields of FileMetaData, SchemaElement and LogicalType
-_SCHEMA, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE, _VARIANT = 2, 4, 5, 10, 16
+_SCHEMA, _TYPE, _TYPE_LENGTH, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE, _UUID, _VARIANT = 2, 1, 2, 4, 5, 10, 14, 16
+_FIXED_LEN_BYTE_ARRAY = 7
 
 _VARIANT_TYPE = bytes([_STRUCT, _VARIANT << 1, 1 << 4 | _I8, 1, 0, 0])
 """The union of field 10: field 16 in the long form, in it field 1 = 1, the two stop bytes."""
+
+_UUID_TYPE = bytes([_UUID << 4 | _STRUCT, 0, 0])
 
 
 class _Element(NamedTuple):
@@ -40,6 +44,7 @@ class _Element(NamedTuple):
 
     names: Names
     is_variant: bool
+    is_16_bytes: bool
     last_field: int
     stop: int
 
@@ -50,13 +55,25 @@ def variant_groups(footer: bytes) -> set[Names]:
 
 
 def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
-    """The footer with the VARIANT logical type on these groups. Raises InvalidSchemaError for a group it cannot be put on."""
+    """The footer with the VARIANT logical type on these groups, and UUID on the columns in them that hold one.
+
+    Raises InvalidSchemaError for a group the type cannot be put on.
+    """
     out, copied, left = [], 0, set(variants)
+    inside: Names | None = None
     for element in _elements(footer):
-        if element.names in left and element.last_field < _LOGICAL_TYPE:
-            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | _STRUCT]), _VARIANT_TYPE]
+        if element.names in variants:
+            inside = element.names
+        logical = b""
+        if element.last_field < _LOGICAL_TYPE:
+            if element.names in left:
+                logical = _VARIANT_TYPE
+                left.discard(element.names)
+            elif element.is_16_bytes and inside is not None and element.names[: len(inside)] == inside:
+                logical = _UUID_TYPE
+        if logical:
+            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | _STRUCT]), logical]
             copied = element.stop
-            left.discard(element.names)
     if left:
         raise InvalidSchemaError(f"no group of the file can be a VARIANT column: {sorted('.'.join(names) for names in left)}")
     return b"".join([*out, footer[copied:]])
@@ -87,9 +104,13 @@ def _elements(footer: bytes) -> Iterator[_Element]:
     count, _, at = _list_header(footer, at)
     parents: list[Names | None] = [None]  # of the elements to come, the next one last
     for _ in range(count):
-        name, children, is_variant, last_field, stop = "", 0, False, 0, at
+        name, children, is_variant, fixed, length, last_field, stop = "", 0, False, False, 0, 0, at
         for field, _, start, end in _fields(footer, at):
-            if field == _NAME:
+            if field == _TYPE:
+                fixed = _varint(footer, start)[0] >> 1 == _FIXED_LEN_BYTE_ARRAY
+            elif field == _TYPE_LENGTH:
+                length = _varint(footer, start)[0] >> 1
+            elif field == _NAME:
                 name = footer[_varint(footer, start)[1] : end].decode()
             elif field == _NUM_CHILDREN:
                 children = _varint(footer, start)[0] >> 1
@@ -101,7 +122,7 @@ def _elements(footer: bytes) -> Iterator[_Element]:
         parent = parents.pop()
         names = () if parent is None else (*parent, name)
         parents += [names] * children
-        yield _Element(names, is_variant, last_field, stop)
+        yield _Element(names, is_variant, fixed and length == 16, last_field, stop)
         at = stop + 1
 
 

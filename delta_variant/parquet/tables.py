@@ -6,22 +6,26 @@ or without it one whose fields are those of the shredding layout. Invariant: rea
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delta_variant import layouts, shredding
 from delta_variant import schema as schemas
-from delta_variant import shredding
-from delta_variant.errors import InvalidSchemaError
-from delta_variant.parquet import footer
+from delta_variant import types as t
+from delta_variant.errors import InvalidLayoutError, InvalidSchemaError, MalformedVariantError
+from delta_variant.parquet import footer, physical
 from delta_variant.parquet.files import FileWriter
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from delta_variant.parquet.footer import Names
+
+    IsVariant = Callable[[pa.DataType, Names], bool]
 
 BATCH_ROWS = 1 << 16
 INFERENCE_ROWS = 4096
@@ -37,27 +41,39 @@ def write_table(
     """Writes a table to a Parquet file.
 
     A VARIANT column is a struct<metadata: binary, value: binary>, in either order and in any form of binary, or a shredded
-    one. shred: by column its shredding schema, an Arrow type or DDL; "auto" to infer the schemas of the columns that are not
-    shredded; None to write them as they are. Raises InvalidSchemaError, MalformedVariantError.
+    one, with or without the extension type arrow.parquet.variant. shred: by column its shredding schema, an Arrow type or DDL;
+    "auto" to infer the schemas of the columns that are not shredded; None to write them as they are. Raises
+    InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
     """
+    table = _without_extension(table)
     schemas_by_column = _shredding_schemas(table, shred)
-    batches = (_stored(batch, schemas_by_column) for batch in table.to_batches(max_chunksize=BATCH_ROWS))
-    physical = _stored(_no_rows(table.schema), schemas_by_column).schema
-    with FileWriter(path, physical, variants=set(_variants(physical)), compression=compression) as writer:
+    batches = table.to_batches(max_chunksize=BATCH_ROWS) or [_no_rows(table.schema)]
+    stored = _stored(batches[0].slice(0, 0), schemas_by_column).schema
+    with FileWriter(path, stored, variants=set(_variants(stored)), compression=compression) as writer:
         for batch in batches:
-            writer.write(batch)
+            writer.write(_stored(batch, schemas_by_column))
 
 
 def read_table(path: str | os.PathLike[str]) -> pa.Table:
     """Reads a Parquet file; VARIANT columns come back as struct<metadata: binary not null, value: binary not null>.
 
-    Raises InvalidLayoutError, MalformedVariantError.
+    VARIANT columns are those with the logical type, and those of any layout that `layouts` recognises, inside structs, lists
+    and maps too; what they hold is put together byte for byte and walked to the last leaf. Raises InvalidLayoutError,
+    MalformedVariantError, with the column and the row.
     """
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
         annotated = footer.variant_groups(footer.read(path))
-        schema = _plain(_no_rows(file.schema_arrow), annotated).schema
-        groups = (file.read_row_group(i).combine_chunks() for i in range(file.num_row_groups))
-        return pa.Table.from_batches([_plain(batch, annotated) for group in groups for batch in group.to_batches()], schema)
+
+        def is_variant(kind: pa.DataType, names: Names) -> bool:
+            return layouts.is_variant(kind, annotated=names in annotated)
+
+        exact = physical.exact_schema(file, is_variant)
+        schema = _plain(_no_rows(exact), is_variant, 0).schema
+        batches, rows = [], 0
+        for batch in file.iter_batches(BATCH_ROWS):
+            batches.append(_plain(_with_types(batch, exact), is_variant, rows))
+            rows += batch.num_rows
+        return pa.Table.from_batches(batches, schema)
 
 
 def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -> dict[str, pa.DataType]:
@@ -80,20 +96,59 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
     """The batch as it goes into the file: VARIANT columns shredded, or in plain binary with the metadata first."""
 
     def stored(field: pa.Field, column: pa.Array) -> pa.Array:
-        schema = schemas_by_column.get(field.name)
-        if schema is not None:
-            return shredding.shred(_unshredded(column), schema)
-        return _unshredded(column) if _is_variant(field.type) and not _is_shredded(field.type) else column
+        if not _is_variant(field.type):
+            return column
+        given = shredding.schema_of(field.type)
+        schema = schemas_by_column.get(field.name, given)
+        if field.type == shredding.storage_type(None if pa.types.is_null(given) else given) and schema == given:
+            return column
+        plain = shredding.unshred(column)
+        return plain if pa.types.is_null(schema) else shredding.shred(plain, schema)
 
     columns = [stored(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
     return _with_columns(batch.schema, columns)
 
 
-def _plain(batch: pa.RecordBatch, annotated: set[Names]) -> pa.RecordBatch:
+def _without_extension(table: pa.Table) -> pa.Table:
+    """The table with the storage of every arrow.parquet.variant in it: pyarrow's writer ends the process on that type."""
+
+    def storage(kind: pa.DataType, _names: Names) -> pa.DataType | None:
+        if isinstance(kind, pa.BaseExtensionType):
+            return kind.storage_type if kind.extension_name == "arrow.parquet.variant" else kind
+        return None
+
+    fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
     columns = [
-        _put_together(column, (name,), annotated) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        pa.chunked_array([chunk.storage for chunk in column.chunks], field.type)  # a cast of slices of run ends is wrong
+        if isinstance(column.type, pa.BaseExtensionType) and column.type != field.type
+        else column.cast(field.type)
+        for column, field in zip(table.columns, fields, strict=True)
     ]
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the exact types of its file."""
+    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        with _located(name, first_row):
+            columns.append(_put_together(column, (name,), is_variant))
     return _with_columns(batch.schema, columns)
+
+
+@contextlib.contextmanager
+def _located(name: str, first_row: int) -> Iterator[None]:
+    """Adds to the message of an error which column it speaks of, and where its rows start."""
+    try:
+        yield
+    except (InvalidLayoutError, MalformedVariantError) as error:
+        start = f", counted from row {first_row} of the file" if first_row else ""
+        raise type(error)(f"column {name}: {error}{start}") from None
 
 
 def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
@@ -101,33 +156,26 @@ def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
 
 
-def _put_together(array: pa.Array, names: Names, annotated: set[Names]) -> pa.Array:
+def _put_together(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
     """The array with every VARIANT in it unshredded, inside structs, lists and maps too."""
     kind = array.type
-    if names in annotated or _is_variant(kind):
-        return _unshredded(array)
-    if not any(_is_variant(kind) or names_ in annotated for names_, kind in _groups(kind, names)):
+    if is_variant(kind, names):
+        return layouts.unshred(array)
+    if not any(is_variant(kind, names) for names, kind in _groups(kind, names)):
         return array
     if pa.types.is_struct(kind):
-        children = [_put_together(array.field(i), (*names, field.name), annotated) for i, field in enumerate(kind)]
+        children = [_put_together(array.field(i), (*names, field.name), is_variant) for i, field in enumerate(kind)]
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
-        keys = _put_together(array.keys, (*names, "key_value", "key"), annotated)
-        items = _put_together(array.items, (*names, "key_value", "value"), annotated)
+        keys = _put_together(array.keys, (*names, "key_value", "key"), is_variant)
+        items = _put_together(array.items, (*names, "key_value", "value"), is_variant)
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field.with_type(items.type)])
         built = pa.map_(kind.key_field, entries.type.field(1))
         return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-    element = _put_together(array.values, (*names, "list", "element"), annotated)
+    element = _put_together(array.values, (*names, "list", "element"), is_variant)
     built = pa.list_(kind.value_field.with_type(element.type))
     return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[element])
-
-
-def _unshredded(array: pa.Array) -> pa.StructArray:
-    if _is_shredded(array.type):
-        return shredding.unshred(array)
-    children = [array.field(array.type.get_field_index(name)).cast(pa.binary()) for name in ("metadata", "value")]
-    return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=array.is_null())
 
 
 def _variants(schema: pa.Schema) -> Iterator[Names]:
@@ -148,17 +196,13 @@ def _groups(kind: pa.DataType, names: Names) -> Iterator[tuple[Names, pa.DataTyp
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Whether a type is a shredding layout: metadata, in any form of binary, and value, typed_value or both."""
-    if not pa.types.is_struct(kind) or kind.get_field_index("metadata") < 0:
+    """Whether a type is that of a VARIANT column in the final layout: metadata with value, typed_value or both."""
+    names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+    if "metadata" not in names or len(names) < 2 or len(set(names)) < len(names):
         return False
-    names = {field.name for field in kind}
-    metadata = kind.field("metadata").type
-    is_binary = pa.types.is_binary(metadata) or pa.types.is_large_binary(metadata) or pa.types.is_binary_view(metadata)
-    return is_binary and len(names) > 1 and names <= {"metadata", "value", "typed_value"} and kind.num_fields == len(names)
-
-
-def _is_shredded(kind: pa.DataType) -> bool:
-    return bool(kind.get_field_index("typed_value") >= 0)
+    return set(names) <= {"metadata", "value", "typed_value"} and all(
+        t.is_binary(field.type) for field in kind if field.name != "typed_value"
+    )
 
 
 def _as_one(column: pa.ChunkedArray) -> pa.Array:
@@ -166,4 +210,4 @@ def _as_one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -1,0 +1,97 @@
+"""What Arrow loses of a Parquet column's type, and a Variant's type depends on.
+
+In: a Parquet file's leaf columns and the Arrow schema that pyarrow gives them. Out: that schema, with types inside VARIANT
+groups that say more. Source: VariantShredding, "Shredded Value Types": a column's physical type decides between decimal4,
+decimal8 and decimal16, where Arrow has one decimal128.
+
+Invariant: a leaf of a VARIANT group whose physical and logical type are not a row of that table is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_variant import schema as schemas
+from delta_variant import types as t
+from delta_variant.errors import InvalidLayoutError
+from delta_variant.parquet.footer import Names
+
+_LOGICAL = {
+    "BOOLEAN": {"NONE"},
+    "INT32": {"NONE", "INT", "DECIMAL", "DATE"},
+    "INT64": {"NONE", "INT", "DECIMAL", "TIME", "TIMESTAMP"},
+    "FLOAT": {"NONE"},
+    "DOUBLE": {"NONE"},
+    "BYTE_ARRAY": {"NONE", "STRING", "DECIMAL"},
+    "FIXED_LEN_BYTE_ARRAY": {"DECIMAL", "UUID"},
+}
+"""By physical type, the logical types in the table. Signs, widths and units are left to the check of the Arrow type."""
+
+_DECIMALS = {
+    "INT32": (t.DECIMAL4, pa.decimal32),
+    "INT64": (t.DECIMAL8, pa.decimal64),
+    "BYTE_ARRAY": (t.DECIMAL16, pa.decimal256),
+    "FIXED_LEN_BYTE_ARRAY": (t.DECIMAL16, pa.decimal256),
+}
+"""By physical type, the Variant decimal and the Arrow type that stands for it whatever the precision."""
+
+_LISTS = ((pa.LargeListType, pa.large_list), (pa.ListViewType, pa.list_view), (pa.LargeListViewType, pa.large_list_view))
+
+
+def exact_schema(file: pq.ParquetFile, is_variant: Callable[[pa.DataType, Names], bool]) -> pa.Schema:
+    """The file's Arrow schema, with decimals inside VARIANT groups in the width of their physical type.
+
+    file: opened with `arrow_extensions_enabled=False`, because pyarrow's own reading of VARIANT groups fails on layouts that it
+    does not know. is_variant: whether a group, of this Arrow type and by these names, is a VARIANT. Raises InvalidLayoutError.
+    """
+    columns = (file.schema.column(i) for i in range(len(file.schema)))
+
+    def in_variant(kind: pa.DataType, names: Names) -> pa.DataType | None:
+        return None if pa.types.is_nested(kind) else _typed_leaf(kind, names, next(columns))
+
+    def anywhere(kind: pa.DataType, names: Names) -> pa.DataType | None:
+        if is_variant(kind, names):
+            return replaced(kind, names, in_variant)
+        if pa.types.is_nested(kind):
+            return None
+        return pa.uuid() if next(columns).logical_type.type == "UUID" else kind
+
+    fields = [field.with_type(replaced(field.type, (field.name,), anywhere)) for field in file.schema_arrow]
+    return pa.schema(fields, file.schema_arrow.metadata)
+
+
+def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Names], pa.DataType | None]) -> pa.DataType:
+    """A type with others in the place of some inside it: `replace` says what stands for a type, or None to look inside."""
+    found = replace(kind, names)
+    if found is not None:
+        return found
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(replaced(f.type, (*names, f.name), replace)) for f in kind])
+    if pa.types.is_map(kind):
+        key = kind.key_field.with_type(replaced(kind.key_type, (*names, "key_value", "key"), replace))
+        return pa.map_(key, kind.item_field.with_type(replaced(kind.item_type, (*names, "key_value", "value"), replace)))
+    if schemas.is_list(kind):
+        return _list_of(kind, kind.value_field.with_type(replaced(kind.value_type, (*names, "list", "element"), replace)))
+    return kind
+
+
+def _list_of(kind: pa.DataType, field: pa.Field) -> pa.DataType:
+    return next((make(field) for known, make in _LISTS if isinstance(kind, known)), pa.list_(field))
+
+
+def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:
+    physical, logical = column.physical_type, column.logical_type.type
+    in_utc = logical == "TIME" and json.loads(column.logical_type.to_json())["isAdjustedToUTC"]
+    if in_utc or logical not in _LOGICAL.get(physical, ()):
+        what = physical if logical == "NONE" else f"{physical} {column.logical_type}"
+        raise InvalidLayoutError(f"at {'.'.join(names)}: Variant has no type for a Parquet column of {what}")
+    primitive = t.of_arrow(kind)
+    if logical != "DECIMAL" or primitive is None:
+        return kind
+    wanted, make = _DECIMALS[physical]
+    return kind if primitive.id == wanted else make(kind.precision, kind.scale)
