@@ -1,15 +1,21 @@
 """Shredding schemas: DDL text and inference."""
 
+import datetime as dt
+import uuid
 from decimal import Decimal
+from random import Random
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from delta_variant import schema
-from delta_variant.errors import InvalidSchemaError
-from tests.strategies import VARIANTS, column
+from delta_variant import schema, shredding
+from delta_variant.errors import InvalidSchemaError, MalformedVariantError
+from delta_variant.schema import inference
+from tests.strategies import VARIANTS, column, values
 
 DDL = [
     ("bigint", pa.int64()),
@@ -59,6 +65,28 @@ def inferred(values, **kwargs):
     return schema.infer(column(values), **kwargs)
 
 
+def sampled(*parts):
+    """One sample merged from those of lists of values."""
+    whole = schema.Sample()
+    for part in parts:
+        sample = schema.Sample()
+        sample.add(column(part))
+        whole.merge(sample)
+    return whole
+
+
+def stored(group, path="$"):
+    """By path of each typed leaf of a shredded column: how many values are typed, and how many in `value`, nulls aside."""
+    rest, typed = group.field("value"), group.field("typed_value")
+    if pa.types.is_struct(typed.type):
+        fields = zip(typed.type, (typed.field(i) for i in range(typed.type.num_fields)), strict=True)
+        return {leaf: n for field, child in fields for leaf, n in stored(child, f"{path}.{field.name}").items()}
+    if pa.types.is_list(typed.type):
+        return stored(typed.flatten(), f"{path}[*]")
+    others = [value for value in rest.to_pylist() if value not in (None, b"\0")]
+    return {path: (len(typed) - typed.null_count, len(others))}
+
+
 def test_one_exact_numeric():
     """Integers and decimals of several scales are one decimal; integers alone are bigint."""
     values = [Decimal("2"), 2, Decimal("2.1"), Decimal("2.15")] * 10
@@ -67,23 +95,159 @@ def test_one_exact_numeric():
     )
 
 
+def fits(value, kind):
+    if kind == pa.int64():
+        return isinstance(value, int)
+    _, digits, exponent = Decimal(value).as_tuple()
+    unscaled = int("".join(map(str, digits)))
+    return -exponent <= kind.scale and unscaled * 10 ** (kind.scale + exponent) < 10**kind.precision
+
+
+EXACT_TYPES = [pa.int64(), *(pa.decimal128(18, s) for s in range(19)), *(pa.decimal128(38, s) for s in range(39))]
+TENS = st.builds(lambda k, off: 10**k + off, st.integers(1, 38), st.integers(-1, 0)).filter(lambda n: n < 10**38)
+EXACT = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-100, 100),
+    st.builds(
+        lambda n, sign, scale: Decimal((sign, tuple(map(int, str(n))), -scale)),
+        st.one_of(TENS, st.integers(0, 1000), st.integers(0, 10**38 - 1)),
+        st.integers(0, 1),
+        st.integers(0, 38),
+    ),
+)
+
+
+@given(st.lists(EXACT, min_size=1, max_size=12))
+@example([Decimal(-(10**37)), Decimal("0.1"), Decimal("0.1")])
+@example([Decimal(10**17), Decimal("0.1")])
+@example([Decimal("12345678901234567.8")])
+def test_the_type_of_exact_numerics(values):
+    """It is the first of bigint, decimal(18, s) and decimal(38, s) that the most values fit, if these are more than half; and
+    just these are shredded."""
+    fitting = [sum(fits(value, kind) for value in values) for kind in EXACT_TYPES]
+    most = max(fitting)
+    found = inferred(values)
+    if most * 2 > len(values):
+        assert found == EXACT_TYPES[fitting.index(most)]
+        assert stored(shredding.shred(column(values), found)) == {"$": (most, len(values) - most)}
+    else:
+        assert found is None
+
+
+@pytest.mark.parametrize(
+    ("outlier", "kind"),
+    [
+        (Decimal("0.000000000000000001"), pa.decimal128(38, 18)),  # one type fits all: bounds are worth it
+        (10**18, pa.decimal128(38, 2)),
+        (Decimal(10**37), pa.decimal128(18, 2)),  # none does: the others lose nothing
+        (Decimal(1).scaleb(-38), pa.decimal128(18, 2)),
+        (1e300, pa.decimal128(18, 2)),
+        ("n/a", pa.decimal128(18, 2)),
+        (None, pa.decimal128(18, 2)),
+    ],
+)
+def test_an_outlier_among_exact_numerics(outlier, kind):
+    """It widens the type where that saves the path's bounds, and changes nothing where nothing would save them."""
+    assert inferred([*(Decimal(i).scaleb(-2) for i in range(123_00, 124_00)), Decimal(10), 7, outlier]) == kind
+
+
+@pytest.mark.parametrize("payload", ["00" + "ff" * 15 + "7f", "00" + "00" * 15 + "80", "26" + "ff" * 15 + "7f"])
+def test_decimals_that_no_decimal_holds(payload):
+    """Sixteen bytes can hold 39 digits, which no precision fits; they count as exact numerics that do not fit."""
+    huge = {"metadata": b"\x01\0\0", "value": bytes.fromhex("28" + payload)}
+    rows = pa.concat_arrays([column([1, 2]), pa.array([huge], column([]).type)])
+    assert schema.infer(rows) == pa.int64()
+    assert schema.infer(rows[1:]) is None
+    assert schema.infer(rows[2:]) is None
+
+
+def test_a_scale_above_38():
+    """It is malformed, as it is for `shred`."""
+    rows = pa.array([{"metadata": b"\x01\0\0", "value": bytes.fromhex("202701000000")}], column([]).type)
+    with pytest.raises(MalformedVariantError, match="scale above 38"):
+        schema.infer(rows)
+
+
 def test_nearly_one_type():
-    """A path with nine values in ten of one class has that type, one with fewer has none."""
-    rows = [{"a": "x" if i % 10 else i, "b": "x" if i % 5 else i, "c": 1} for i in range(100)]
-    assert inferred(rows) == pa.struct([("a", pa.string()), ("c", pa.int64())])
+    """A path has the type that more than half of its values have, and the others stay in `value`; at half it has none."""
+    rows = [{"a": "x" if i % 10 else i, "b": "x" if i % 5 < 3 else i, "c": "x" if i % 2 else i, "d": 1} for i in range(100)]
+    found = inferred(rows)
+    assert found == pa.struct([("a", pa.string()), ("b", pa.string()), ("d", pa.int64())])
+    assert stored(shredding.shred(column(rows), found)) == {"$.a": (90, 10), "$.b": (60, 40), "$.d": (100, 0)}
+
+
+def test_integers_and_floats_are_two_types():
+    """The encoding specification has two classes of numbers: a double is no exact numeric."""
+    assert inferred([{"a": i if i % 3 else i / 2, "b": i / 2 if i % 3 else i} for i in range(99)]) == pa.struct(
+        [("a", pa.int64()), ("b", pa.float64())]
+    )
+
+
+def test_mostly_objects():
+    """A path is entered where more than half of its values are objects, or arrays, whatever the others are."""
+    rows = [{"o": {"x": i} if i % 5 < 3 else "gone", "l": [i] if i % 5 < 3 else {"y": i}} for i in range(100)]
+    found = inferred(rows)
+    assert found == pa.struct([("l", pa.list_(pa.int64())), ("o", pa.struct([("x", pa.int64())]))])
+    assert inferred([{"o": {"x": i} if i % 5 < 2 else "gone"} for i in range(100)]) == pa.struct([("o", pa.string())])
+
+
+@given(st.lists(VARIANTS, max_size=12))
+def test_more_than_half_is_typed(values):
+    """What is inferred is a schema, and `shred` types more than half of what its leaves are given, nulls aside."""
+    found = inferred(values)
+    if found is not None:
+        schema.check(found)
+        assert all(typed > left for typed, left in stored(shredding.shred(column(values), found)).values())
 
 
 def test_nulls_rare_fields_and_empty_objects_cost_nothing():
     """They neither get a column nor spoil one."""
     rows = [{"a": None if i % 3 else 1.5, "b": None, "e": {}, "l": [], **({"rare": 1} if i == 7 else {})} for i in range(100)]
     assert inferred(rows) == pa.struct([("a", pa.float64())])
-    assert inferred([{}, None, {}]) is None
+    assert inferred(rows, max_leaves=1) == inferred(rows)
+    assert inferred([{}, None, {}, "SQL NULL"]) is None
+    assert inferred([]) is None
 
 
-def test_the_budget_goes_to_the_most_frequent_paths():
-    """Not to the first ones of the alphabet."""
-    rows = [{"z": 1, "a": 2, "m": {"x": 3}} if i % 2 else {"z": 1, "m": {"x": 3}} for i in range(10)]
-    assert inferred(rows, max_leaves=2) == pa.struct([("m", pa.struct([("x", pa.int64())])), ("z", pa.int64())])
+def test_rare_is_under_one_in_twenty():
+    """Of the rows that are not NULL, whether the path is null in them or not; one value in 200 must not be null."""
+    rows = [{"z": 0, **({"a": i} if i < 10 else {}), **({"b": i} if i < 9 else {})} for i in range(200)]
+    rows = [{**row, "c": i or None, "d": None if i else 1} for i, row in enumerate(rows)] + ["SQL NULL"] * 50
+    names = [field.name for field in inferred(rows)]
+    assert names == ["a", "c", "d", "z"]
+    assert [field.name for field in inferred([*rows, {"z": 0, "d": None}])] == ["c", "z"]
+
+
+def test_rare_in_arrays():
+    """Within an array one element in twenty must have a path, and one row in twenty any of the array's."""
+    rows = [{"c": [{"n": j, **({"rare": j} if j == 7 else {})} for j in range(30)]} for _ in range(20)]
+    assert inferred(rows) == pa.struct([("c", pa.list_(pa.struct([("n", pa.int64())])))])
+    rows = [{"id": i, **({"long": list(range(1000))} if i == 7 else {})} for i in range(21)]
+    assert inferred(rows) == pa.struct([("id", pa.int64())])
+
+
+NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=3)
+
+
+@given(st.dictionaries(NAMES, st.integers(5, 100), min_size=1, max_size=8), st.integers(1, 8))
+def test_the_budget_goes_to_the_most_frequent_paths(counts, budget):
+    """Whatever their names are; the names decide where the counts are equal."""
+    assume(len({name.lower() for name in counts}) == len(counts))
+    rows = [{name: 1 for name, count in counts.items() if i < count} for i in range(100)]
+    best = sorted(counts, key=lambda name: (-counts[name], name.encode()))[:budget]
+    assert inferred(rows, max_leaves=budget) == pa.struct([(name, pa.int64()) for name in sorted(best)])
+
+
+def test_the_budget_and_arrays():
+    """A path that every row has goes before one in arrays, however long these are."""
+    rows = [{"a": [{"x": i, "y": i}] * 5, "m": {"x": {"z": i}}, "o": [i] if i % 2 else []} for i in range(10)]
+    m = pa.struct([("x", pa.struct([("z", pa.int64())]))])
+    x, xy = (pa.list_(pa.struct([(name, pa.int64()) for name in names])) for names in ("x", "xy"))
+    assert inferred(rows, max_leaves=0) is None
+    assert inferred(rows, max_leaves=1) == pa.struct([("m", m)])
+    assert inferred(rows, max_leaves=2) == pa.struct([("a", x), ("m", m)])
+    assert inferred(rows, max_leaves=3) == pa.struct([("a", xy), ("m", m)])
+    assert inferred(rows, max_leaves=4) == pa.struct([("a", xy), ("m", m), ("o", pa.list_(pa.int64()))])
 
 
 def test_lists_of_objects():
@@ -98,26 +262,118 @@ def test_the_root_may_be_a_scalar_or_a_list():
     assert inferred([[1], [2, 3]]) == pa.list_(pa.int64())
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, pa.bool_()),
+        (dt.date(2024, 1, 1), pa.date32()),
+        (dt.datetime(2024, 1, 1), pa.timestamp("us")),
+        (dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), pa.timestamp("us", "UTC")),
+        (dt.time(1), pa.time64("us")),
+        (b"x", pa.binary()),
+        (np.float32(1), pa.float32()),
+        (uuid.UUID(int=1), pa.binary(16)),
+        ("2024-01-01", pa.string()),
+    ],
+)
+def test_scalars(value, kind):
+    """Every other primitive has its own type, and takes no part in any other."""
+    assert inferred([value] * 3 + [1]) == kind
+    assert inferred([not value if value is True else value, value, 1, 2]) is None
+
+
 @given(st.lists(VARIANTS, max_size=12), st.randoms())
 def test_order_does_not_matter(values, random):
-    """The schema of a sample depends on its values, not on their order, nor on how the sample was cut."""
-    whole = inferred(values)
-    shuffled = random.sample(values, len(values))
-    cut = random.randint(0, len(values))
-    first, second = schema.Sample(), schema.Sample()
-    first.add(column(shuffled[cut:]))
-    second.add(column(shuffled[:cut]))
-    first.merge(second)
-    assert first.schema() == whole
-    if whole is not None:
-        schema.check(whole)
+    """The schema of a sample depends on its values, not on their order."""
+    assert inferred(random.sample(values, len(values))) == inferred(values)
+
+
+@given(st.lists(st.lists(VARIANTS, max_size=6), max_size=4), st.randoms())
+def test_samples_merge(parts, random):
+    """The schema of a whole is that of its parts' samples merged, in any order, or of its parts as arrays of one sample."""
+    whole = inferred([value for part in parts for value in part])
+    assert sampled(*random.sample(parts, len(parts))).schema() == whole
+    assert schema.infer([column(part) for part in parts]) == whole
+
+
+def with_keys_of_data(rows, keys):
+    """Rows of two frequent fields and some that no other row has."""
+    return [
+        {"id": i, "at": {"x": i / 2}, **{f"{i * keys + j:x}": {"n": j} for j in range(keys)}, **({"rare": 1} if i == 7 else {})}
+        for i in rows
+    ]
+
+
+FREQUENT = pa.struct([("at", pa.struct([("x", pa.float64())])), ("id", pa.int64())])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_paths_than_there_is_room_for(seed):
+    """Names made of data push no frequent path out, in whatever order the rows come, and room is all they take."""
+    rows = with_keys_of_data(range(4000), 6)
+    sample = schema.Sample()
+    sample.add(column(Random(seed).sample(rows, len(rows))))
+    assert sample.schema() == FREQUENT
+    assert len(sample._keys) <= inference.MAX_PATHS
+
+
+def test_samples_with_more_paths_than_there_is_room_for():
+    """The same for paths that are too many only when samples are merged."""
+    parts = [with_keys_of_data(range(i, i + 1000), 12) for i in range(0, 4000, 1000)]
+    for whole in (sampled(*parts), sampled(*reversed(parts))):
+        assert whole.schema() == FREQUENT
+        assert len(whole._keys) <= inference.MAX_PATHS
+
+
+def test_one_row_with_too_many_paths():
+    """What is in a few rows only is not worth the room, however much of it there is."""
+    assert inferred([{f"k{i}": i for i in range(40_000)}]) is None
+
+
+def test_names_that_readers_cannot_take():
+    """Empty names, names with a NUL, and all spellings of a name but the most frequent stay in `value`."""
+    rows = [{"": 1, "a\0b": 1, "ID": 1, "ä": 1, **({"id": "x", "Id": 2} if i else {"Ä": 1})} for i in range(100)]
+    assert inferred(rows) == pa.struct([("ID", pa.int64()), ("ä", pa.int64())])
+    assert inferred([{"id": 1, "Id": {"x": 1}}] * 3) == pa.struct([("Id", pa.struct([("x", pa.int64())]))])
+
+
+def depth(kind):
+    return 1 + max(depth(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 0
+
+
+def test_deep(tmp_path):
+    """Paths are entered 32 levels deep, and a Parquet file of such a schema can be read."""
+    chain = 1
+    for i in range(50):
+        chain = {"down": [chain] if i >= 38 else chain, "id": i}
+    found, rows = inferred([chain] * 3), [chain] * 3
+    assert depth(found) == 32
+    assert str(found).count("list<") == 12
+    pq.write_table(pa.table({"v": shredding.shred(column(rows), found)}), tmp_path / "deep.parquet")
+    (read,) = pq.read_table(tmp_path / "deep.parquet").column("v").chunks
+    assert values(shredding.unshred(read)) == rows
+
+
+def test_arrays_in_arrays():
+    """Twelve deep they are entered, one more and they are not."""
+    twelve = [1]
+    for _ in range(11):
+        twelve = [twelve]
+    assert str(inferred([twelve] * 3)).count("list<") == 12
+    assert inferred([[twelve]] * 3) is None
 
 
 def test_the_feed(feed):
-    """On real data every path that is mostly one type gets a column, `mag` as one exact numeric."""
+    """On real data every scalar that is not null is typed, `mag` as one exact numeric; what is left are the nulls."""
     found = schema.infer(feed)
     properties = found.field("properties").type
     assert properties.field("mag").type == pa.decimal128(18, 2)
     assert properties.field("time").type == pa.int64()
+    assert properties.field("alert").type == pa.string()  # null in all but twelve rows
     assert found.field("geometry").type.field("coordinates").type == pa.list_(pa.decimal128(18, 7))
-    assert "alert" not in [f.name for f in properties]  # null in all but a few rows
+    typed = stored(shredding.shred(feed, found))
+    rows = values(feed)
+    assert len(typed) == 30
+    assert typed["$.geometry.coordinates[*]"] == (3 * len(rows), 0)
+    for name in rows[0]["properties"]:
+        assert typed[f"$.properties.{name}"] == (sum(row["properties"][name] is not None for row in rows), 0)

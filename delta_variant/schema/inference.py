@@ -1,40 +1,77 @@
-"""Samples of a VARIANT column → shredding schema."""
+"""Samples of a VARIANT column → shredding schema.
+
+In: struct<metadata, value>, as many arrays as there are. Between: counts by path, which is all that a `Sample` keeps. Out: an
+Arrow type for `shredding.shred`. Source: VariantShredding leaves the choice of a schema to the writer; the rules are those of
+`infer`. Invariant: a result passes `schema.check`, and depends on the rows of a sample, not on their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from delta_variant import types as t
-from delta_variant.buffers import Dictionaries, Faults, as_binary, buffers_of, flags_of, hash_table, storage_of
+from delta_variant.buffers import (
+    Bytes,
+    Faults,
+    Int32s,
+    Int64s,
+    Variants,
+    as_binary,
+    flags_of,
+    hash_table,
+    storage_of,
+)
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.kernels import sample as k
-from delta_variant.kernels.shred import starts
-
-Counts = npt.NDArray[np.int64]
 
 MAX_LEAVES = 256
-MIN_SHARE = 0.05
-DOMINANT = 0.9
-_NODES, _NAME_BYTES = 1 << 15, 1 << 20
-_EXACT = (t.INT8, t.INT16, t.INT32, t.INT64, t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
-_EXACT_CLASS = t.INT64
-_INT64_DIGITS = 18
+RARE = 20
+"""A path must be in one row of so many. Files of wide objects are smallest at 20 (`python -m benchmarks.inference`)."""
+
+MOSTLY_NULL = 200
+"""One value of so many must not be null. From some 300 on, fields that are null in every row take more space with columns."""
+
+MAX_ARRAYS = 12
+"""Arrays within arrays. Spark takes 9 seconds for a row of 20, DuckDB 14 for one of 24, twice as long for each one more."""
+
+MAX_PATHS = 1 << 15
+_CELLS = 1 << 20
+_INTEGERS = (t.INT8, t.INT16, t.INT32, t.INT64)
+_EXACT = (*_INTEGERS, t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
+
+Counts = npt.NDArray[np.int64]
 
 
 def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
     """The schema that suits a sample of a VARIANT column, or None where nothing is worth shredding.
 
-    The rules. A path counts where at least one row in twenty has a value there that is not null; the budget of `max_leaves` is
-    spent on the paths with the most values. A path gets a type where nine in ten of its values that are not null are of one
-    class: integers and decimals of all scales are one class, `bigint` where all are integers, else decimal(18, s) or
-    decimal(38, s) with the largest scale s of the sample that leaves room for its digits. Objects and arrays are entered in the
-    same way. Nulls, empty objects and rare fields cost nothing: they stay in `value`. The result depends on the values of the
-    sample, not on their order. Raises MalformedVariantError.
+    The rules.
+
+    1. A path counts where one row in 20 has it, null or not, and within an array one element in 20.
+    2. It gets a type where more than half of its values that are not null fit that type; the others stay in `value`. It is
+       entered, for paths further down, where more than half of them are objects, or arrays.
+    3. Integers and decimals of all scales are one class. Their type is the first of bigint, decimal(18, s) and decimal(38, s),
+       with the smallest s, that all of the sample's fit: a path has bounds in the Delta log only where nothing stays in
+       `value`, and that is worth 16 bytes in place of 8. Where no type fits all, it is the first of those that fit the most, so
+       that an outlier which no type could save does not spoil the rest. Integers of any width are bigint, so that files agree.
+       Types of other classes take no values but their own.
+    4. Nulls, empty objects and arrays, and rare fields cost nothing: they get no column and spoil no type. Where a path is
+       mostly null it gets its type if one value in 200 is not.
+    5. The budget of `max_leaves` goes to the paths with the most values of their type, where an array's count no more than
+       there are rows; among equals to those outside of arrays, then to those with more values, then by name.
+    6. What other readers cannot take stays in `value`: names that are empty or hold a NUL; of an object's fields whose names
+       differ in case alone, all but the most frequent; paths through more than 12 arrays, or through more than 32 levels.
+
+    Up to 32,768 different paths are counted exactly. Where an array has more, or all of them together, those in fewer than n
+    rows are left out, n being the smallest power of two that leaves few enough. The order of an array's rows never matters.
+    Raises MalformedVariantError, InvalidLayoutError.
     """
     sample = Sample()
     for array in [arrays] if isinstance(arrays, pa.Array) else arrays:
@@ -42,129 +79,215 @@ def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -
     return sample.schema(max_leaves)
 
 
-@dataclass(eq=False)
-class _Path:
-    """What a sample holds at one path."""
-
-    counts: Counts = field(default_factory=lambda: np.zeros(k.CLASSES, np.int64))  # by class, see kernels.sample
-    whole: Counts = field(default_factory=lambda: np.zeros(40, np.int64))  # by digits in front of the point
-    scales: Counts = field(default_factory=lambda: np.zeros(40, np.int64))  # by digits behind it
-    fields: dict[str, _Path] = field(default_factory=dict)
-    element: _Path | None = None
-
-    def merge(self, other: _Path) -> None:
-        self.counts += other.counts
-        self.whole += other.whole
-        self.scales += other.scales
-        for name, path in other.fields.items():
-            self.fields.setdefault(name, _Path()).merge(path)
-        if other.element is not None:
-            self.element = self.element or _Path()
-            self.element.merge(other.element)
-
-    def kind(self) -> tuple[int, int]:
-        """The class that dominates the values that are not null, -1 for none; and how many values it has."""
-        counts = self.counts.copy()
-        counts[t.NULL] = 0
-        counts[_EXACT_CLASS] = sum(int(counts[kind]) for kind in _EXACT)
-        for kind in set(_EXACT) - {_EXACT_CLASS}:
-            counts[kind] = 0
-        kind, total = int(counts.argmax()), int(counts.sum())
-        return (kind, int(counts[kind])) if total and counts[kind] >= DOMINANT * total else (-1, 0)
-
-    def exact(self) -> pa.DataType:
-        """The type of a path of exact numerics."""
-        digits, scale = (int(np.flatnonzero(counts).max(initial=0)) for counts in (self.whole, self.scales))
-        if not self.counts[[t.DECIMAL4, t.DECIMAL8, t.DECIMAL16]].any():
-            return pa.int64()
-        precision = _INT64_DIGITS if digits + scale <= _INT64_DIGITS else t.MAX_PRECISION
-        return pa.decimal128(precision, max(0, min(scale, precision - digits)))
-
-    def leaf(self, kind: int) -> pa.DataType:
-        arrow = t.PRIMITIVES[kind].arrow
-        return self.exact() if kind == _EXACT_CLASS else arrow
-
-
 class Sample:
-    """Counts of what VARIANT columns hold. Samples can be merged; the order of rows, arrays and merges does not matter."""
+    """Counts of what VARIANT columns hold, to be merged; with more than 32,768 paths, of the frequent ones (see `infer`).
+
+    Path 0 is the column; a path is its parent's number and a name, None for the elements of an array. Parents come first.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
-        self.root = _Path()
+        self._keys: list[tuple[int, bytes | None]] = [(-1, None)]
+        self._number = {self._keys[0]: 0}
+        self._in_rows = np.zeros(1, np.int64)
+        self._counts = np.zeros((1, k.COLUMNS), np.int64)
 
     def add(self, array: pa.Array) -> None:
         """Counts struct<metadata, value>, in any of its storage forms. Raises MalformedVariantError, InvalidLayoutError."""
         array, children = storage_of(array, "infer")
         if set(children) != {"metadata", "value"}:
             raise InvalidLayoutError(f"infer takes a struct<metadata: binary, value: binary>, not {array.type}")
-        self.rows += len(array) - array.null_count
-        offsets, data = buffers_of(as_binary(children["value"]))
-        at, limit, dictionary = np.empty(len(array), np.int64), np.empty(len(array), np.int64), np.empty(len(array), np.int32)
-        starts(offsets, flags_of(array), at, limit)
         faults = Faults(0)
-        keys = Dictionaries.read(as_binary(children["metadata"]), at, dictionary, faults)
-        used = np.array([1, 0], np.int64)
-        parents, name_at, name_size = (np.full(_NODES, -1, np.int64) for _ in range(3))
-        names, table = np.empty(_NAME_BYTES, np.uint8), hash_table(_NODES)
-        counts, whole, scales = (np.zeros((_NODES, n), np.int64) for n in (k.CLASSES, 40, 40))
-        walked = k.walk(
-            data, at, limit, dictionary, keys.data, keys.start, keys.key_at, keys.key_size,
-            used, parents, name_at, name_size, names, table, counts, whole, scales, faults.report,
-        )  # fmt: skip
-        faults.check(walked, "$")
-        paths: list[_Path] = []
-        for node in range(int(used[0])):
-            path = _Path(counts[node], whole[node], scales[node])
-            paths.append(path)
-            if node == 0:
-                continue
-            if name_size[node] < 0:
-                paths[parents[node]].element = path
-            else:
-                name = names[name_at[node] : name_at[node] + name_size[node]].tobytes()
-                paths[parents[node]].fields[name.decode(errors="replace")] = path
-        self.root.merge(paths[0])
+        rows = Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults)
+        keys = rows.keys
+        column = (rows.data, rows.at, rows.limit, rows.dictionary, keys.data, keys.start, keys.key_at, keys.key_size)
+        self._add(*_tree(column, faults))
+        self.rows += len(array) - array.null_count
 
     def merge(self, other: Sample) -> None:
         """Adds the counts of another sample."""
         self.rows += other.rows
-        self.root.merge(other.root)
+        self._add(other._keys, other._in_rows, other._counts)
 
     def schema(self, max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
         """The schema by the rules of `infer`."""
-        least = max(1, MIN_SHARE * self.rows)
-        leaves = sorted(_leaves(self.root, (), self.rows, least))
-        chosen = {path for _, path in leaves[:max_leaves]}
-        return _build(self.root, (), chosen)
+        leaves = self._leaves()
+        types = {leaf.number: leaf.type for leaf in sorted(leaves, key=lambda leaf: leaf.rank)[:max_leaves]}
+        children: defaultdict[int, dict[bytes | None, pa.DataType]] = defaultdict(dict)
+        for number in range(len(self._keys) - 1, -1, -1):
+            typed = types.get(number)
+            if number in children:
+                inner = children.pop(number)
+                typed = pa.list_(inner[None]) if None in inner else _object(inner)
+            if typed is not None:
+                parent, name = self._keys[number]
+                children[parent][name] = typed
+        return children[-1].get(None)
+
+    def _add(self, keys: list[tuple[int, bytes | None]], in_rows: Counts, counts: Counts) -> None:
+        numbers = [0]
+        for parent, name in keys[1:]:
+            key = (numbers[parent], name)
+            number = self._number.setdefault(key, len(self._keys))
+            if number == len(self._keys):
+                self._keys.append(key)
+            numbers.append(number)
+        grown, known = len(self._keys), len(self._in_rows)
+        self._in_rows = np.concatenate([self._in_rows, np.zeros(grown - known, np.int64)])
+        self._counts = np.concatenate([self._counts, np.zeros((grown - known, k.COLUMNS), np.int64)])
+        self._in_rows[numbers] += in_rows
+        self._counts[numbers] += counts
+        if grown > MAX_PATHS:
+            self._forget_rare()
+
+    def _forget_rare(self) -> None:
+        least = 2
+        while np.count_nonzero(self._in_rows >= least) > MAX_PATHS:
+            least *= 2
+        kept = self._in_rows >= least  # a path is in no more rows than its parent
+        new = np.cumsum(kept) - 1
+        keys = [self._keys[old] for old in np.flatnonzero(kept)[1:]]
+        self._keys = [self._keys[0], *((int(new[parent]), name) for parent, name in keys)]
+        self._number = {key: number for number, key in enumerate(self._keys)}
+        self._in_rows, self._counts = self._in_rows[kept], self._counts[kept]
+
+    def _leaves(self) -> list[_Leaf]:
+        """The paths that a type suits, whatever the budget."""
+        frequent = np.flatnonzero(self._in_rows * RARE >= max(1, self.rows)).tolist()
+        values = {number: _Values.of(self._counts[number].tolist()) for number in frequent}
+        readable = self._readable([number for number in frequent if values[number].mostly is not None])
+        leaves: list[_Leaf] = []
+        entered = {-1: _Container(k.ARRAYS, (), -1, self.rows)}  # the column itself: its rows are the elements
+        for number in sorted(readable):
+            parent, name = self._keys[number]
+            if parent not in entered or (name is None) != (entered[parent].kind == k.ARRAYS):
+                continue
+            around, here = entered[parent], values[number]
+            path = (*around.path, name or b"")
+            arrays, slots = (around.arrays + 1, here.count) if name is None else (around.arrays, around.slots)
+            if here.count * RARE < slots or arrays > MAX_ARRAYS:
+                continue
+            if isinstance(here.mostly, int):
+                entered[number] = _Container(here.mostly, path, arrays, slots)
+            elif here.mostly is not None and here.fitting * MOSTLY_NULL >= here.count:
+                rank = (-min(here.fitting, self.rows), arrays, -here.fitting, path)
+                leaves.append(_Leaf(rank, number, here.mostly))
+        return leaves
+
+    def _readable(self, numbers: list[int]) -> set[int]:
+        """Of these paths those whose names every reader takes: DuckDB drops or changes the others."""
+        best: dict[tuple[int, str | None], tuple[int, bytes | None, int]] = {}
+        for number in numbers:
+            parent, name = self._keys[number]
+            if name is None or (name and b"\0" not in name):
+                folded = (parent, None if name is None else name.decode().lower())
+                candidate = (-int(self._in_rows[number]), name, number)
+                best[folded] = min(best.get(folded, candidate), candidate)
+        return {number for _, _, number in best.values()}
 
 
-_Key = tuple[tuple[bool, str], ...]
-"""A path: (is it an array's element, the field's name) per step."""
+@dataclass(frozen=True)
+class _Container:
+    """An object or an array that is entered."""
+
+    kind: int  # OBJECTS or ARRAYS
+    path: tuple[bytes, ...]
+    arrays: int  # around what is in it
+    slots: int  # rows of the sample, or elements of the innermost array
 
 
-def _leaves(path: _Path, key: _Key, rows: int, least: float) -> Iterator[tuple[int, _Key]]:
-    """(minus the number of values, path) of every leaf that may get a type. Elements of arrays count once a row."""
-    kind, count = path.kind()
-    if kind < 0 or count < least:
-        return
-    if kind == k.OBJECTS:
-        for name, child in path.fields.items():
-            yield from _leaves(child, (*key, (False, name)), rows, least)
-    elif kind == k.ARRAYS:
-        if path.element is not None:
-            yield from _leaves(path.element, (*key, (True, "")), rows, least)
-    else:
-        yield -min(count, rows), key
+@dataclass(frozen=True)
+class _Leaf:
+    """A path that a type suits; the lowest ranks come first."""
+
+    rank: tuple[int, int, int, tuple[bytes, ...]]
+    number: int
+    type: pa.DataType
 
 
-def _build(path: _Path, key: _Key, chosen: set[_Key]) -> pa.DataType | None:
-    if key in chosen:
-        return path.leaf(path.kind()[0])
-    fields = [(name, _build(child, (*key, (False, name)), chosen)) for name, child in sorted(path.fields.items())]
-    typed = [pa.field(name, schema) for name, schema in fields if schema is not None]
-    if typed:
-        return pa.struct(typed)
-    if path.element is not None:
-        element = _build(path.element, (*key, (True, "")), chosen)
-        return None if element is None else pa.list_(element)
-    return None
+@dataclass(frozen=True)
+class _Values:
+    """What a path holds."""
+
+    count: int  # nulls included
+    mostly: pa.DataType | int | None = None  # what more than half of those not null are: OBJECTS, ARRAYS, a type they fit
+    fitting: int = 0  # how many that is
+
+    @classmethod
+    def of(cls, counts: list[int]) -> _Values:
+        classes = counts[: k.CLASSES]
+        count, classes[t.NULL] = sum(classes), 0
+        half = sum(classes) / 2
+        if sum(classes[kind] for kind in _EXACT) > half:
+            mostly, fitting = _exact(counts)
+        else:
+            fitting = max(classes)
+            kind = classes.index(fitting)
+            mostly = kind if kind in (k.OBJECTS, k.ARRAYS) else t.PRIMITIVES[kind].arrow
+        return cls(count, mostly, fitting) if fitting > half else cls(count)
+
+
+def _exact(counts: list[int]) -> tuple[pa.DataType, int]:
+    """The type for exact numerics, and how many fit it."""
+    narrow_scales, narrow_digits, wide_scales, wide_digits = (
+        np.array(counts[start:stop]) for start, stop in pairwise((*k.DIGITS, k.COLUMNS))
+    )
+    wide_scales[: k.NARROW + 1] += narrow_scales
+    wide_digits[: k.NARROW + 1] += narrow_digits
+    fitting = [
+        sum(counts[kind] for kind in _INTEGERS),
+        *_fitting(narrow_scales, narrow_digits),
+        *_fitting(wide_scales, wide_digits),
+    ]
+    first = int(np.argmax(fitting))
+    if first == 0:
+        return pa.int64(), fitting[0]
+    if first <= k.NARROW + 1:
+        return pa.decimal128(k.NARROW, first - 1), fitting[first]
+    return pa.decimal128(t.MAX_PRECISION, first - k.NARROW - 2), fitting[first]
+
+
+def _fitting(scales: Counts, digits: Counts) -> list[int]:
+    """How many values of at most p = len(scales) - 1 digits fit a decimal(p, s), for each s: those of a scale up to s, without
+    those of more than p - s digits before the point."""
+    too_long = np.cumsum(digits[::-1]) - digits[::-1]
+    result: list[int] = (np.cumsum(scales) - too_long).tolist()
+    return result
+
+
+def _object(fields: dict[bytes | None, pa.DataType]) -> pa.StructType:
+    return pa.struct([(name.decode(), kind) for name, kind in sorted(fields.items()) if name is not None])
+
+
+_Column = tuple[Bytes, Int64s, Int64s, Int32s, Bytes, Int64s, Int64s, Int64s]
+_Tree = tuple[list[tuple[int, bytes | None]], Counts, Counts]
+_NONE = np.empty(0, np.int64)
+
+
+def _tree(column: _Column, faults: Faults) -> _Tree:
+    """The paths of a column (data, at, limit, dictionary, and of the keys data, start, at, size): keys, rows, counts."""
+    found = _walk(column, _NONE, 0, faults)
+    if found is not None:
+        return found
+    cells, seen = np.zeros(_CELLS, np.int64), np.full(_CELLS, -1, np.int64)
+    no_counts = np.empty((0, k.COLUMNS), np.int64)
+    faults.check(k.walk(*column, *[_NONE] * 6, 0, cells, seen, no_counts, faults.report), "$")
+    least = 2
+    while np.count_nonzero(cells >= least) > MAX_PATHS:
+        least *= 2
+    while (found := _walk(column, cells, least, faults)) is None:
+        least *= 2
+    return found
+
+
+def _walk(column: _Column, cells: Counts, least: int, faults: Faults) -> _Tree | None:
+    parents, name_at, name_size, seen = (np.full(MAX_PATHS, -1, np.int64) for _ in range(4))
+    cell_of, rows, counts = (np.zeros(shape, np.int64) for shape in (MAX_PATHS, MAX_PATHS, (MAX_PATHS, k.COLUMNS)))
+    tree = (parents, name_at, name_size, hash_table(MAX_PATHS), cells, cell_of, least)
+    found = faults.check(k.walk(*column, *tree, rows, seen, counts, faults.report), "$")
+    if not found:
+        return None
+    key_data = column[4]
+    places = zip(parents[:found].tolist(), name_at.tolist(), name_size.tolist(), strict=False)
+    keys = [(parent, None if size < 0 else key_data[at : at + size].tobytes()) for parent, at, size in places]
+    return keys, rows[:found], counts[:found]
