@@ -37,6 +37,8 @@ lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 
 bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.write
+	$(BIN)/python -m benchmarks.codec
+	$(BIN)/python -m benchmarks.inference
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

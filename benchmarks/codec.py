@@ -1,27 +1,43 @@
 """`shred` and `unshred` on one thread, beside pyarrow writing and reading the same column: python -m benchmarks.codec [ROWS]
 
 All leaves of the events are typed. The four steps run in alternation; medians of seven rounds after one to warm up. pyarrow is
-the machine's yardstick: the ratios hold where absolute figures differ.
+the machine's yardstick: the ratios hold where absolute figures differ. Small batches run many times a round. Then flat objects
+of 4 to 256 leaves, half of them integers and half strings, for the cost of a leaf.
 """
 
 import io
 import statistics
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.events import events, rows_wanted, session
-from delta_variant import schema, shredding
+from delta_variant import binary, schema, shredding
 
 ROUNDS = 7
 COUNTS = (1_000, 10_000, 100_000)
+LEAVES = (4, 16, 64, 256)
+ROWS_AT_LEAST = 100_000
 
 
-def seconds(action) -> float:
+def seconds(action, times: int) -> float:
     start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+    for _ in range(times):
+        action()
+    return (time.perf_counter() - start) / times
+
+
+def medians(steps, rows) -> dict[str, list[float]]:
+    """Seconds of each round, by step; the steps run in alternation."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for round_ in range(ROUNDS + 1):
+        for name, step in steps.items():
+            taken = seconds(step, -(-ROWS_AT_LEAST // rows))
+            if round_:
+                times[name].append(taken)
+    return times
 
 
 def main() -> None:
@@ -45,18 +61,36 @@ def main() -> None:
             "unshred": lambda stored=stored: shredding.unshred(stored),
             "read": lambda file=file: pq.read_table(io.BytesIO(file.getvalue()), use_threads=False),
         }
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for round_ in range(ROUNDS + 1):
-            for name, step in steps.items():
-                taken = seconds(step)
-                if round_:
-                    times[name].append(taken)
+        times = medians(steps, count)
         median = {name: statistics.median(runs) for name, runs in times.items()}
         figures = "  ".join(f"{name} {median[name] / count * 1e9:5.0f} ns/row" for name in steps)
         print(f"{count:>9,} rows  {figures}  {count / median['shred']:>9,.0f} and {count / median['unshred']:>9,.0f} rows/s")
         for ours, theirs in (("shred", "write"), ("unshred", "read")):
             ratio = statistics.median(a / b for a, b in zip(times[ours], times[theirs], strict=True))
             print(f"{'':15} {ours} / {theirs} = {ratio:.2f}")
+    for leaves in LEAVES:
+        batch, as_type = flat(leaves)
+        stored = shredding.shred(batch, as_type)
+        steps = {"shred": lambda: shredding.shred(batch, as_type), "unshred": lambda: shredding.unshred(stored)}  # noqa: B023
+        times = medians(steps, len(batch))
+        cost = {name: statistics.median(runs) / len(batch) / leaves * 1e9 for name, runs in times.items()}
+        print(f"{leaves:>9} leaves  shred {cost['shred']:.1f} ns/leaf  unshred {cost['unshred']:.1f} ns/leaf")
+
+
+def flat(leaves: int) -> tuple[pa.StructArray, pa.StructType]:
+    """20,000 objects of so many leaves, and their schema."""
+    rows, random = 20_000, np.random.default_rng(0)
+    as_type = pa.struct([(f"field_{i:03}", pa.string() if i % 2 else pa.int64()) for i in range(leaves)])
+    names = sorted(field.name for field in as_type)
+    groups = []
+    for field in as_type:
+        numbers = pa.array(random.integers(0, 1 << 40, rows))
+        typed = numbers.cast(field.type)
+        groups.append(pa.StructArray.from_arrays([pa.nulls(rows, pa.binary()), typed], ["value", "typed_value"]))
+    metadata = pa.repeat(pa.scalar(binary.encode_metadata(names)), rows)
+    typed_value = pa.StructArray.from_arrays(groups, [field.name for field in as_type])
+    stored = pa.StructArray.from_arrays([metadata, typed_value], ["metadata", "typed_value"])
+    return shredding.unshred(stored), as_type
 
 
 if __name__ == "__main__":
