@@ -61,22 +61,32 @@ def trees(scalars):
 VARIANTS = trees(SCALARS)
 SPARK_VARIANTS = trees(SPARK_SCALARS)
 
-LEAVES = st.one_of(
+SPARK_LEAVES = st.one_of(
     st.sampled_from(
         [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()]
-        + [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")]
-        + [pa.time64("us"), pa.binary(16), pa.null()]
+        + [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.null()]
     ),
     st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s))),
 )
-SCHEMAS = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        inner.map(pa.list_),
-        st.dictionaries(KEYS, inner, min_size=1, max_size=5).map(lambda fields: pa.struct(list(fields.items()))),
-    ),
-    max_leaves=10,
+LEAVES = st.one_of(
+    SPARK_LEAVES, st.sampled_from([pa.time64("us"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.binary(16)])
 )
+
+
+def schemas(leaves):
+    """Shredding schemas of nested objects and lists."""
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            inner.map(pa.list_),
+            st.dictionaries(KEYS, inner, min_size=1, max_size=5).map(lambda fields: pa.struct(list(fields.items()))),
+        ),
+        max_leaves=10,
+    )
+
+
+SCHEMAS = schemas(LEAVES)
+SPARK_SCHEMAS = schemas(SPARK_LEAVES)
 
 
 def column(values):
@@ -105,4 +115,4 @@ def same(a, b):
     return bool(a == b) and type(a) is type(b)
 
 
-__all__ = ["SCHEMAS", "SPARK_VARIANTS", "VARIANTS", "column", "same", "trees", "values"]
+__all__ = ["SCHEMAS", "SPARK_SCHEMAS", "SPARK_VARIANTS", "VARIANTS", "column", "same", "trees", "values"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from delta_variant import binary, parquet, schema, shredding
 from delta_variant.buffers import NO_FLAGS
 from tests import test_json
-from tests.strategies import SCHEMAS, SPARK_VARIANTS, column, same, values
+from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column, same, values
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def ddl(as_type):
 
 
 @few
-@given(rows=ROWS, as_type=SCHEMAS.filter(spark_can_read))
+@given(rows=ROWS, as_type=SPARK_SCHEMAS.filter(spark_can_read))
 def test_spark_reads_what_is_written_here(spark, tmp_path, rows, as_type):
     """A file shredded here, to any schema, reads with Spark as the Variants that went in."""
     path = str(tmp_path / "ours.parquet")
@@ -88,7 +88,7 @@ def test_spark_reads_inferred_schemas(spark, tmp_path, rows):
 
 
 @few
-@given(rows=ROWS, as_type=SCHEMAS.filter(spark_can_read))
+@given(rows=ROWS, as_type=SPARK_SCHEMAS.filter(spark_can_read))
 def test_what_spark_writes_is_read_here(spark, tmp_path, rows, as_type):
     """A file that Spark shredded, to any schema, reads here as Spark reads it, and as the Variants that went in."""
     plain, shredded = str(tmp_path / "plain.parquet"), str(tmp_path / "spark")
