@@ -114,7 +114,7 @@ def storage_of(array: pa.Array, what: str) -> tuple[pa.StructArray, dict[str, pa
     """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_struct(storage.type):
-        storage = _without_views(storage) if _column_has_views(storage.type) else storage
+        storage = without_views(storage) if _column_has_views(storage.type) else storage
         children = {storage.type.field(i).name: storage.field(i) for i in range(storage.type.num_fields)}
         if "metadata" in children and len(children) == storage.type.num_fields:
             return storage, children
@@ -128,7 +128,7 @@ def _has_views(kind: pa.DataType) -> bool:
 _column_has_views = by_type(_has_views)
 
 
-def _without_views(array: pa.Array) -> pa.Array:
+def without_views(array: pa.Array) -> pa.Array:
     """The array with its list views as lists, inside structs and lists too."""
     if isinstance(array.type, VIEWS):
         array = _list_of_view(array)
@@ -136,11 +136,11 @@ def _without_views(array: pa.Array) -> pa.Array:
     if not _has_views(kind):
         return array
     if pa.types.is_struct(kind):
-        children = [_without_views(array.field(i)) for i in range(kind.num_fields)]
+        children = [without_views(array.field(i)) for i in range(kind.num_fields)]
         fields = [kind.field(i).with_type(child.type) for i, child in enumerate(children)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements, make = _without_views(array.values), pa.list_ if pa.types.is_list(kind) else pa.large_list
+        elements, make = without_views(array.values), pa.list_ if pa.types.is_list(kind) else pa.large_list
         built = make(kind.value_field.with_type(elements.type))
         return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[elements])
     return array

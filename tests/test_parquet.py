@@ -409,6 +409,23 @@ def test_variants_inside_other_columns(tmp_path):
     assert values(back["m"].combine_chunks().items) == [{"a": 1}, {"a": "x"}, "SQL NULL"]
 
 
+@pytest.mark.parametrize(
+    "wrap", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 1)], ids=str
+)
+def test_variants_inside_lists_of_every_form(tmp_path, wrap):
+    """Whatever form of list pyarrow restores from the Arrow schema in a file, the Variants in it are put together, and the
+    columns behind it keep their own types."""
+    shredded = shredding.shred(column([{"a": 1}, {"a": "x"}, {"a": None}]), "a decimal(9,2)")
+    lists = pa.array([[row] for row in shredded.to_pylist()], wrap(pa.field("element", shredded.type)))
+    table = pa.table({"l": lists, "n": pa.array([1, 2, 3], pa.uint32()), "v": shredded})
+    pq.write_table(table, tmp_path / "f")
+    found = read_table(tmp_path / "f")
+    assert found.schema.field("n").type == pa.uint32()
+    assert [len(row) for row in found["l"].to_pylist()] == [1, 1, 1]
+    assert values(found["l"].combine_chunks().flatten()) == [{"a": 1}, {"a": "x"}, {"a": None}]
+    assert values(found["v"].combine_chunks()) == [{"a": 1}, {"a": "x"}, {"a": None}]
+
+
 def test_a_file_without_the_annotation(tmp_path):
     """A group whose fields are those of the layout is a VARIANT; one that only resembles it is not."""
     shredded = shredding.shred(column([{"a": 1}]), "a bigint")

@@ -40,8 +40,6 @@ _DECIMALS = {
 }
 """By physical type, the Variant decimal and the Arrow type that stands for it whatever the precision."""
 
-_LISTS = ((pa.LargeListType, pa.large_list), (pa.ListViewType, pa.list_view), (pa.LargeListViewType, pa.large_list_view))
-
 
 def exact_schema(file: pq.ParquetFile, is_variant: Callable[[pa.DataType, Names], bool]) -> pa.Schema:
     """The file's Arrow schema, with decimals inside VARIANT groups in the width of their physical type.
@@ -75,13 +73,17 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     if pa.types.is_map(kind):
         key = kind.key_field.with_type(replaced(kind.key_type, (*names, "key_value", "key"), replace))
         return pa.map_(key, kind.item_field.with_type(replaced(kind.item_type, (*names, "key_value", "value"), replace)))
-    if schemas.is_list(kind):
-        return _list_of(kind, kind.value_field.with_type(replaced(kind.value_type, (*names, "list", "element"), replace)))
+    if schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return list_of(kind, replaced(kind.value_type, (*names, "list", "element"), replace))
     return kind
 
 
-def _list_of(kind: pa.DataType, field: pa.Field) -> pa.DataType:
-    return next((make(field) for known, make in _LISTS if isinstance(kind, known)), pa.list_(field))
+def list_of(kind: pa.DataType, element: pa.DataType) -> pa.DataType:
+    """A list of the same form with other elements; list views, which pyarrow cannot cast, are lists."""
+    field = kind.value_field.with_type(element)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(field, kind.list_size)
+    return pa.large_list(field) if pa.types.is_large_list(kind) else pa.list_(field)
 
 
 def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:

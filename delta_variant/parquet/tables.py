@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from delta_variant import layouts, shredding
 from delta_variant import schema as schemas
 from delta_variant import types as t
+from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError, MalformedVariantError
 from delta_variant.parquet import footer, physical
 from delta_variant.parquet.files import FileWriter
@@ -100,7 +101,7 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
             return column
         given = shredding.schema_of(field.type)
         schema = schemas_by_column.get(field.name, given)
-        if field.type == shredding.storage_type(None if pa.types.is_null(given) else given) and schema == given:
+        if not pa.types.is_null(given) and schema == given and field.type == shredding.storage_type(given):
             return column
         plain = shredding.unshred(column)
         return plain if pa.types.is_null(schema) else shredding.shred(plain, schema)
@@ -129,7 +130,8 @@ def _without_extension(table: pa.Table) -> pa.Table:
 
 def _with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the exact types of its file."""
-    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(batch.columns, schema, strict=True)]
+    columns = [without_views(column) for column in batch.columns]
+    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -174,8 +176,10 @@ def _put_together(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Ar
         built = pa.map_(kind.key_field, entries.type.field(1))
         return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
     element = _put_together(array.values, (*names, "list", "element"), is_variant)
-    built = pa.list_(kind.value_field.with_type(element.type))
-    return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[element])
+    built = physical.list_of(kind, element.type)
+    return pa.Array.from_buffers(
+        built, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=[element]
+    )
 
 
 def _variants(schema: pa.Schema) -> Iterator[Names]:
