@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.optimizer import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
+    from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, write
 
 _HOME = {
     "Commit": "writer",
     "Report": "optimizer",
     "Scan": "optimizer",
+    "VariantTable": "table",
     "configure": "session",
     "disable": "session",
     "enable": "session",
@@ -36,6 +38,7 @@ __all__ = [
     "Commit",
     "Report",
     "Scan",
+    "VariantTable",
     "arrow",
     "binary",
     "configure",

@@ -1,0 +1,204 @@
+"""A Delta table as its Variants see it: what bounds its files have, as data and as a picture.
+
+In: a table and a path `column:path` in Spark's syntax. Out: the bounds of the log, decoded by Delta: a DataFrame with a row per
+file and path, which scales as Delta's own statistics do, or a drawing of every file's range. Source: Delta variantShredding,
+"Statistics for Variant Columns". Invariant: nothing here changes the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, VariantType
+
+from delta_variant import jvm
+from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
+from delta_variant.paths import normalized, parse_variant_path
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+from delta_variant.transaction import Table, delta_errors
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import VariantVal
+
+_COLUMN = re.compile(r"(`(?:[^`]|``)+`|[^`:]+):(.*)\Z", re.DOTALL)
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_SCHEMA = "file string, column string, path string, type string, min variant, max variant, source string"
+
+
+class VariantTable:
+    """A Delta table with VARIANT columns. Made by `forPath` and `forName`, which raise TableError where there is none."""
+
+    def __init__(self, table: Table) -> None:
+        if not table.exists():
+            raise TableError(f"{table.name} is not a Delta table")
+        self._table = table
+
+    @classmethod
+    def forPath(cls, spark: SparkSession, path: str | os.PathLike[str]) -> VariantTable:  # noqa: N802  # as DeltaTable has it
+        """The table in a directory."""
+        return cls(Table.of(spark, f"delta.`{str(path).replace('`', '``')}`"))
+
+    @classmethod
+    def forName(cls, spark: SparkSession, name: str) -> VariantTable:  # noqa: N802
+        """The table of that name in the session's catalog."""
+        return cls(Table.of(spark, name))
+
+    def toDF(self) -> DataFrame:  # noqa: N802
+        """The table's rows."""
+        return self._table.spark.table(self._table.name)
+
+    def stats(self) -> DataFrame:
+        """The bounds in the log of the newest version, a row for each file, VARIANT column and path that has a minimum or a
+        maximum.
+
+        file: the path of the Add action; column: logical names, joined by dots inside structs; path: RFC 9535 normalized; type:
+        as `schema_of_variant` has it; min, max: VARIANT, null where there is none; source: `delta-variant` where this package
+        computed the bounds from the values, `writer` where another one did.
+        """
+        files, logical = self._files()
+        marked = F.try_element_at("tags", F.lit(BOUNDS_TAG)) == BOUNDS_TAG_VALUE
+        source = F.when(marked, "delta-variant").otherwise("writer").alias("source")
+        found = self._table.spark.createDataFrame([], _SCHEMA)
+        for names in _variants(files.schema):
+            both = [_bounds(side, names) for side in ("minValues", "maxValues")]
+            keys = F.array_union(*(F.coalesce(F.map_keys(bounds), F.array().cast("array<string>")) for bounds in both))
+            rows = files.select("path", source, both[0].alias("low"), both[1].alias("high"), F.explode(keys).alias("key"))
+            low, high = F.try_element_at("low", F.col("key")), F.try_element_at("high", F.col("key"))
+            found = found.union(
+                rows.select(
+                    F.col("path"), F.lit(logical(names)), F.col("key"), F.schema_of_variant(F.coalesce(low, high)), low, high,
+                    F.col("source"),
+                )
+            )  # fmt: skip
+        return found
+
+    def plot(self, path: str) -> Figure:
+        """Every file's range on a path, `v:actor.id`, as a picture: files from the smallest minimum up, so that overlap shows.
+
+        Returns a matplotlib figure, which notebooks draw and `savefig` writes. A range without one of its ends is dashed to the
+        edge; strings are drawn by their order; where types differ between files, those of the most common one are drawn. Raises
+        InvalidPathError, and TableError where no file has bounds there.
+        """
+        try:
+            from matplotlib.figure import Figure as New  # noqa: PLC0415  # an extra of this package
+        except ImportError:
+            raise DeltaVariantError("plot needs matplotlib: pip install 'delta-variant[plot]'") from None
+        column, keys = _split(path)
+        rows = self.stats().where((F.col("column") == column) & (F.col("path") == normalized(keys))).select("min", "max")
+        ranges = [(_drawn(low), _drawn(high)) for low, high in rows.collect()]
+        kinds = Counter(_kind(bounds) for bounds in ranges)
+        if not kinds:
+            raise TableError(f"no file of {self._table.name} has bounds for {path}")
+        kind = kinds.most_common(1)[0][0]
+        drawn = [bounds for bounds in ranges if _kind(bounds) is kind]
+        figure = New(figsize=(8, min(12, 2 + len(drawn) / 12)), layout="constrained")
+        _draw(figure.add_subplot(), drawn, f"{path}: bounds of {len(drawn)} of {self._files()[0].count()} files")
+        return figure
+
+    def _files(self) -> tuple[DataFrame, Callable[[tuple[str, ...]], str]]:
+        """The files of the newest version with parsed statistics, and what gives the logical name of a physical one."""
+        spark = self._table.spark
+        with delta_errors(f"reading the statistics of {self._table.name}"):
+            snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
+            files = DataFrame(snapshot.withStats(), spark)
+            schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+        return files, lambda names: ".".join(_logical(schema, names))
+
+
+def _variants(schema: StructType) -> Iterator[tuple[str, ...]]:
+    """The physical names of the columns that the parsed statistics have as VARIANT."""
+
+    def inside(kind: StructType, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for field in kind:
+            if isinstance(field.dataType, VariantType):
+                yield (*names, field.name)
+            elif isinstance(field.dataType, StructType):
+                yield from inside(field.dataType, (*names, field.name))
+
+    stats = schema["stats"].dataType
+    if isinstance(stats, StructType) and "minValues" in stats.fieldNames():
+        minima = stats["minValues"].dataType
+        yield from inside(minima, ()) if isinstance(minima, StructType) else ()
+
+
+def _bounds(side: str, names: Sequence[str]) -> Column:
+    """A column's bounds as map<path, variant>."""
+    quoted = ".".join(f"`{name.replace('`', '``')}`" for name in names)
+    return F.try_variant_get(F.col(f"stats.{side}.{quoted}"), "$", "map<string, variant>")
+
+
+def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:
+    """The names that queries use, from those that files use."""
+    for name in names:
+        field = next(field for field in schema if field.metadata.get(_PHYSICAL_NAME, field.name) == name)
+        yield field.name
+        if isinstance(field.dataType, StructType):
+            schema = field.dataType
+
+
+def _split(path: str) -> tuple[str, tuple[str, ...]]:
+    """`column:path` as the column's name and the keys. Raises InvalidPathError."""
+    parts = _COLUMN.match(path)
+    if parts is None:
+        raise InvalidPathError(f"{path!r} is not column:path, such as v:actor.id")
+    column = parts[1][1:-1].replace("``", "`") if parts[1].startswith("`") else parts[1]
+    steps = parse_variant_path("$" + ("" if parts[2][:1] in ("", "[") else ".") + parts[2])
+    keys = tuple(step for step in steps if isinstance(step, str))
+    if len(keys) < len(steps):
+        raise InvalidPathError(f"{path!r} goes through an array, which has no bounds")
+    return column, keys
+
+
+# ---- the picture -----------------------------------------------------------------------------------------------------
+
+
+Range = tuple[Any, Any]
+
+
+def _drawn(bound: VariantVal | None) -> Any:
+    """A bound as matplotlib takes it."""
+    value = None if bound is None else bound.toPython()
+    return float(value) if isinstance(value, (int, Decimal)) else value
+
+
+def _kind(bounds: Range) -> type:
+    return type(next(end for end in bounds if end is not None))
+
+
+def _draw(axes: Axes, ranges: list[Range], title: str) -> None:
+    ends = [end for bounds in ranges for end in bounds if end is not None]
+    texts = sorted({end for end in ends if isinstance(end, str)}, key=str.encode)
+    if texts:
+        place = {text: i for i, text in enumerate(texts)}
+        ranges = [(place.get(low), place.get(high)) for low, high in ranges]
+        ends = list(place.values())
+        shown = range(0, len(texts), -(-len(texts) // 10))
+        axes.set_xticks(list(shown), [texts[i][:12] for i in shown], rotation=30, ha="right")
+    edges = min(ends), max(ends)
+    whole = [tuple(edge if end is None else end for end, edge in zip(bounds, edges, strict=True)) for bounds in ranges]
+    order = sorted(range(len(ranges)), key=whole.__getitem__)
+    for style in ("solid", "dashed"):
+        rows = [row for row, i in enumerate(order) if (None in ranges[i]) == (style == "dashed")]
+        lows, highs = ([whole[order[row]][side] for row in rows] for side in (0, 1))
+        axes.hlines(rows, lows, highs, linestyles=style, linewidth=2)
+        axes.plot([*lows, *highs], [*rows, *rows], "|", color="tab:blue")
+    axes.set(title=f"{title}, at most {_overlap(whole)} overlap", ylabel="files", yticks=[])
+
+
+def _overlap(ranges: list[Range]) -> int:
+    """The most ranges that any one value lies in."""
+    lows, highs = sorted(low for low, _ in ranges), sorted(high for _, high in ranges)
+    return max(bisect_right(lows, low) - bisect_left(highs, low) for low in lows)

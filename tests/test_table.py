@@ -1,0 +1,110 @@
+"""VariantTable: the bounds of a table's files as data and as a picture."""
+
+from __future__ import annotations
+
+import pytest
+
+import delta_variant as dv
+from delta_variant.errors import InvalidPathError, TableError
+
+pytestmark = pytest.mark.spark
+
+ROWS = "parse_json(to_json(struct(id, struct(concat('n', id DIV 20) AS name) AS `a.b`))) AS v"
+
+
+def append(spark, path, first, last):
+    """A file of rows with these ids."""
+    return dv.write(spark.range(first, last, 1, 1).selectExpr("id AS n", ROWS), path)
+
+
+@pytest.fixture(scope="module")
+def path(spark, tmp_path_factory):
+    """Four files of this package, two of which overlap, and one of delta-spark without bounds."""
+    path = str(tmp_path_factory.mktemp("table") / "events")
+    for first in (0, 10, 25, 30):
+        append(spark, path, first, first + 10)
+    spark.range(40, 50, 1, 1).selectExpr("id AS n", ROWS).write.format("delta").mode("append").save(path)
+    return path
+
+
+def lines(figure):
+    """(row, from, to) of every line."""
+    segments = [segment for lines in figure.axes[0].collections for segment in lines.get_segments()]
+    return sorted((int(start[1]), float(start[0]), float(end[0])) for start, end in segments)
+
+
+def test_stats(spark, path):
+    """A row for each file and path that has bounds, and they are the extremes that Spark finds in the file."""
+    table = dv.VariantTable.forPath(spark, path)
+    bounds = table.stats().selectExpr("*", "min::string AS low", "max::string AS high").collect()
+    assert {(row.column, row.source) for row in bounds} == {("v", "delta-variant")}
+    found = {(row.file, row.path, row.type, row.low, row.high) for row in bounds}
+    in_files = (
+        table.toDF()
+        .selectExpr("_metadata.file_name AS file", "n", "v:id::bigint AS id", "v:['a.b'].name::string AS name")
+        .groupBy("file")
+        .agg({"id": "min", "n": "max", "name": "min"})
+        .where("`min(id)` < 40")
+        .collect()
+    )
+    names = {row.file: row["min(name)"] for row in in_files}
+    assert found == {(row.file, "$['id']", "BIGINT", str(row["min(id)"]), str(row["max(n)"])) for row in in_files} | {
+        (file, "$['a.b']['name']", "STRING", name, "n1" if name == "n1" else name) for file, name in names.items()
+    }
+
+
+def test_renamed_columns(spark, tmp_path):
+    """With column mapping the name is the one that queries use."""
+    path = str(tmp_path / "renamed")
+    append(spark, path, 0, 3)
+    for change in ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "RENAME COLUMN v TO `w.x`"):
+        spark.sql(f"ALTER TABLE delta.`{path}` {change}")
+    assert {row.column for row in dv.VariantTable.forPath(spark, path).stats().collect()} == {"w.x"}
+    assert len(lines(dv.VariantTable.forPath(spark, path).plot("`w.x`:id"))) == 1
+
+
+def test_by_name(spark, path):
+    """A table is found by its name in the catalog, and a missing one is an error."""
+    spark.sql(f"CREATE TABLE IF NOT EXISTS variant_events USING delta LOCATION '{path}'")
+    try:
+        assert dv.VariantTable.forName(spark, "variant_events").toDF().count() == 50
+    finally:
+        spark.sql("DROP TABLE variant_events")
+    for missing in (
+        lambda: dv.VariantTable.forName(spark, "variant_events"),
+        lambda: dv.VariantTable.forPath(spark, "/no/table"),
+    ):
+        with pytest.raises(TableError, match="is not a Delta table"):
+            missing()
+
+
+def test_plot(spark, path, tmp_path):
+    """The picture has a line for each file with bounds, from its minimum to its maximum, and says how many overlap."""
+    figure = dv.VariantTable.forPath(spark, path).plot("v:id")
+    assert lines(figure) == [(0, 0, 9), (1, 10, 19), (2, 25, 34), (3, 30, 39)]
+    assert figure.axes[0].get_title() == "v:id: bounds of 4 of 5 files, at most 2 overlap"
+    figure.savefig(tmp_path / "ids.png")
+    assert (tmp_path / "ids.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_of_strings_and_of_open_ranges(spark, path, tmp_path):
+    """Strings stand in their order; a maximum that was cut away leaves a dashed line to the edge."""
+    texts = dv.VariantTable.forPath(spark, path).plot("v:['a.b'].name")
+    assert [label.get_text() for label in texts.axes[0].get_xticklabels()] == ["n0", "n1"]
+    assert lines(texts) == [(0, 0, 0), (1, 0, 0), (2, 1, 1), (3, 1, 1)]
+    high = chr(0x10FFFF) * 40
+    for text in ("a", high):
+        rows = spark.createDataFrame([(text,)], "s string").selectExpr("to_variant_object(struct(s)) AS v")
+        dv.write(rows, str(tmp_path / "open"))
+    figure = dv.VariantTable.forPath(spark, tmp_path / "open").plot("v:s")
+    assert [len(lines.get_segments()) for lines in figure.axes[0].collections] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [("v", InvalidPathError), ("v:a[0]", InvalidPathError), ("v:nothing", TableError), ("n:id", TableError)],
+)
+def test_plot_of_nothing(spark, path, asked, error):
+    """A path that is none, that goes through an array, or that has no bounds is an error that names it."""
+    with pytest.raises(error, match=asked.replace("[", r"\[")):
+        dv.VariantTable.forPath(spark, path).plot(asked)
