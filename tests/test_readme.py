@@ -1,4 +1,4 @@
-"""The README's example."""
+"""The README's examples."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,10 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 @pytest.mark.spark
-def test_the_example_runs_and_opens_one_file(spark, capsys):
-    """The example runs as it stands, finds its row and opens one file of twenty."""
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def test_the_examples_run_and_open_one_file(spark, capsys, tmp_path, monkeypatch):
+    """The examples run as they stand, one after the other, find the row, open one file of twenty and draw twenty."""
+    example = "".join(re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL))
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     spark.catalog.dropTempView("events")  # other tests have views of that name
     try:
@@ -24,3 +25,4 @@ def test_the_example_runs_and_opens_one_file(spark, capsys):
     printed = capsys.readouterr().out
     assert "Commit(version=" in printed
     assert "\n1\n" in printed
+    assert (tmp_path / "ids.png").exists()
