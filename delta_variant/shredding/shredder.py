@@ -83,9 +83,6 @@ class _Slots:
     limit: Int64s
     dictionary: Int32s
 
-    def __len__(self) -> int:
-        return len(self.at)
-
 
 class _Chunk:
     """Rows that are shredded together."""
@@ -101,11 +98,11 @@ class _Chunk:
     def shred(self) -> pa.StructArray:
         mask = bitmap(self.valid) if len(self.valid) else None
         children = [self.metadata, *self._children(self.plan.root, self.slots)]
-        return pa.Array.from_buffers(self.plan.storage, len(self.slots), [mask], children=children)
+        return pa.Array.from_buffers(self.plan.storage, len(self.slots.at), [mask], children=children)
 
     def _group(self, node: Node, slots: _Slots) -> pa.StructArray:
         children = self._children(node, slots)
-        return pa.Array.from_buffers(node.group, len(slots), [None], children=children)
+        return pa.Array.from_buffers(node.group, len(slots.at), [None], children=children)
 
     def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node, [value] of one without a type."""
@@ -116,12 +113,12 @@ class _Chunk:
         return self._object(node, slots) if pa.types.is_struct(node.typed) else self._list(node, slots)
 
     def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        rest = np.zeros(len(slots), np.int64)
+        rest = np.zeros(len(slots.at), np.int64)
         left = k.leave_all(self.data, slots.at, slots.limit, rest, self.faults.report)
         return [self._value(node, slots, rest, self.faults.check(left, node.path))]
 
     def _object(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        count = len(slots)
+        count = len(slots.at)
         child_at = np.full((len(node.children), count), -1, np.int64)
         typed, rest = np.zeros(count, np.uint8), np.zeros(count, np.int64)
         keys = (self.names, self.keys.start, node.child_of_name)
@@ -139,7 +136,7 @@ class _Chunk:
         return [value, pa.Array.from_buffers(node.typed, count, [bitmap(typed)], children=fields)]
 
     def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        count = len(slots)
+        count = len(slots.at)
         offsets, typed, rest = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
         source = (self.data, slots.at, slots.limit)
         left = self.faults.check(k.measure_lists(*source, offsets, typed, rest, self.faults.report), node.path)
@@ -153,13 +150,13 @@ class _Chunk:
         return [self._value(node, slots, rest, left), array]
 
     def _leaf(self, node: Node, primitive: t.Primitive, slots: _Slots) -> list[pa.Array]:
-        rest = np.zeros(len(slots), np.int64)
+        rest = np.zeros(len(slots.at), np.int64)
         take = self._texts if primitive.size == t.VARIABLE else self._fixed
         left, typed = take(node, primitive, slots, rest)
         return [self._value(node, slots, rest, left), typed]
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
-        count = len(slots)
+        count = len(slots.at)
         valid = np.zeros(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
         out: npt.NDArray[np.generic]
@@ -181,7 +178,7 @@ class _Chunk:
         return left, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
-        count = len(slots)
+        count = len(slots.at)
         start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.zeros(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
         left = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
@@ -196,7 +193,7 @@ class _Chunk:
     def _value(self, node: Node, slots: _Slots, rest: Int64s, left: int) -> pa.Array:
         """`value`, where whole Variants are left over."""
         if not left:
-            return self._no_value(len(slots))
+            return self._no_value(len(slots.at))
         offsets, out = _room(rest)
         k.gather(self.data, slots.at, offsets, out)
         return self._checked(node, slots, rest, offsets, out)
