@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,10 @@ from delta_variant.skipping import (
     Or,
     Path,
     Predicate,
+    StartsWith,
     Unknown,
     keeps_order,
+    negate,
     translate,
 )
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SOURCE, _CLASS = "SkipFiles.java", "delta_variant.SkipFiles"
-_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _log = logging.getLogger("delta_variant")
 
 
@@ -112,14 +115,17 @@ def _predicate(node: Mapping[str, Any]) -> Predicate:
     if node.get("aside"):
         return Unknown()
     op = node.get("op")
+    if op == "not":
+        return negate(_predicate(node["args"][0]))
     if op in {"and", "or"}:
         parts = tuple(_predicate(part) for part in node["args"])
         return And(parts) if op == "and" else Or(parts)
     if op is None:
+        path = _operand(node)
+        if isinstance(path, Path) and path.result == "boolean":
+            return Comparison("=", path, Literal("boolean", "true"))
         return Unknown(f"{node.get('unknown', 'a value of its own')}: not a comparison with a constant")
     first, *others = (_operand(side) for side in node["args"])
-    if op == "<=>" and all(side != Literal(side.type, None) for side in others if isinstance(side, Literal)):
-        op = "="
     if isinstance(first, Literal) and op in _FLIPPED:
         op, first, others = _FLIPPED[op], others[0], [first]
     unknown = next((side for side in (first, *others) if isinstance(side, Unknown)), None)
@@ -127,11 +133,24 @@ def _predicate(node: Mapping[str, Any]) -> Predicate:
         return unknown
     literals = tuple(side for side in others if isinstance(side, Literal))
     if isinstance(first, Path) and len(literals) == len(others):
-        if op == "in":
-            return In(first, literals)
-        if op in _FLIPPED:
-            return Comparison(op, first, literals[0])
+        return _test(op, first, literals, node.get("escape", ""))
     return Unknown(f"{first} {op}: not a comparison with a constant")
+
+
+def _test(op: str, path: Path, literals: tuple[Literal, ...], escape: str) -> Predicate:
+    """The predicate `path op literals`; in `<=>` NULL is no constant like others, since it is what a missing path equals."""
+    if op == "in":
+        return In(path, literals)
+    if op == "startswith":
+        return StartsWith(path, literals[0])
+    if op == "like" and literals[0].text is not None:
+        fixed = re.split(b"[%_]|" + re.escape(escape.encode()), bytes.fromhex(literals[0].text))[0]
+        if fixed:
+            return And((StartsWith(path, replace(literals[0], text=fixed.hex())), Unknown()))
+        return Unknown(f"{path} LIKE {literals[0]}: the pattern has no fixed beginning")
+    if op in _FLIPPED and not (op == "<=>" and literals[0].text is None):
+        return Comparison(op, path, literals[0])
+    return Unknown(f"{path} {op}: not a comparison with a constant")
 
 
 def _operand(node: Mapping[str, Any]) -> Path | Literal | Unknown:

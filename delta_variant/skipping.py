@@ -6,11 +6,12 @@ Columns".
 
 The invariant: the bounds predicate is FALSE only for a file in which no row can make the query's predicate TRUE. A NULL
 keeps the file, and everything unknown is NULL: a missing bound, a bound of another type, a bound that does not fit
-the type the query asks for. So `<` looks at the minimum alone, `=` at whichever bounds are there, AND at the sides that
-help, and OR only where all its sides do.
+the type the query asks for. So `<` looks at the minimum alone, `=` at whichever bounds are there, `<>` at whether they are
+one value, AND at the sides that help, and OR only where all its sides do. A row without the path makes none of these TRUE.
 
 A query casts the value before it compares; the bound is cast the same way. That is exact as long as the cast keeps
-the (weak) order; `_CLASSES_FOR` lists for each type the kinds of bounds for which it does.
+the (weak) order, which is all that is asked of it, for `<>` too: where both bounds become 5, so does what lies between.
+`_KINDS_FOR` lists for each type the kinds of bounds for which it does.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ class Literal:
         text = self.text or ""
         if self.type == "string":
             return bytes.fromhex(text)
+        if self.type == "boolean":
+            return text == "true"
         if self.type in {"float", "double"}:
             return (text == "NaN", 0.0 if text == "NaN" else float(text))
         return Decimal(text)
@@ -103,7 +106,7 @@ def _moment(zone: str = "", **after_epoch: int) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`path op literal`, with op one of = < <= > >=."""
+    """`path op literal`, with op one of = <> < <= > >= <=>."""
 
     op: str
     path: Path
@@ -115,14 +118,27 @@ class Comparison:
 
 @dataclass(frozen=True)
 class In:
-    """`path IN (literals)`."""
+    """`path IN (literals)`, or NOT."""
 
     path: Path
     literals: tuple[Literal, ...]
+    negated: bool = False
 
     def __str__(self) -> str:
         shown = [*map(str, self.literals[:5]), *(["..."] if len(self.literals) > 5 else [])]
-        return f"{self.path} IN ({', '.join(shown)})"
+        return f"{self.path} {'NOT ' * self.negated}IN ({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class StartsWith:
+    """`startswith(path, prefix)`, or NOT."""
+
+    path: Path
+    prefix: Literal
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{'NOT ' * self.negated}startswith({self.path}, {self.prefix})"
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,28 @@ class Unknown:
         return "..."
 
 
-Predicate = Comparison | In | And | Or | Unknown
+Predicate = Comparison | In | StartsWith | And | Or | Unknown
+
+_OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def negate(predicate: Predicate) -> Predicate:
+    """What is TRUE exactly where the predicate is FALSE; NULL stays NULL."""
+    match predicate:
+        case Comparison("<=>", path, _):
+            return Unknown(f"{path}: NOT <=> is true for rows without the path, of which bounds say nothing")
+        case Comparison(op, path, literal):
+            return Comparison(_OPPOSITE[op], path, literal)
+        case In(path, literals, negated):
+            return In(path, literals, not negated)
+        case StartsWith(path, prefix, negated):
+            return StartsWith(path, prefix, not negated)
+        case And(parts):
+            return Or(tuple(map(negate, parts)))
+        case Or(parts):
+            return And(tuple(map(negate, parts)))
+        case Unknown():
+            return predicate
 
 
 # ---- the bounds' side ------------------------------------------------------------------------------------------------
@@ -163,7 +200,7 @@ Predicate = Comparison | In | And | Or | Unknown
 
 @dataclass(frozen=True)
 class Check:
-    """`bound op literal`; `side` is min or max."""
+    """`bound op literal`; `side` is min or max, op one of < <= > >=, startswith, NOT startswith."""
 
     side: str
     path: Path
@@ -172,7 +209,23 @@ class Check:
 
     def sql(self, trust_all: bool = False) -> str:
         """NULL where the file has no such bound, or one of a type whose order the path's type does not keep."""
-        return f"({_bound(self.side, self.path, trust_all)} {self.op} {self.literal.sql})"
+        bound = _bound(self.side, self.path, trust_all)
+        if self.op.endswith("startswith"):
+            return f"({self.op}({bound}, {self.literal.sql}))"
+        return f"({bound} {self.op} {self.literal.sql})"
+
+
+@dataclass(frozen=True)
+class OtherThan:
+    """Whether the path has values other than these: FALSE where its bounds are one value, and that one is here."""
+
+    path: Path
+    literals: tuple[Literal, ...]
+
+    def sql(self, trust_all: bool = False) -> str:
+        """See Check."""
+        low, high = (_bound(side, self.path, trust_all) for side in ("min", "max"))
+        return f"({low} <> {high} OR {low} NOT IN ({', '.join(literal.sql for literal in self.literals)}))"
 
 
 @dataclass(frozen=True)
@@ -197,38 +250,48 @@ class AnyOf:
         return f"({' OR '.join(part.sql(trust_all) for part in self.parts)})" if self.parts else "false"
 
 
-Bounds = Check | AllOf | AnyOf
+Bounds = Check | OtherThan | AllOf | AnyOf
 
 ROWS_MIGHT_MATCH: Final = AllOf(())
 ROWS_CANNOT_MATCH: Final = AnyOf(())
 
 # Kind of bound: the types `schema_of_variant` gives for it, and whether only marked files can be trusted with it:
-# delta-spark's own are too narrow where a row group has no footer statistics (a NaN, a value over 4 KB).
-_CLASSES: Final[dict[str, tuple[str, bool]]] = {
-    "exact": ("({0} = 'BIGINT' OR {0} LIKE 'DECIMAL%')", False),
-    "approximate": ("{0} IN ('DOUBLE', 'FLOAT')", True),
-    "string": ("{0} = 'STRING'", True),
-    "date": ("{0} = 'DATE'", False),
-    "timestamp": ("{0} = 'TIMESTAMP'", False),
-    "timestamp_ntz": ("{0} = 'TIMESTAMP_NTZ'", False),
+# delta-spark's own are too narrow where a row group has no footer statistics (a NaN, a value over 4 KB), and booleans'
+# it does not write.
+_KINDS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
+    "exact": (("BIGINT", "DECIMAL"), False),
+    "approximate": (("DOUBLE", "FLOAT"), True),
+    "boolean": (("BOOLEAN",), True),
+    "string": (("STRING",), True),
+    "date": (("DATE",), False),
+    "timestamp": (("TIMESTAMP",), False),
+    "timestamp_ntz": (("TIMESTAMP_NTZ",), False),
 }
-# Type asked for: the kinds of bounds whose order Spark's cast to that type keeps. Truncation, rounding and overflow to
-# NULL keep it; between strings and anything else nothing does, and between dates and timestamps the time zone decides.
-_CLASSES_FOR: Final[dict[str, tuple[str, ...]]] = {
-    "tinyint": ("exact",),
-    "smallint": ("exact",),
-    "int": ("exact",),
-    "bigint": ("exact",),
-    "decimal": ("exact",),
-    "float": ("exact", "approximate"),
-    "double": ("exact", "approximate"),
-    "string": ("string",),
-    "date": ("date",),
-    "timestamp": ("timestamp",),
-    "timestamp_ntz": ("timestamp_ntz",),
+# Type asked for: the kinds of bounds whose order Spark's cast to that type keeps, whatever the session's time zone is; a
+# query may have been resolved under another zone than it is planned in.
+#   Used: between numbers (truncation and rounding keep the order, overflow gives NULL), false and true as 0 and 1 and as
+#   text, instants as seconds and seconds as instants, dates as midnights without a zone and back.
+#   Not used: numbers as booleans (-1, 0, 1 are true, false, true); numbers, dates and times as text, and text as anything
+#   else; and what depends on the zone: timestamp as timestamp_ntz or date and back, which lose the order where clocks
+#   change (in St. John's the 29th of October 2006 began twice), and date as timestamp.
+_NUMBERS: Final = ("exact", "approximate", "boolean", "timestamp")
+_KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
+    "tinyint": _NUMBERS,
+    "smallint": _NUMBERS,
+    "int": _NUMBERS,
+    "bigint": _NUMBERS,
+    "decimal": _NUMBERS,
+    "float": _NUMBERS,
+    "double": _NUMBERS,
+    "boolean": ("boolean",),
+    "string": ("string", "boolean"),
+    "date": ("date", "timestamp_ntz"),
+    "timestamp": ("timestamp", "exact", "approximate"),
+    "timestamp_ntz": ("timestamp_ntz", "date"),
 }
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _MAX_RANGES: Final = 64  # an IN of more values is looked up as that many ranges
+_MAX_EXCLUDED: Final = 1000  # values of a NOT IN; leaving out some only keeps more files
 
 
 def translate(predicate: Predicate, bounded: Collection[tuple[str, ...]], *, marked: bool = True) -> tuple[Bounds, list[str]]:
@@ -241,9 +304,13 @@ def translate(predicate: Predicate, bounded: Collection[tuple[str, ...]], *, mar
         case Comparison(op, path, literal):
             reason = _useless(path, [literal], bounded, marked)
             return (ROWS_MIGHT_MATCH, [reason]) if reason else (_range(op, path, literal, literal), [])
-        case In(path, literals):
+        case In(path, literals, negated):
             reason = _useless(path, literals, bounded, marked)
-            return (ROWS_MIGHT_MATCH, [reason]) if reason else (_any_range(path, literals), [])
+            bounds = _none_of(path, literals) if negated else _any_range(path, literals)
+            return (ROWS_MIGHT_MATCH, [reason]) if reason else (bounds, [])
+        case StartsWith(path, prefix, negated):
+            reason = _useless(path, [prefix], bounded, marked)
+            return (ROWS_MIGHT_MATCH, [reason]) if reason else (_starting(path, prefix, negated), [])
         case And(parts):
             sides = [translate(part, bounded, marked=marked) for part in parts]
             reasons = [reason for _, reasons in sides for reason in reasons]
@@ -263,15 +330,13 @@ def translate(predicate: Predicate, bounded: Collection[tuple[str, ...]], *, mar
 
 
 def _useless(path: Path, literals: Sequence[Literal], bounded: Collection[tuple[str, ...]], marked: bool) -> str | None:
-    kinds = _CLASSES_FOR.get(path.type.partition("(")[0])
+    kinds = _KINDS_FOR.get(path.type.partition("(")[0])
     if path.column not in bounded:
         return f"{path}: the table's statistics hold no Variant bounds for column {path.name or '.'.join(path.column)}"
     if kinds is None:
         return f"{path}: values read as {path.type} have no bounds"
-    if not marked and all(_CLASSES[kind][1] for kind in kinds):
+    if not marked and all(_KINDS[kind][1] for kind in kinds):
         return f"{path}: {path.type} bounds count only in files whose Add has the tag {BOUNDS_TAG}; none here has"
-    if any('"' in key for key in path.keys):
-        return f"{path}: Spark's path syntax has no way to look up a key with a double quote"
     for literal in literals:
         if literal.type != path.result:
             return f"{path}: compared with a {literal.type}"
@@ -284,9 +349,34 @@ def _range(op: str, path: Path, low: Literal, high: Literal) -> Bounds:
     """Whether a value v with `v op low` may be there; for op `=`, one with low <= v <= high. NULL equals nothing."""
     if low.text is None:
         return ROWS_CANNOT_MATCH
-    if op == "=":
+    if op == "<>" and low.type == "boolean":
+        op, low = "=", Literal("boolean", "false" if low.text == "true" else "true")
+        high = low
+    if op == "<>":
+        return OtherThan(path, (low,))
+    if op in {"=", "<=>"}:
         return AllOf((Check("min", path, "<=", high), Check("max", path, ">=", low)))
     return Check("min" if op in {"<", "<="} else "max", path, op, low)
+
+
+def _starting(path: Path, prefix: Literal, negated: bool) -> Bounds:
+    """By UTF-8 bytes, what starts with a prefix lies together, from the prefix itself on."""
+    if prefix.text is None:
+        return ROWS_CANNOT_MATCH
+    if negated:
+        return AnyOf(tuple(Check(side, path, "NOT startswith", prefix) for side in ("min", "max")))
+    not_behind = AnyOf((Check("min", path, "<=", prefix), Check("min", path, "startswith", prefix)))
+    return AllOf((not_behind, Check("max", path, ">=", prefix)))
+
+
+def _none_of(path: Path, literals: Sequence[Literal]) -> Bounds:
+    if any(literal.text is None for literal in literals):
+        return ROWS_CANNOT_MATCH
+    # Spark's InSet takes -0.0 and 0.0 for two values, bounds of zero stand for either.
+    floating = path.result in {"float", "double"}
+    excluded = {literal for literal in literals if not (floating and literal.order == (False, 0.0))}
+    ordered = sorted(excluded, key=lambda literal: literal.order)
+    return OtherThan(path, tuple(ordered[:_MAX_EXCLUDED])) if ordered else ROWS_MIGHT_MATCH
 
 
 def _any_range(path: Path, literals: Sequence[Literal]) -> Bounds:
@@ -297,28 +387,38 @@ def _any_range(path: Path, literals: Sequence[Literal]) -> Bounds:
 
 
 def _bound(side: str, path: Path, trust_all: bool) -> str:
-    values = ".".join([f"stats.{side}Values", *(f"`{name.replace('`', '``')}`" for name in path.column)])
-    bound_key = '$["' + normalized(path.keys) + '"]'
-    key = f"CAST(X'{bound_key.encode().hex()}' AS STRING)"  # hex: no setting changes how it parses
-    found = f"schema_of_variant(try_variant_get({values}, {key}, 'variant'))"
-    marked = f"try_element_at(tags, '{BOUNDS_TAG}') = '{BOUNDS_TAG_VALUE}'"
+    source = ".".join([f"stats.{side}Values", *(f"`{name.replace('`', '``')}`" for name in path.column)])
+    key = normalized(path.keys)
+    if '"' in key:  # Spark's path syntax knows no escapes, and the key has quotes of both kinds
+        source, at = f"try_element_at(try_variant_get({source}, '$', 'map<string,variant>'), {_text(key)})", "'$'"
+    else:
+        at = _text(f'$["{key}"]')
+    kind = f"substring_index(schema_of_variant(try_variant_get({source}, {at}, 'variant')), '(', 1)"
     guards = []
-    for name in _CLASSES_FOR[path.type.partition("(")[0]]:
-        is_class, needs_mark = _CLASSES[name]
-        guard = is_class.format(found)
-        guards.append(f"({guard} AND {marked})" if needs_mark and not trust_all else guard)
+    for needs_mark in (False, True):
+        kinds = [_KINDS[name] for name in _KINDS_FOR[path.type.partition("(")[0]]]
+        names = [f"'{name}'" for kind_names, mark in kinds if (mark and not trust_all) == needs_mark for name in kind_names]
+        marked = f" AND try_element_at(tags, '{BOUNDS_TAG}') = '{BOUNDS_TAG_VALUE}'" * needs_mark
+        guards += [f"({kind} IN ({', '.join(names)}){marked})"] if names else []
     # `timestamp` means timestamp_ntz where spark.sql.timestampType says so.
     sql_type = {"timestamp": "timestamp_ltz"}.get(path.type, path.type)
-    bound = f"CASE WHEN {' OR '.join(guards)} THEN try_variant_get({values}, {key}, '{sql_type}') END"
+    bound = f"CASE WHEN {' OR '.join(guards)} THEN try_variant_get({source}, {at}, '{sql_type}') END"
     for cast in path.casts:
         bound = f"try_cast({bound} AS {cast})"
     return bound
+
+
+def _text(text: str) -> str:
+    """SQL for a string, in hex: no setting changes how it parses."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def keeps_order(source: str, target: str) -> bool:
     """Whether a cast between these Spark types never fails and never turns a smaller value into a larger one."""
     if target in {"float", "double"}:
         return source in _DIGITS or source.startswith("decimal") or source in {"float", target}
+    if {source, target} == {"date", "timestamp_ntz"}:
+        return True
     if target in _DIGITS:
         return source in _DIGITS and _DIGITS[source] <= _DIGITS[target]
     if target.startswith("decimal(") and (source in _DIGITS or source.startswith("decimal(")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,9 +23,12 @@ from delta_variant.skipping import (
     In,
     Literal,
     Or,
+    OtherThan,
     Path,
+    StartsWith,
     Unknown,
     keeps_order,
+    negate,
     translate,
 )
 
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
 A = Path(("v",), ("a",), "bigint", name="v")
 B = Path(("v",), ("b",), "bigint", name="v")
 UNKNOWN = Unknown("some reason")
-OPS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+S = Path(("v",), ("s",), "string", name="v")
+FLAG = Path(("v",), ("flag",), "boolean", name="v")
+OPS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 MIN_MAX = {"min": 0, "max": 1}
 
 
@@ -42,8 +48,32 @@ def big(value):
     return Literal("bigint", None if value is None else str(value))
 
 
+def text(value):
+    return Literal("string", None if value is None else value.encode().hex())
+
+
+def flag(value):
+    return Literal("boolean", {None: None, True: "true", False: "false"}[value])
+
+
+def value_of(literal):
+    return None if literal.text is None else literal.order
+
+
+def starts(value, prefix):
+    return None if value is None or prefix is None else value.startswith(prefix)
+
+
 def compare(op, left, right):
+    if op.endswith("startswith"):
+        return kleene_not(starts(left, right)) if op.startswith("NOT") else starts(left, right)
+    if op == "<=>":
+        return left == right
     return None if left is None or right is None else OPS[op](left, right)
+
+
+def kleene_not(value):
+    return None if value is None else not value
 
 
 def kleene_and(values):
@@ -58,7 +88,11 @@ def on_bounds(bounds: Bounds, file: dict[Path, tuple[int | None, int | None]]) -
     """SQL's answer: what Spark computes for one file."""
     match bounds:
         case Check(side, path, op, literal):
-            return compare(op, file.get(path, (None, None))[MIN_MAX[side]], int(literal.text))
+            return compare(op, file.get(path, (None, None))[MIN_MAX[side]], value_of(literal))
+        case OtherThan(path, literals):
+            low, high = file.get(path, (None, None))
+            others = [compare("<>", low, value_of(literal)) for literal in literals]
+            return kleene_or([compare("<>", low, high), kleene_and(others)])
         case AllOf(parts):
             return kleene_and([on_bounds(part, file) for part in parts])
         case AnyOf(parts):
@@ -68,9 +102,12 @@ def on_bounds(bounds: Bounds, file: dict[Path, tuple[int | None, int | None]]) -
 def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
     match predicate:
         case Comparison(op, path, literal):
-            return compare(op, row[path], None if literal.text is None else int(literal.text))
-        case In(path, literals):
-            return kleene_or([on_row(Comparison("=", path, literal), row) for literal in literals])
+            return compare(op, row[path], value_of(literal))
+        case In(path, literals, negated):
+            found = kleene_or([on_row(Comparison("=", path, literal), row) for literal in literals])
+            return kleene_not(found) if negated else found
+        case StartsWith(path, prefix, negated):
+            return compare("NOT startswith" if negated else "startswith", row[path], value_of(prefix))
         case And(parts):
             return kleene_and([on_row(part, row) for part in parts])
         case Or(parts):
@@ -88,6 +125,8 @@ def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]]
     # literal 5 against bounds:  [1,4]  [1,5]  [5,5]  [5,9]  [6,9]  [1,9]  [1,?]  [6,?]  [?,4]  [?,9]  [?,?]
     [
         ("=", (False, True, True, True, False, True, None, False, False, None, None)),
+        ("<=>", (False, True, True, True, False, True, None, False, False, None, None)),
+        ("<>", (True, True, False, True, True, True, True, True, None, None, None)),
         ("<", (True, True, False, False, False, True, True, False, None, None, None)),
         ("<=", (True, True, True, True, False, True, True, False, None, None, None)),
         (">", (False, False, False, True, True, True, None, None, False, True, None)),
@@ -95,10 +134,102 @@ def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]]
     ],
 )
 def test_comparison(op, answers):
-    """Each operator against every position of the bounds: < needs the minimum alone, > the maximum, = either."""
+    """Each operator against every position of the bounds: < needs the minimum alone, > the maximum, = either, <> both."""
     n = None
     bounds = [(1, 4), (1, 5), (5, 5), (5, 9), (6, 9), (1, 9), (1, n), (6, n), (n, 4), (n, 9), (n, n)]
     assert tuple(decide(Comparison(op, A, big(5)), {A: pair}) for pair in bounds) == answers
+
+
+@pytest.mark.parametrize(
+    ("literals", "answers"),
+    # bounds:       [1,4]  [3,3]  [5,5]  [3,5]  [5,?]  [6,?]  [?,5]  [?,?]
+    [
+        ((5,), (True, True, False, True, None, True, None, None)),
+        ((3, 5), (True, False, False, True, None, True, None, None)),
+        ((), (True, True, True, True, True, True, True, True)),
+        ((3, None), (False, False, False, False, False, False, False, False)),
+    ],
+)
+def test_not_in(literals, answers):
+    """NOT IN rules out a file whose bounds are one value of the list, and no two that are both in it; with a NULL, all."""
+    n = None
+    bounds = [(1, 4), (3, 3), (5, 5), (3, 5), (5, n), (6, n), (n, 5), (n, n)]
+    predicate = negate(In(A, tuple(map(big, literals))))
+    assert tuple(decide(predicate, {A: pair}) for pair in bounds) == answers
+
+
+def test_not_in_of_zeros():
+    """Spark's InSet holds -0.0 and 0.0 apart, which bounds do not: zeros in a NOT IN rule nothing out, in <> they do."""
+    path = Path(("v",), ("d",), "double")
+    zeros = (Literal("double", "0.0"), Literal("double", "-0.0"))
+    one = Literal("double", "1.0")
+    assert translate(negate(In(path, zeros)), {("v",)})[0] == ROWS_MIGHT_MATCH
+    assert translate(negate(In(path, (*zeros, one))), {("v",)})[0] == OtherThan(path, (one,))
+    assert translate(Comparison("<>", path, zeros[0]), {("v",)})[0] == OtherThan(path, zeros[:1])
+
+
+@pytest.mark.parametrize(
+    ("predicate", "answers"),
+    # bounds:                              [F,F]  [F,T]  [T,T]  [F,?]  [T,?]  [?,F]  [?,T]  [?,?]
+    [
+        (Comparison("=", FLAG, flag(True)), (False, True, True, None, None, False, True, None)),
+        (Comparison("=", FLAG, flag(False)), (True, True, False, True, False, None, None, None)),
+        (Comparison("<>", FLAG, flag(True)), (True, True, False, True, False, None, None, None)),
+        (Comparison("<>", FLAG, flag(False)), (False, True, True, None, None, False, True, None)),
+        (Comparison("<", FLAG, flag(True)), (True, True, False, True, False, None, None, None)),
+        (In(FLAG, (flag(True), flag(None))), (False, True, True, None, None, False, True, None)),
+    ],
+)
+def test_booleans(predicate, answers):
+    """FALSE is below TRUE, and what is not the one is the other."""
+    n = None
+    bounds = [(False, False), (False, True), (True, True), (False, n), (True, n), (n, False), (n, True), (n, n)]
+    found = [decide(predicate, {FLAG: pair}) for pair in bounds]
+    assert [answer is not False for answer in found] == [answer is not False for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "starts", "starts_not"),
+    [
+        ("a", "ab\U0010ffff", True, True),
+        ("a", "aba", False, True),
+        ("ab", "ab", False, True),
+        ("abc", "abc", True, False),
+        ("abc", "abcz\U0010ffff", True, False),
+        ("abb\U0010ffff", "abd", True, True),
+        ("abc\U0010ffff", "b", True, True),
+        ("abd", "abe", False, True),
+        ("b", "c", False, True),
+        ("", "\U0010ffff", True, True),
+        ("abc", None, None, None),
+        ("abd", None, False, True),
+        (None, "abb", False, True),
+        (None, "abc", None, None),
+        (None, None, None, None),
+    ],
+)
+def test_prefixes(low, high, starts, starts_not):
+    """What starts with abc lies from abc to the last text that does, by UTF-8 bytes; where both bounds do, all does."""
+    file = {S: tuple(None if bound is None else bound.encode() for bound in (low, high))}
+    assert decide(StartsWith(S, text("abc")), file) is starts
+    assert decide(negate(StartsWith(S, text("abc"))), file) is starts_not
+
+
+TEXTS = st.text("ab\u00e9\U0010ffff", max_size=4)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, st.integers(0, 3), st.booleans())
+def test_prefixes_never_lose_a_row(texts, prefix, cut, negated):
+    """Nor with bounds cut as the log cuts them; with whole bounds a file of one value is kept exactly if it matches."""
+    values = sorted(value.encode() for value in texts)
+    low, high = values[0].decode()[:cut], values[-1].decode()
+    high = high if len(high) <= cut else high[:cut] + "\U0010ffff"
+    predicate = StartsWith(S, text(prefix), negated)
+    matches = [on_row(predicate, {S: value}) for value in values]
+    cut_bounds = (low.encode(), high.encode() if high.encode() >= values[-1] else None)
+    if decide(predicate, {S: cut_bounds}) is False:
+        assert True not in matches
+    assert decide(predicate, {S: (values[0], values[0])}) is matches[0]
 
 
 YES, NO, MAYBE = (1, 9), (6, 9), (None, None)  # bounds on which `= 5` gives TRUE, FALSE and NULL
@@ -142,6 +273,9 @@ def test_null_literals():
     assert translate(Comparison("=", A, big(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
     assert translate(In(A, (big(None),)), {("v",)})[0] == ROWS_CANNOT_MATCH
     assert translate(In(A, (big(None), big(5))), {("v",)}) == translate(In(A, (big(5),)), {("v",)})
+    assert translate(Comparison("<>", A, big(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
+    assert translate(StartsWith(S, text(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
+    assert translate(negate(StartsWith(S, text(None))), {("v",)})[0] == ROWS_CANNOT_MATCH
     assert translate(And((UNKNOWN, Comparison("<", A, big(None)))), {("v",)})[0] == ROWS_CANNOT_MATCH
     assert translate(Or((Comparison("=", A, big(None)), UNKNOWN)), {("v",)})[0] == ROWS_MIGHT_MATCH
 
@@ -156,13 +290,17 @@ def test_long_in_list():
     assert decide(predicate, {A: (10**9, 10**10)}) in (True, False)
     assert decide(predicate, {A: (-5, -1)}) is False
     assert decide(predicate, {A: (10**12 + 1, 10**13)}) is False
+    excluded, _ = translate(negate(predicate), {("v",)})
+    assert len(excluded.literals) == 1000
+    assert [on_bounds(excluded, {A: pair}) for pair in ((0, 0), (0, 10), (5, 5))] == [False, True, True]
 
 
 VALUES = st.none() | st.integers(-3, 3)
 LEAVES = st.one_of(
     st.builds(Comparison, st.sampled_from(sorted(OPS)), st.sampled_from([A, B]), VALUES.map(big)),
-    st.builds(In, st.sampled_from([A, B]), st.lists(VALUES.map(big), min_size=1, max_size=4).map(tuple)),
+    st.builds(In, st.sampled_from([A, B]), st.lists(VALUES.map(big), min_size=1, max_size=4).map(tuple), st.booleans()),
 )
+NULL_SAFE = st.builds(Comparison, st.just("<=>"), st.sampled_from([A, B]), st.integers(-3, 3).map(big))
 
 
 def trees(leaves):
@@ -183,7 +321,7 @@ ROWS = st.lists(st.fixed_dictionaries({A: VALUES, B: VALUES}), max_size=5)
 KEPT = st.fixed_dictionaries({(path, side): st.booleans() for path in (A, B) for side in ("min", "max")})
 
 
-@given(trees(LEAVES | st.just(UNKNOWN)), ROWS, KEPT)
+@given(trees(LEAVES | NULL_SAFE | st.just(UNKNOWN)), ROWS, KEPT)
 def test_never_loses_a_row(predicate, rows, kept):
     """FALSE on a file's bounds, some of which may be missing, means that no row of the file makes the predicate TRUE."""
     if decide(predicate, bounds_of(rows, kept)) is False:
@@ -197,13 +335,26 @@ def test_exact_for_one_row(predicate, row):
     assert (decide(predicate, file) is not False) == (on_row(predicate, row) is True)
 
 
+@given(trees(LEAVES), st.fixed_dictionaries({A: VALUES, B: VALUES}))
+def test_not_goes_inward(predicate, row):
+    """NOT, pushed to the leaves, is SQL's: TRUE and FALSE change places, NULL stays."""
+    assert on_row(negate(predicate), row) is kleene_not(on_row(predicate, row))
+
+
+@given(trees(LEAVES | NULL_SAFE), st.fixed_dictionaries({A: VALUES, B: VALUES}))
+def test_not_of_null_safe_equality_is_unknown(predicate, row):
+    """NOT <=> is TRUE where the path is missing: whatever it may be part of, no row is lost."""
+    if on_row(predicate, row) is False:
+        assert on_row(negate(predicate), row) is True
+
+
 @pytest.mark.parametrize(
     ("path", "literal", "reason"),
     [
         (Path(("w",), ("a",), "bigint"), big(5), "no Variant bounds for column w"),
-        (Path(("v",), ("a",), "boolean"), Literal("boolean", "true"), "read as boolean"),
+        (Path(("v",), ("a",), "binary"), Literal("binary", "00"), "read as binary"),
+        (Path(("v",), ("a",), "string collate UTF8_LCASE"), Literal("string collate UTF8_LCASE", "61"), "read as string"),
         (Path(("v",), ("a",), "variant"), big(5), "read as variant"),
-        (Path(("v",), ('a"b',), "bigint"), big(5), "double quote"),
         (Path(("v",), ("a",), "bigint"), Literal("int", "5"), "compared with a int"),
         (Path(("v",), ("a",), "string"), Literal("string collate UTF8_LCASE", "61"), "compared with a string collate"),
         (Path(("v",), ("a",), "timestamp_ntz"), Literal("timestamp_ntz", str(10**18)), "outside the years"),
@@ -223,11 +374,35 @@ def test_marks():
     assert translate(string, {("v",)}, marked=False)[0] == ROWS_MIGHT_MATCH
     assert BOUNDS_TAG in translate(string, {("v",)}, marked=False)[1][0]
     assert translate(double, {("v",)}, marked=False)[0] != ROWS_MIGHT_MATCH  # its bounds may be exact numerics
-    for predicate in (string, double):
+    boolean = Comparison("=", FLAG, flag(True))
+    assert BOUNDS_TAG in translate(boolean, {("v",)}, marked=False)[1][0]
+    for predicate in (string, double, boolean, StartsWith(S, text("a")), negate(string)):
         bounds = translate(predicate, {("v",)})[0]
         assert BOUNDS_TAG in bounds.sql()
         assert BOUNDS_TAG not in bounds.sql(trust_all=True)
-    assert BOUNDS_TAG not in translate(Comparison("=", A, big(5)), {("v",)})[0].sql()
+    exact, marked = translate(Comparison("=", A, big(5)), {("v",)})[0].sql().split(" OR ")[:2]
+    assert "'BIGINT'" in exact
+    assert BOUNDS_TAG not in exact
+    assert "'DOUBLE'" in marked
+    assert BOUNDS_TAG in marked
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        *((kind, "BIGINT DECIMAL DOUBLE FLOAT BOOLEAN TIMESTAMP") for kind in ("tinyint", "bigint", "decimal(9,2)", "float")),
+        ("boolean", "BOOLEAN"),
+        ("string", "STRING BOOLEAN"),
+        ("date", "DATE TIMESTAMP_NTZ"),
+        ("timestamp", "TIMESTAMP BIGINT DECIMAL DOUBLE FLOAT"),
+        ("timestamp_ntz", "TIMESTAMP_NTZ DATE"),
+    ],
+)
+def test_kinds_of_bounds(asked, used):
+    """The table of casts: no numeric question to a text, no text from a number, nothing that depends on the time zone."""
+    sql = Check("min", Path(("v",), ("a",), asked), "<", big(5)).sql(trust_all=True)
+    [names] = re.findall(r" IN \(([^)]*)\)", sql)
+    assert sorted(names.replace("'", "").split(", ")) == sorted(used.split())
 
 
 @pytest.mark.parametrize(
@@ -249,6 +424,9 @@ def test_marks():
         ("int", "string", False),
         ("timestamp", "date", False),
         ("date", "timestamp", False),
+        ("timestamp", "timestamp_ntz", False),
+        ("timestamp_ntz", "date", True),
+        ("date", "timestamp_ntz", True),
         ("string", "string collate UTF8_LCASE", False),
     ],
 )
@@ -265,6 +443,10 @@ def test_sql_quotes_everything():
     assert "CAST(X'27' AS STRING)" in sql
     key = """$["$['it\\'s']['b\\\\s']"]"""
     assert f"CAST(X'{key.encode().hex()}' AS STRING)" in sql
+    assert f"CAST(X'{b'x'.hex()}'" in Check("min", Path(("v",), ("a",), "string"), "startswith", text("x")).sql()
+    both = Check("min", Path(("v",), ("q\"'q",), "bigint"), "<", big(0)).sql()
+    key = "$['q\"\\'q']"
+    assert f"map<string,variant>'), CAST(X'{key.encode().hex()}' AS STRING)" in both
     assert "'timestamp_ltz'" in Check("min", Path(("v",), (), "timestamp"), "<", Literal("timestamp", "0")).sql()
 
 
@@ -287,12 +469,42 @@ def lit(value, of="bigint"):
     return {"literal": value, "type": of}
 
 
+def text_node(value):
+    return lit(value.encode().hex(), "string")
+
+
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
         ({"op": ">", "args": [read(), lit("5")]}, "v:a::bigint > 5"),
         ({"op": ">", "args": [lit("5"), read()]}, "v:a::bigint < 5"),
-        ({"op": "<=>", "args": [lit("5"), read()]}, "v:a::bigint = 5"),
+        ({"op": "<=>", "args": [lit("5"), read()]}, "v:a::bigint <=> 5"),
+        ({"op": "not", "args": [{"op": "=", "args": [read(), lit("5")]}]}, "v:a::bigint <> 5"),
+        ({"op": "not", "args": [{"op": "<", "args": [lit("5"), read()]}]}, "v:a::bigint <= 5"),
+        ({"op": "not", "args": [{"op": "in", "args": [read(), lit("5"), lit("6")]}]}, "v:a::bigint NOT IN (5, 6)"),
+        (
+            {"op": "not", "args": [{"op": "and", "args": [{"op": "<", "args": [read(), lit("5")]}, read(of="boolean")]}]},
+            "(v:a::bigint >= 5 OR v:a::boolean <> true)",
+        ),
+        (read(of="boolean"), "v:a::boolean = true"),
+        ({"op": "not", "args": [read(of="boolean")]}, "v:a::boolean <> true"),
+        ({"op": "startswith", "args": [read(of="string"), text_node("ab")]}, "startswith(v:a::string, 'ab')"),
+        (
+            {"op": "not", "args": [{"op": "startswith", "args": [read(of="string"), text_node("ab")]}]},
+            "NOT startswith(v:a::string, 'ab')",
+        ),
+        (
+            {"op": "like", "escape": "\\", "args": [read(of="string"), text_node("ab_d%")]},
+            "(startswith(v:a::string, 'ab') AND ...)",
+        ),
+        (
+            {"op": "like", "escape": "^", "args": [read(of="string"), text_node("ab^%d")]},
+            "(startswith(v:a::string, 'ab') AND ...)",
+        ),
+        (
+            {"op": "=", "args": [{"get": {"column": ["s", "v"], "name": "s.v"}, "path": "$.a", "type": "bigint"}, lit("5")]},
+            "s.v:a::bigint = 5",
+        ),
         ({"op": "in", "args": [read(), lit("5"), lit("6")]}, "v:a::bigint IN (5, 6)"),
         ({"op": "=", "args": [{"cast": read(of="variant"), "type": "int"}, lit("5", "int")]}, "v:a::int = 5"),
         ({"op": "=", "args": [{"cast": read(of="int"), "type": "bigint"}, lit("5")]}, "v:a::int::bigint = 5"),
@@ -305,7 +517,7 @@ def lit(value, of="bigint"):
 )
 def test_requests(node, expected):
     """Each form in which Spark's plan holds a predicate on a path becomes the same small predicate."""
-    reply = answer({"filters": [node], "bounded": [["v"]], "marked": True, "trust_all": False})
+    reply = answer({"filters": [node], "bounded": [["v"], ["s", "v"]], "marked": True, "trust_all": False})
     assert reply["predicates"] == [expected]
     assert reply["reasons"] == []
     assert reply["sql"]
@@ -323,7 +535,10 @@ def test_requests(node, expected):
         {"op": "in", "args": [read(), lit("5"), {"unknown": "id"}]},
         {"op": "=", "args": [{"unknown": "abs(v.0)"}, lit("5")]},
         {"unknown": "(NOT (v.0 = 5))"},
-        read(of="boolean"),
+        {"op": "not", "args": [{"unknown": "isnull(v.0)"}]},
+        {"op": "not", "args": [{"op": "<=>", "args": [read(), lit("5")]}]},
+        {"op": "like", "escape": "\\", "args": [read(of="string"), text_node("%ab")]},
+        read(of="variant"),
     ],
 )
 def test_requests_that_prove_nothing(node):

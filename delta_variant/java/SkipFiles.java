@@ -255,7 +255,7 @@ public class SkipFiles extends Rule {
     return paths;
   }
 
-  /** ExprId -> physical name of each VARIANT column the scan reads, whole or as a struct of extracted paths. */
+  /** ExprId -> the table's field for each column the scan reads that is a VARIANT or a struct with one inside. */
   private static Map variantColumns(LogicalRelation scan, HadoopFsRelation source) {
     Map columns = new HashMap();
     if (!(source.fileFormat() instanceof DeltaParquetFileFormat)) return columns;
@@ -263,14 +263,50 @@ public class SkipFiles extends Rule {
     StructField[] fields = ((DeltaParquetFileFormat) source.fileFormat()).referenceSchema().fields();
     for (Iterator i = scan.output().iterator(); i.hasNext(); ) {
       AttributeReference attribute = (AttributeReference) i.next();
-      if (!(attribute.dataType() instanceof VariantType) && !isPushed(attribute.dataType())) continue;
-      for (int f = 0; f < fields.length; f++) {
-        if (fields[f].name().equalsIgnoreCase(attribute.name())) {
-          columns.put(attribute.exprId(), DeltaColumnMapping$.MODULE$.getPhysicalName(fields[f]));
-        }
-      }
+      StructField field = child(fields, attribute.name());
+      if (field != null && hasVariant(field.dataType())) columns.put(attribute.exprId(), field);
     }
     return columns;
+  }
+
+  private static StructField child(StructField[] fields, String name) {
+    for (int f = 0; f < fields.length; f++) {
+      if (fields[f].name().equalsIgnoreCase(name)) return fields[f];
+    }
+    return null;
+  }
+
+  private static boolean hasVariant(DataType type) {
+    if (!(type instanceof StructType)) return type instanceof VariantType;
+    StructField[] fields = ((StructType) type).fields();
+    for (int f = 0; f < fields.length; f++) {
+      if (hasVariant(fields[f].dataType())) return true;
+    }
+    return false;
+  }
+
+  /** The fields of the table that lead to a column, or to a field of a struct column; false for other expressions. */
+  private static boolean isField(Expression e, Map columns, List fields) {
+    StructField field = null;
+    if (e instanceof Attribute) {
+      field = (StructField) columns.get(((Attribute) e).exprId());
+    } else if (e instanceof GetStructField) {
+      Expression struct = (Expression) e.children().apply(0);
+      if (isPushed(struct.dataType()) || !isField(struct, columns, fields)) return false;
+      DataType outer = ((StructField) fields.get(fields.size() - 1)).dataType();
+      if (!(outer instanceof StructType)) return false;
+      String name = ((StructType) struct.dataType()).fields()[((GetStructField) e).ordinal()].name();
+      field = child(((StructType) outer).fields(), name);
+    }
+    if (field != null) fields.add(field);
+    return field != null;
+  }
+
+  /** The fields that lead to a VARIANT; null for other expressions. */
+  private static List variantField(Expression e, Map columns) {
+    List fields = new ArrayList();
+    if (!isField(e, columns, fields)) return null;
+    return ((StructField) fields.get(fields.size() - 1)).dataType() instanceof VariantType ? fields : null;
   }
 
   private static boolean isPushed(DataType type) {
@@ -281,39 +317,64 @@ public class SkipFiles extends Rule {
 
   private static boolean readsVariant(Expression expression, Map columns) {
     if (columns.isEmpty()) return false;
+    boolean structs = false;
     for (Iterator i = expression.references().iterator(); i.hasNext(); ) {
-      if (columns.containsKey(((Attribute) i.next()).exprId())) return true;
+      StructField field = (StructField) columns.get(((Attribute) i.next()).exprId());
+      if (field != null && field.dataType() instanceof VariantType) return true;
+      structs |= field != null;
+    }
+    if (!structs) return false;
+    if (variantField(expression, columns) != null) return true;
+    for (Iterator i = expression.children().iterator(); i.hasNext(); ) {
+      if (readsVariant((Expression) i.next(), columns)) return true;
     }
     return false;
   }
 
-  /** Which of the columns have bounds as VARIANT in Delta's parsed statistics. */
+  /** Which VARIANT columns have bounds as VARIANT in Delta's parsed statistics. */
   private static ArrayNode bounded(StructType stats, Map columns) {
     ArrayNode result = JSON.createArrayNode();
-    StructField[] fields = stats.fields();
-    for (int f = 0; f < fields.length; f++) {
-      if (!fields[f].name().equals("minValues")) continue;
-      StructField[] bounds = ((StructType) fields[f].dataType()).fields();
-      for (int b = 0; b < bounds.length; b++) {
-        if (bounds[b].dataType() instanceof VariantType && columns.containsValue(bounds[b].name())) {
-          result.add(JSON.createArrayNode().add(bounds[b].name()));
-        }
+    StructField bounds = child(stats.fields(), "minValues");
+    for (java.util.Iterator i = new HashSet(columns.values()).iterator(); bounds != null && i.hasNext(); ) {
+      String name = DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) i.next());
+      StructField[] fields = ((StructType) bounds.dataType()).fields();
+      for (int f = 0; f < fields.length; f++) {
+        if (fields[f].name().equals(name)) addBounded(fields[f], JSON.createArrayNode(), result);
       }
     }
     return result;
+  }
+
+  private static void addBounded(StructField field, ArrayNode outer, ArrayNode result) {
+    ArrayNode names = outer.deepCopy().add(field.name());
+    if (field.dataType() instanceof VariantType) result.add(names);
+    if (!(field.dataType() instanceof StructType)) return;
+    StructField[] fields = ((StructType) field.dataType()).fields();
+    for (int f = 0; f < fields.length; f++) addBounded(fields[f], names, result);
   }
 
   // ---- Catalyst expressions as JSON; delta_variant/skipping.py reads it ----------------------------------------
 
   private static ObjectNode json(Expression e, Map columns) {
     ObjectNode node = JSON.createObjectNode();
-    if (e instanceof And || e instanceof Or) {
+    List variant = variantField(e, columns);
+    if (variant != null) {
+      List names = new ArrayList();
+      ArrayNode column = node.putArray("column");
+      for (int f = 0; f < variant.size(); f++) {
+        names.add(((StructField) variant.get(f)).name());
+        column.add(DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) variant.get(f)));
+      }
+      node.put("name", String.join(".", names));
+    } else if (e instanceof And || e instanceof Or) {
       node.put("op", e instanceof And ? "and" : "or");
       addOperands(e, e.getClass(), node.putArray("args"), columns);
-    } else if (e instanceof BinaryComparison) {
-      node.put("op", ((BinaryComparison) e).symbol());
-      node.putArray("args").add(json((Expression) e.children().apply(0), columns))
-          .add(json((Expression) e.children().apply(1), columns));
+    } else if (e instanceof BinaryComparison || e instanceof StartsWith || e instanceof Like || e instanceof Not) {
+      node.put("op", e instanceof BinaryComparison ? ((BinaryComparison) e).symbol()
+          : e instanceof StartsWith ? "startswith" : e instanceof Like ? "like" : "not");
+      if (e instanceof Like) node.put("escape", String.valueOf(((Like) e).escapeChar()));
+      ArrayNode args = node.putArray("args");
+      for (Iterator i = e.children().iterator(); i.hasNext(); ) args.add(json((Expression) i.next(), columns));
     } else if (e instanceof In || e instanceof InSet) {
       node.put("op", "in");
       ArrayNode args = node.putArray("args");
@@ -340,9 +401,6 @@ public class SkipFiles extends Rule {
       node.put("type", field.dataType().catalogString());
       node.put("path", field.metadata().getMetadata(PUSHED).getString("path"));
       node.set("get", json((Expression) e.children().apply(0), columns));
-    } else if (e instanceof Attribute && columns.containsKey(((Attribute) e).exprId())) {
-      node.put("name", ((Attribute) e).name());
-      node.putArray("column").add((String) columns.get(((Attribute) e).exprId()));
     } else {
       String text = e.toString().replaceAll("#\\d+L?", "");
       node.put("unknown", text.length() > 120 ? text.substring(0, 117) + "..." : text);
