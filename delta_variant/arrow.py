@@ -45,7 +45,7 @@ class VariantType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow ships no t
     columns of Parquet files that they read; with `arrow_extensions_enabled=False` they give the storage, and can read parts
     of it. `pa.unregister_extension_type("arrow.parquet.variant")` takes the registration back.
 
-    pyarrow's Parquet writers take every type of this name for a class of their own, and end the process (24 to 26). After an
+    pyarrow's Parquet writers take every type of this name for a class of their own, and end the process (24 and 26). After an
     import of this module they raise UnsupportedFeatureError instead: write with `delta_variant.parquet.write_table`.
     """
 

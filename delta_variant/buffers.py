@@ -147,7 +147,7 @@ def without_views(array: pa.Array) -> pa.Array:
 
 
 def _list_of_view(array: pa.Array) -> pa.ListArray:
-    """A list view as a list. pyarrow's cast leaves out the last offset, and is wrong on slices (22 to 26)."""
+    """A list view as a list. pyarrow's cast leaves out the last offset, and is wrong on slices (22, 24, 26)."""
     kind, valid, width = array.type, flags_of(array), 4 if isinstance(array.type, pa.ListViewType) else 8
     offsets = np.zeros(len(array) + 1, np.int64)
     if len(array):
