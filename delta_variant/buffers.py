@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant.errors import InvalidLayoutError, MalformedVariantError
+from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import memory, metadata
 
 Flags = npt.NDArray[np.uint8]
@@ -198,8 +198,8 @@ class Faults:
     def fail(self, path: str) -> NoReturn:
         code, slot, _ = (int(n) for n in self.report)
         where = f"{path}, row {self.first_row + slot}" if "[*]" not in path else f"{path}, element {slot}"
-        error = InvalidLayoutError if code in memory.LAYOUT_FAULTS else MalformedVariantError
-        raise error(f"{memory.FAULTS[code]} (at {where})")
+        family = {memory.REFUSED: UnsupportedFeatureError, **dict.fromkeys(memory.LAYOUT_FAULTS, InvalidLayoutError)}
+        raise family.get(code, MalformedVariantError)(f"{memory.FAULTS[code]} (at {where})")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """What a table allows its writers: protocol and metadata, as Delta gives them in JSON, → one frozen answer.
 
 Delta asks every writer to know each feature that the protocol lists (PROTOCOL.md, "Table Features"), and to obey it
-where the metadata puts it to use. Each feature is here in one of three groups: done by Delta's own transaction or by
-this package, refused while it is in use, or unknown and refused at once. Legacy protocols (writer version below 7)
+where the metadata puts it to use. Each feature is here in one of three groups: done by Delta's own code or by this
+package, refused while it is in use, or unknown and refused at once. Legacy protocols (writer version below 7)
 list nothing and imply features; they are spelled out first, so that one rule covers both.
 
 Invariant: `check_writable` passes only a table whose every feature is handled, and runs before any file is written.
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
+VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
+_MAPPING_MODE = "delta.columnMapping.mode"
 
 # PROTOCOL.md, "Writer Version Requirements": what each legacy version added.
 _LEGACY = {
@@ -32,25 +34,33 @@ _LEGACY = {
 }
 _TABLE_FEATURES_VERSION = 7
 
-# Nothing for a writer of plain files to do, or done by Delta while it commits: row ids and commit timestamps are
-# assigned there, checkpoints written there, and the change feed of an append or a full overwrite is its own actions.
-_HANDLED = SHREDDING_FEATURES | {
-    "appendOnly",
-    "changeDataFeed",
-    "checkpointProtection",
-    "clustering",
-    "deletionVectors",
-    "domainMetadata",
-    "inCommitTimestamp",
-    "rowTracking",
-    "timestampNtz",
-    "typeWidening",
-    "typeWidening-preview",
-    "v2Checkpoint",
-    "vacuumProtocolCheck",
-    "variantType",
-    "variantType-preview",
-}
+# Done by Delta while it commits (row ids, commit timestamps, checkpoints), by the expressions of Delta that `writer` puts
+# before the files are written (constraints, defaults, generated columns), by `writer` itself (mapped columns), or nothing
+# for a writer of whole files to do: the change feed of an append, and of whole files removed, is the actions themselves.
+_HANDLED = (
+    SHREDDING_FEATURES
+    | VARIANT_FEATURES
+    | {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,17 @@ class TableFeatures:
         )
 
     @property
+    def mapping(self) -> str:
+        """The mode of column mapping: none, id or name."""
+        return self.properties.get(_MAPPING_MODE, "none").lower()
+
+    @property
+    def random_prefix(self) -> int:
+        """Letters of the random directory that each file goes to; 0 where it is the directory of its partition."""
+        randomized = self.mapping != "none" or _is_true(self.properties, "delta.randomizeFilePrefixes")
+        return int(self.properties.get("delta.randomPrefixLength", "2")) if randomized else 0
+
+    @property
     def shredding(self) -> bool:
         """Whether new files may be shredded: the property is exactly `true`, and the protocol has the feature."""
         return self.properties.get(SHREDDING_PROPERTY) == "true" and not self.names.isdisjoint(SHREDDING_FEATURES)
@@ -102,7 +123,9 @@ class TableFeatures:
         )
 
     def check_writable(self, *, overwrite: bool) -> None:
-        """UnsupportedFeatureError for a feature that is not handled; TableError where the table forbids `overwrite`."""
+        """UnsupportedFeatureError for a feature that is not handled; TableError where the table forbids to remove files,
+        as `overwrite` says that the write is to do.
+        """
         for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
             self._refuse(name, "is in the protocol")
         for name, uses in _IN_USE.items():
@@ -158,13 +181,8 @@ def _with_property(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
     return lambda table: (f"{key} = true" for key in keys if _is_true(table.properties, key))
 
 
-def _constraints(table: TableFeatures) -> Iterator[str]:
-    return (key for key in sorted(table.properties) if key.startswith("delta.constraints."))
-
-
 def _column_mapping(table: TableFeatures) -> Iterator[str]:
-    mode = table.properties.get("delta.columnMapping.mode", "none")
-    return iter([f"delta.columnMapping.mode = {mode}"] if mode.lower() != "none" else [])
+    return iter([f"{_MAPPING_MODE} = {table.mapping}"] if table.mapping not in ("none", "id", "name") else [])
 
 
 def _materialized(table: TableFeatures) -> Iterator[str]:
@@ -173,15 +191,10 @@ def _materialized(table: TableFeatures) -> Iterator[str]:
 
 # Refused only where the metadata puts them to use, whatever the protocol lists.
 _IN_USE: dict[str, Callable[[TableFeatures], Iterator[str]]] = {
-    "allowColumnDefaults": _with_metadata("CURRENT_DEFAULT"),
-    "charVarchar": _with_metadata("__CHAR_VARCHAR_TYPE_STRING"),  # no protocol feature; lengths are the writer's to check
-    "checkConstraints": _constraints,
-    "columnMapping": _column_mapping,
-    "generatedColumns": _with_metadata("delta.generationExpression"),
+    "columnMapping": _column_mapping,  # a mode that nobody taught this writer
     "icebergCompatV1": _with_property("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _with_property("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _with_property("delta.enableIcebergCompatV3"),
     "identityColumns": _with_metadata("delta.identity."),
-    "invariants": _with_metadata("delta.invariants"),
     "materializePartitionColumns": _materialized,
 }

@@ -18,6 +18,7 @@ _NORMALIZED_KEY = re.compile(r"\['((?:[^'\\\x00-\x1f]|\\(?:['\\btnfr]|u00[01][0-
 _ESCAPE = re.compile(r"\\(u00[01][0-9a-f]|.)", re.DOTALL)
 # Spark takes a dotted key up to the next dot or bracket, and a quoted key up to the next quote of its kind: no escapes.
 _SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]")
+_PLAIN = re.compile(r"[\w$-]+")
 _MAX_INDEX = 2**31 - 1
 
 
@@ -47,6 +48,11 @@ def parse_normalized(text: str) -> tuple[str, ...]:
 def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     return chr(int(code[1:], 16)) if len(code) > 1 else _UNESCAPES[code]
+
+
+def step(key: str) -> str:
+    """One more key of a `variant_get` path: dotted, or in the quotes that the key does not hold."""
+    return f".{key}" if _PLAIN.fullmatch(key) else f"['{key}']" if "'" not in key else f'["{key}"]'
 
 
 def parse_variant_path(text: str) -> tuple[str | int, ...]:

@@ -84,21 +84,10 @@ def test_unknown_features_are_refused_by_name(feature):
         table(features=("appendOnly", feature)).check_writable(overwrite=False)
 
 
-NESTED = {
-    "name": "s",
-    "type": {"type": "array", "elementType": {"type": "struct", "fields": [column(**{"delta.invariants": "{}"})]}},
-    "nullable": True,
-    "metadata": {},
-}
 IN_USE = {
-    "allowColumnDefaults": (table(columns=(column(CURRENT_DEFAULT="5"),)), "column c"),
-    "checkConstraints": (table(delta__constraints__positive="id > 0"), "delta.constraints.positive"),
-    "columnMapping": (table(delta__columnMapping__mode="name"), "delta.columnMapping.mode = name"),
-    "charVarchar": (table(columns=(column(__CHAR_VARCHAR_TYPE_STRING="varchar(5)"),)), "column c"),
-    "generatedColumns": (table(columns=(column(**{"delta.generationExpression": "id + 1"}),)), "column c"),
+    "columnMapping": (table(delta__columnMapping__mode="future"), "delta.columnMapping.mode = future"),
     "icebergCompatV2": (table(delta__enableIcebergCompatV2="True"), "delta.enableIcebergCompatV2"),
     "identityColumns": (table(columns=(column(**{"delta.identity.start": 1}),)), "column c"),
-    "invariants": (table(columns=(NESTED,)), r"column s\.element\.c"),
     "materializePartitionColumns": (
         table(features=("materializePartitionColumns",), partition_by=("id",)), "id",
     ),
@@ -119,3 +108,12 @@ def test_append_only_refuses_overwrite_only():
     features.check_writable(overwrite=False)
     with pytest.raises(TableError, match="append-only"):
         features.check_writable(overwrite=True)
+
+
+def test_random_prefixes():
+    """Mapped tables, and those that ask for it, put each file into a random directory of so many letters."""
+    assert table().random_prefix == 0
+    assert table(delta__columnMapping__mode="NAME").random_prefix == 2
+    assert table(delta__columnMapping__mode="id", delta__randomPrefixLength="4").random_prefix == 4
+    assert table(delta__randomizeFilePrefixes="true").random_prefix == 2
+    assert table(delta__columnMapping__mode="none", delta__randomPrefixLength="4").random_prefix == 0

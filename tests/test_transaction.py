@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import types as t
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.transaction import Table, Transaction, settings
+from delta_variant.transaction import Removal, Table, Transaction, settings
 
 pytestmark = pytest.mark.spark
 
@@ -46,8 +46,8 @@ def ids(table: Table) -> list[int]:
 
 
 def commit(transaction: Transaction, number: int, *, overwrite: bool = False) -> int:
-    mode = "Overwrite" if overwrite else "Append"
-    return transaction.commit([add(transaction.location, number)], mode=mode, rows=1, size=1, overwrite=overwrite)
+    mode, removal = ("Overwrite", Removal()) if overwrite else ("Append", None)
+    return transaction.commit([add(transaction.storage.root, number)], mode=mode, rows=1, size=1, removal=removal)
 
 
 def test_appends_do_not_conflict(table):
@@ -90,7 +90,7 @@ def test_many_actions_cross_in_few_calls(spark, tmp_path):
     table = Table.of(spark, tmp_path / "t")
     transaction = Transaction(table)
     transaction.create(SCHEMA, (), {})
-    one = json.loads(add(transaction.location, 0))
+    one = json.loads(add(transaction.storage.root, 0))
     adds = [json.dumps({"add": {**one["add"], "path": f"{i}.parquet"}}) for i in range(12_000)]
     assert transaction.commit(adds, mode="Append", rows=12_000, size=1) == 0
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()
@@ -133,7 +133,6 @@ def test_targets(spark, tmp_path):
 @pytest.mark.parametrize(
     ("target", "error", "message"),
     [
-        ("s3a://bucket/t", UnsupportedFeatureError, "s3a: storage"),
         ("delta.`hdfs://host/t`", UnsupportedFeatureError, "hdfs: storage"),
         ("other.db.t", UnsupportedFeatureError, "catalog other"),
         ("not a name", TableError, "finding the table 'not a name'"),

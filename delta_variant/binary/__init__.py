@@ -26,8 +26,8 @@ uses, values in any order, and bytes behind the Variant. Malformed bytes raise M
 their end. Invariants: `decode(*encode(x)) == x`; `decode` and `to_json` refuse the same bytes. Nothing here recurses.
 """
 
-from delta_variant.binary.decoder import VERSION, decode, decode_metadata
+from delta_variant.binary.decoder import VERSION, decode, decode_metadata, find
 from delta_variant.binary.encoder import encode, encode_metadata
 from delta_variant.binary.json import json_column, to_json
 
-__all__ = ["VERSION", "decode", "decode_metadata", "encode", "encode_metadata", "json_column", "to_json"]
+__all__ = ["VERSION", "decode", "decode_metadata", "encode", "encode_metadata", "find", "json_column", "to_json"]

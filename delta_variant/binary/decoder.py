@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from delta_variant import paths
 from delta_variant import types as t
 from delta_variant.errors import MalformedVariantError
 from delta_variant.kernels import memory as m
@@ -70,6 +71,25 @@ def decode(metadata: bytes, value: bytes) -> Any:
         slots = range(len(children)) if names is None else names
         todo += reversed([(item, key, *child, depth + 1) for key, child in zip(slots, children, strict=True)])
     return root[0]
+
+
+def find(metadata: bytes, value: bytes, kinds: Collection[int]) -> tuple[str, int] | None:
+    """Where the first primitive of one of these type ids is, as `variant_get` takes paths, and its id; None without one.
+
+    Raises MalformedVariantError.
+    """
+    keys, data = decode_metadata(bytes(metadata)), bytes(value)
+    _size(data, 0, len(data))
+    todo = [("$", 0)]
+    while todo:
+        path, at = todo.pop()
+        if data[at] & 3 == t.PRIMITIVE and data[at] >> 2 in kinds:
+            return path, data[at] >> 2
+        if data[at] & 3 in (t.OBJECT, t.ARRAY):
+            names, children = _children(data, at, keys)
+            steps = [f"[{i}]" for i in range(len(children))] if names is None else [paths.step(name) for name in names]
+            todo += reversed([(path + step, child) for step, (child, _) in zip(steps, children, strict=True)])
+    return None
 
 
 def _malformed(code: int, at: int) -> MalformedVariantError:

@@ -24,8 +24,22 @@ public class Actions {
 
   /** The removal of every file the transaction sees; it thereby reads the whole table, and conflicts with appends. */
   public void removeAll(OptimisticTransaction transaction) {
+    remove(transaction.filterFiles());
+  }
+
+  /** The removal of the files that predicates on partition columns select, which are what the transaction reads. */
+  public void removeWhere(OptimisticTransaction transaction, scala.collection.immutable.Seq predicates) {
+    remove(transaction.filterFiles(predicates, false));
+  }
+
+  /** The removal of the files of the partitions that files were added to; call it after `add`. */
+  public void removePartitions(OptimisticTransaction transaction) {
+    remove(transaction.filterFiles(seq()));
+  }
+
+  private void remove(scala.collection.immutable.Seq removed) {
     long now = System.currentTimeMillis();
-    scala.collection.Iterator files = transaction.filterFiles().iterator();
+    scala.collection.Iterator files = removed.iterator();
     while (files.hasNext()) {
       AddFile file = (AddFile) files.next();
       actions.add(file.removeWithTimestamp(now, true));

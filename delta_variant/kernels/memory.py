@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from delta_variant import types as t
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
-CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY = range(10, 16)
+CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY, REFUSED = range(10, 17)
 FAULTS = {
     TRUNCATED: "value: it ends before its last byte",
     BAD_TYPE: "value: unknown primitive type",
@@ -36,6 +36,7 @@ FAULTS = {
     NOT_UTF8: "a string or a key is not valid UTF-8",
     DIGITS: "value: a decimal has more than 38 digits",
     TIME_OF_DAY: "value: a time is outside the day",
+    REFUSED: "value: a primitive of a type that is refused",
 }
 LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
 

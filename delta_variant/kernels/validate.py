@@ -15,6 +15,7 @@ from delta_variant.kernels.memory import (
     DUPLICATE,
     NOT_UTF8,
     OVERLAP,
+    REFUSED,
     SCALE,
     TIME_OF_DAY,
     fail,
@@ -55,11 +56,12 @@ def payload_fault(data, p, kind):
 
 
 @jit
-def validate(data, at, limit, dictionary, key_start, name, first_of_name, fault):
+def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, fault):
     """Walks every Variant that starts at at[slot] >= 0. Returns 0, or -1.
 
     name[key]: the number of the key's text, one of len(first_of_name). A child lies within its container, and the children of
-    a container together take no more bytes than it has, so no walk is longer than its Variant.
+    a container together take no more bytes than it has, so no walk is longer than its Variant. refused: bits, by type id, of
+    primitives that are a fault.
     """
     stack = np.empty((MAX_DEPTH, 7), np.int64)
     seen, serial = np.zeros(len(first_of_name), np.int64), np.int64(0)
@@ -102,7 +104,7 @@ def validate(data, at, limit, dictionary, key_start, name, first_of_name, fault)
                 if not is_utf8(data, p + 5, np.int64(u32(data, p + 1))):
                     return fail(fault, NOT_UTF8, i, p)
             else:
-                wrong = payload_fault(data, p, kind)
+                wrong = payload_fault(data, p, kind) if not refused >> kind & 1 else np.int64(REFUSED)
                 if wrong:
                     return fail(fault, wrong, i, p)
             while depth and next_ == count:

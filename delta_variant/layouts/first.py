@@ -62,7 +62,7 @@ class _Values:
         metadata_at[::2] = at
         keys = Dictionaries.read(halves, metadata_at, number, faults)
         dictionary = np.ascontiguousarray(number[::2])
-        faults.check(validate(data, at, limit, dictionary, keys.start, *keys.names, faults.report), group.path)
+        faults.check(validate(data, at, limit, dictionary, keys.start, *keys.names, 0, faults.report), group.path)
         return cls(group, data, at, limit, dictionary, keys, np.empty(0, np.int64))
 
     def texts(self) -> pa.Array:

@@ -64,7 +64,7 @@ class FileWriter:
         self._metadata = dict(metadata or {})
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._flushed = 0
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
         self._open = True
@@ -86,6 +86,21 @@ class FileWriter:
                 self._write_row_group()
                 self._write_footer()
         return self._sink.size
+
+    @property
+    def file_bytes(self) -> int:
+        """What is in the file so far: the row groups written."""
+        return self._sink.size
+
+    @property
+    def flushed_bytes(self) -> int:
+        """Arrow bytes of the row groups written."""
+        return self._flushed
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Arrow bytes of the rows that wait for their row group to be full."""
+        return self._bytes
 
     def abort(self) -> None:
         """Gives up: no footer is written, and a file opened here is removed."""
@@ -134,6 +149,7 @@ class FileWriter:
         if self._pending:
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
         self._pending.clear()
+        self._flushed += self._bytes
         self._rows = self._bytes = 0
 
     def _write_footer(self) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant import binary
 from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import (
@@ -28,8 +29,9 @@ from delta_variant.buffers import (
     flags_of,
     storage_of,
 )
-from delta_variant.errors import InvalidLayoutError, MalformedVariantError
+from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import shred as k
+from delta_variant.kernels.memory import REFUSED
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.plan import Node, Plan, plan
 
@@ -39,13 +41,18 @@ CHUNK_BYTES = 8 << 20
 CHUNK_ROWS = 1 << 20
 
 
-def shred(array: pa.Array, as_type: pa.DataType | str) -> pa.StructArray:
+_UNREADABLE = (t.TIME, t.TIMESTAMP_NANOS, t.TIMESTAMP_NTZ_NANOS)
+"""Primitives that Spark 4.2 takes for malformed bytes; UUIDs it reads, but not from columns of their own."""
+
+
+def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = False) -> pa.StructArray:
     """Shreds a VARIANT column to a schema, an Arrow type or DDL text.
 
     array: struct<metadata: binary, value: binary>, children in either order, null where the Variant is SQL NULL.
     Returns an array of `storage_type(as_type)`; the metadata is passed on, not copied. An integer goes into a wider integer
     or a decimal, a decimal into a decimal of at least its scale, where nothing is lost; no other value is converted, and what
-    does not fit stays in `value`. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError.
+    does not fit stays in `value`. for_spark: raise UnsupportedFeatureError, by path, for a value left there that Spark cannot
+    read. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError.
     """
     schema = plan(schemas.parse(as_type) if isinstance(as_type, str) else as_type)
     array, children = storage_of(array, "shred")
@@ -59,20 +66,38 @@ def shred(array: pa.Array, as_type: pa.DataType | str) -> pa.StructArray:
         stop = int(np.searchsorted(ends, ends[start] + CHUNK_BYTES, "right")) - 1
         stop = min(max(stop, start + 1), start + CHUNK_ROWS, len(array))
         rows = slice(start, stop)
-        chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start).shred())
+        try:
+            chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start, _bits(for_spark)).shred())
+        except UnsupportedFeatureError:
+            validate(array, for_spark=for_spark)  # a node knows its own slots only; this names the row and the path
+            raise
         start = stop
     if not chunks:
         return pa.nulls(0, schema.storage)
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
-def validate(array: pa.Array) -> None:
-    """Walks every Variant of a column that is not shredded: struct<metadata, value>. Raises MalformedVariantError."""
+def validate(array: pa.Array, *, for_spark: bool = False) -> None:
+    """Walks every Variant of a column that is not shredded: struct<metadata, value>.
+
+    for_spark: raise UnsupportedFeatureError, by path, for a value that Spark 4.2 fails to read. Raises MalformedVariantError.
+    """
     array, children = storage_of(array, "validate")
     faults = Faults(0)
-    rows = Variants.open(as_binary(children["metadata"]), as_binary(children["value"]), flags_of(array), faults)
+    metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
+    rows = Variants.open(metadata, value, flags_of(array), faults)
     source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
-    faults.check(walk(*source, faults.report), "$")
+    result, row = walk(*source, _bits(for_spark), faults.report), int(faults.report[1])
+    if result < 0 and faults.report[0] == REFUSED:
+        path, kind = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
+        raise UnsupportedFeatureError(
+            f"{path} is a {t.PRIMITIVES[kind].name}, which Spark cannot read in a Variant (row {row})"
+        )
+    faults.check(result, "$")
+
+
+def _bits(for_spark: bool) -> int:
+    return sum(1 << kind for kind in _UNREADABLE) if for_spark else 0
 
 
 @dataclass(eq=False)
@@ -87,8 +112,8 @@ class _Slots:
 class _Chunk:
     """Rows that are shredded together."""
 
-    def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int) -> None:
-        self.plan, self.metadata, self.valid = schema, metadata, valid
+    def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int, refused: int) -> None:
+        self.plan, self.metadata, self.valid, self.refused = schema, metadata, valid, refused
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
@@ -202,8 +227,8 @@ class _Chunk:
         """`value` of what was gathered, walked to the last leaf: nobody has looked inside it."""
         set_ = rest > 0
         at, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
-        keys, report = self.keys, self.faults.report
-        self.faults.check(walk(out, at, limit, slots.dictionary, keys.start, *keys.names, report), node.path)
+        source, report = (slots.dictionary, self.keys.start, *self.keys.names), self.faults.report
+        self.faults.check(walk(out, at, limit, *source, self.refused, report), node.path)
         return binary_array(offsets, out, set_.view(np.uint8), pa.binary())
 
     def _no_value(self, count: int) -> pa.Array:

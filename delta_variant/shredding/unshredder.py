@@ -195,7 +195,7 @@ class _Place:
         if len(live):
             at[live == 0] = -1
         limit, keys, faults = self.offsets[1:].astype(np.int64), self.chunk.keys, self.chunk.faults
-        faults.check(walk(self.data, at, limit, self.dictionary, keys.start, *keys.names, faults.report), self.node.path)
+        faults.check(walk(self.data, at, limit, self.dictionary, keys.start, *keys.names, 0, faults.report), self.node.path)
 
     def write(self, to: Int64s, out: Bytes) -> None:
         if self.typed is not None:

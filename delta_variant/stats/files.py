@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from delta_variant.stats.bounds import encode_bounds
 from delta_variant.stats.values import STRING_PREFIX, Extremes, has_order, is_string, json_bounds, variant_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 Names = tuple[str, ...]
 
@@ -30,6 +31,7 @@ MAX_PATHS = 32
 MAX_BOUNDS_SIZE = 4096
 """Characters of Variant bounds in one file's statistics: every scan that Delta plans carries them."""
 
+_NO_PATHS: Mapping[Names, Sequence[Names]] = MappingProxyType({})
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`.,]+))\s*([.,]|$)")
 
 
@@ -53,6 +55,7 @@ class FileStats:
 
     schema: the physical schema of the batches. variants: the paths of VARIANT columns in it. indexed: the leaves to have
     statistics (`indexed_columns`). string_prefix: characters kept of a string. max_paths: bounds for each VARIANT column.
+    first: by VARIANT column, the keys of paths whose bounds go before those of others.
     tight_bounds: whether to say that the bounds are exact, as Delta does where the table has deletion vectors.
     """
 
@@ -64,6 +67,7 @@ class FileStats:
         indexed: Collection[Names],
         string_prefix: int = STRING_PREFIX,
         max_paths: int = MAX_PATHS,
+        first: Mapping[Names, Sequence[Names]] = _NO_PATHS,
         tight_bounds: bool = False,
     ) -> None:
         self._rows = 0
@@ -74,8 +78,13 @@ class FileStats:
         def column(kind: pa.DataType, names: Names) -> _Column | None:
             if names in groups or not pa.types.is_struct(kind):
                 is_variant = names in groups
-                made = _Variant(string_prefix, max_paths, budget) if is_variant else _Leaf(kind, string_prefix)
-                return made if names in leaves else None
+                if names not in leaves:
+                    return None
+                return (
+                    _Variant(string_prefix, max_paths, budget, first.get(names, ()))
+                    if is_variant
+                    else _Leaf(kind, string_prefix)
+                )
             children = [(i, field.name, column(field.type, (*names, field.name))) for i, field in enumerate(kind)]
             kept = [(i, name, child) for i, name, child in children if child is not None]
             return _Struct(kept) if kept or not names else None
@@ -159,8 +168,9 @@ class _Variant:
 
     ordered = True
 
-    def __init__(self, prefix: int, max_paths: int, budget: int) -> None:
+    def __init__(self, prefix: int, max_paths: int, budget: int, first: Sequence[Names]) -> None:
         self._prefix, self._max_paths, self._budget = prefix, max_paths, budget
+        self._first = {keys: place for place, keys in enumerate(first)}
         self._nulls = 0
         self._paths: dict[Names, _Path | None] = {}  # None: ruled out
         self._texts: tuple[str | None, str | None] | None = None
@@ -203,7 +213,7 @@ class _Variant:
     def _bounds(self) -> tuple[str | None, str | None]:
         """The most useful paths, as many as are allowed and fit."""
         known = [(path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path is not None]
-        known.sort(key=lambda ranked: (ranked[0], len(ranked[1])))
+        known.sort(key=lambda ranked: (self._first.get(ranked[1], len(self._first)), ranked[0], len(ranked[1])))
         both = {paths.normalized(keys): variant_bounds(path, self._prefix) for _, keys, path in known[: self._max_paths]}
         while True:
             low, high = ({path: pair[side] for path, pair in both.items() if pair[side] is not None} for side in (0, 1))

@@ -2,8 +2,8 @@
 
 In: any DataFrame and the schema that Delta stores. Out: a DataFrame of the table's columns, in the table's order, whose
 types are the table's. Columns are found by name without regard to case, at every level of structs; a missing one is
-null. A type that differs is cast where Spark's ANSI store assignment allows it ("Cast.canANSIStoreAssign"), so that a
-value out of range is an error when the rows are written, never another value.
+null, or left out where the table has a value for it. A type that differs is cast where Spark's ANSI store assignment allows
+it ("Cast.canANSIStoreAssign"), so that a value out of range is an error when the rows are written, never another value.
 
 Invariant: whatever does not fit is one InvalidSchemaError, by column, before a row is read.
 """
@@ -19,7 +19,7 @@ from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.transaction import java, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -29,8 +29,9 @@ _ATOMIC = (
 )  # fmt: skip
 
 
-def align(df: DataFrame, schema: t.StructType, table: str) -> DataFrame:
-    """The rows of `df` with exactly the columns of `schema`; `table` is its name for messages.
+def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[str] = ()) -> DataFrame:
+    """The rows of `df` with the columns of `schema`, without those that are missing and `computed` (in lower case); `table` is
+    its name for messages.
 
     Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
     table's cannot hold.
@@ -42,11 +43,13 @@ def align(df: DataFrame, schema: t.StructType, table: str) -> DataFrame:
         if name not in wanted:
             raise InvalidSchemaError(
                 f"column {field.name} is not in {table}, which has {', '.join(schema.names)}: leave it out with "
-                f"df.drop({field.name!r}), or add it with ALTER TABLE … ADD COLUMNS"
+                f"df.drop({field.name!r}), or add it with merge_schema=True"
             )
     columns = []
     for field in schema:
         have = given.get(field.name.lower())
+        if have is None and field.name.lower() in computed:
+            continue
         column = None if have is None else F.col(f"`{have.name.replace('`', '``')}`")
         columns.append(_fit(spark, column, have, field, (field.name,), table).alias(field.name))
     with settings(spark, {"spark.sql.ansi.enabled": "true"}):  # a cast keeps the rule it was made under
@@ -73,7 +76,9 @@ def _fit(
         wanted = _by_name(want.dataType, table, where)
         for name, field in given.items():
             if name not in wanted:
-                raise InvalidSchemaError(f"column {where}.{field.name} is not in {table}: leave it out, or add it to the table")
+                raise InvalidSchemaError(
+                    f"column {where}.{field.name} is not in {table}: leave it out, or add it with merge_schema=True"
+                )
         children = []
         for field in want.dataType:
             source = given.get(field.name.lower())
@@ -83,7 +88,7 @@ def _fit(
     if not _storable(spark, have.dataType, want.dataType):
         hint = ": make it one with parse_json" if isinstance(want.dataType, t.VariantType) else ": cast it first"
         raise InvalidSchemaError(
-            f"column {where} is {_name(have.dataType)} in the DataFrame and {_name(want.dataType)} in {table}{hint}"
+            f"column {where} is {type_name(have.dataType)} in the DataFrame and {type_name(want.dataType)} in {table}{hint}"
         )
     return column.cast(want.dataType)
 
@@ -107,7 +112,7 @@ def _same(have: t.DataType, want: t.DataType, *, in_container: bool = False) -> 
 
 def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
     """Spark's rule for storing values, and the names of nested fields the same, which that rule does not look at."""
-    if [name.lower() for name in _names(have)] != [name.lower() for name in _names(want)]:
+    if [name.lower() for name in field_names(have)] != [name.lower() for name in field_names(want)]:
         return False
     sql = java(spark).org.apache.spark.sql
     parse = sql.types.DataType.fromJson
@@ -115,16 +120,17 @@ def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
     return bool(cast.canANSIStoreAssign(parse(have.json()), parse(want.json())))
 
 
-def _names(data_type: t.DataType) -> Iterator[str]:
+def field_names(data_type: t.DataType) -> Iterator[str]:
+    """The names of all fields inside a type, in order."""
     if isinstance(data_type, t.StructType):
         for field in data_type:
             yield field.name
-            yield from _names(field.dataType)
+            yield from field_names(field.dataType)
     elif isinstance(data_type, t.ArrayType):
-        yield from _names(data_type.elementType)
+        yield from field_names(data_type.elementType)
     elif isinstance(data_type, t.MapType):
-        yield from _names(data_type.keyType)
-        yield from _names(data_type.valueType)
+        yield from field_names(data_type.keyType)
+        yield from field_names(data_type.valueType)
 
 
 def _by_name(schema: t.StructType, table: str, whose: str) -> dict[str, t.StructField]:
@@ -138,7 +144,8 @@ def _by_name(schema: t.StructType, table: str, whose: str) -> dict[str, t.Struct
     return fields
 
 
-def _name(data_type: t.DataType) -> str:
+def type_name(data_type: t.DataType) -> str:
+    """How messages call a type."""
     return data_type.simpleString().upper()
 
 
@@ -148,23 +155,24 @@ def storable_schema(schema: t.StructType) -> t.StructType:
     UnsupportedFeatureError for a type that Delta tables do not have.
     """
     check_types(schema)
-    new = _nullable(schema)
+    new = nullable(schema)
     assert isinstance(new, t.StructType)
     return new
 
 
-def _nullable(data_type: t.DataType) -> t.DataType:
+def nullable(data_type: t.DataType) -> t.DataType:
+    """The type with nulls allowed everywhere, and of field metadata the comments only."""
     if isinstance(data_type, t.StructType):
         return t.StructType(
             [
-                t.StructField(f.name, _nullable(f.dataType), True, {k: v for k, v in f.metadata.items() if k == "comment"})
+                t.StructField(f.name, nullable(f.dataType), True, {k: v for k, v in f.metadata.items() if k == "comment"})
                 for f in data_type
             ]
         )
     if isinstance(data_type, t.ArrayType):
-        return t.ArrayType(_nullable(data_type.elementType), True)
+        return t.ArrayType(nullable(data_type.elementType), True)
     if isinstance(data_type, t.MapType):
-        return t.MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
+        return t.MapType(nullable(data_type.keyType), nullable(data_type.valueType), True)
     return data_type
 
 
@@ -174,7 +182,7 @@ def check_types(schema: t.StructType) -> None:
         collated = isinstance(data_type, t.StringType) and data_type.collation not in (None, "UTF8_BINARY")
         if type(data_type) not in _ATOMIC or collated:
             raise UnsupportedFeatureError(
-                f"column {'.'.join(path)} is {_name(data_type)}, which delta_variant.write does not handle"
+                f"column {'.'.join(path)} is {type_name(data_type)}, which delta_variant.write does not handle"
             )
 
 

@@ -2,35 +2,40 @@
 
 In: Arrow arrays from `mapInArrow`, VARIANT as struct<value, metadata>, timestamps in the session's zone. Out: arrays of the
 physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding), timestamps in UTC, everything but the
-children of a VARIANT optional, as in Spark's own files. A VARIANT inside a struct, an array or a map stays plain.
+children of a VARIANT optional, as in Spark's own files. A VARIANT at the top or in structs can be shredded, one inside an
+array or a map stays plain, for which Delta has no bounds.
 
-Invariant: bytes that are no Variant do not pass, shredded or not.
+Invariant: bytes that are no Variant, or one that Spark cannot read back, do not pass, shredded or not.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import shredding
-from delta_variant.errors import InvalidSchemaError
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Path = tuple[str, ...]
 
+_PLAIN = re.compile(r"[\w-]+")
 
-def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[str, pa.DataType]) -> pa.DataType:
+
+def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[Path, pa.DataType]) -> pa.DataType:
     """How Parquet is to hold a column that Spark delivers as `kind`: everything optional, timestamps in UTC."""
 
     def child(data_type: pa.DataType, *steps: str) -> pa.DataType:
         return physical_type(data_type, (*path, *steps), variants, shapes)
 
     if path in variants:
-        return shredding.storage_type(shapes.get(path[0]) if len(path) == 1 else None)
+        return shredding.storage_type(shapes.get(path))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, child(f.type, f.name)) for f in kind])
     if pa.types.is_list(kind):
@@ -44,22 +49,23 @@ def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shap
 
 
 def physical(
-    array: pa.Array, target: pa.DataType, path: Path, variants: frozenset[Path], shape: pa.DataType | None = None
+    array: pa.Array, target: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[Path, pa.DataType]
 ) -> pa.Array:
-    """A column in its physical type."""
+    """A column in its physical type. Errors name the VARIANT column."""
     if path in variants:
-        variants_in = _required(array)
-        if shape is not None:
-            return shredding.shred(variants_in, shape)
-        shredding.validate(variants_in)
-        return variants_in
+        with naming(path):
+            variants_in = _required(array)
+            if path in shapes:
+                return shredding.shred(variants_in, shapes[path], for_spark=True)
+            shredding.validate(variants_in, for_spark=True)
+            return variants_in
     if not any(variant[: len(path)] == path for variant in variants):
         return array if array.type == target else array.cast(target)
     nulls = array.is_null() if array.null_count else None
     if pa.types.is_struct(target):
-        children = [physical(array.field(i), f.type, (*path, f.name), variants) for i, f in enumerate(target)]
+        children = [physical(array.field(i), f.type, (*path, f.name), variants, shapes) for i, f in enumerate(target)]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
-    entry: Callable[..., pa.Array] = lambda values, kind, *steps: physical(values, kind, (*path, *steps), variants)  # noqa: E731
+    entry: Callable[..., pa.Array] = lambda values, kind, *steps: physical(values, kind, (*path, *steps), variants, shapes)  # noqa: E731
     if pa.types.is_map(target):
         keys = entry(array.keys, target.key_type, "key_value", "key")
         items = entry(array.items, target.item_type, "key_value", "value")
@@ -68,6 +74,20 @@ def physical(
         entries = entry(array.values, target.value_type, "list", "element")
     # Offsets and nulls stay as they are, an offset into the parent included.
     return pa.Array.from_buffers(target, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Puts the column's name in front of what goes wrong with its values."""
+    try:
+        yield
+    except DeltaVariantError as error:
+        raise type(error)(f"column {dotted(path)}: {error}") from error
+
+
+def dotted(path: Path) -> str:
+    """A column's name as users write it."""
+    return ".".join(name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`" for name in path)
 
 
 def _required(array: pa.Array) -> pa.StructArray:

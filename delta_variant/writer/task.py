@@ -12,29 +12,25 @@ from __future__ import annotations
 
 import json
 import time
-import unicodedata
 import uuid
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
-from pyarrow import fs
 
-from delta_variant import schema as schemas
 from delta_variant import stats
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.errors import DeltaVariantError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
-from delta_variant.writer.columns import Path, check_nulls, physical, physical_type
+from delta_variant.storage import Storage
+from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
+from delta_variant.writer.mapping import with_field_ids
+from delta_variant.writer.partitions import Key, directory, partitions, uri
+from delta_variant.writer.shapes import Inference, column, shreddable
+from delta_variant.writer.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-Key = tuple[str | None, ...]
 
 SAMPLE_ROWS = 8192
 """Rows at the start of a file that its shape is inferred from."""
@@ -43,18 +39,12 @@ REPORT = pa.schema([
 ])  # fmt: skip
 REPORT_DDL = "add string, rows bigint, size bigint, shredded string, error string"
 
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-# ExternalCatalogUtils.escapePathName
-_ESCAPED_IN_DIRECTORY = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
-_LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive on purpose: the text says Z
-
 
 @dataclass(frozen=True)
 class Plan:
     """What every task of a write is told."""
 
-    location: str
+    location: Storage
     """Directory of the table."""
     variants: frozenset[Path]
     """VARIANT columns, as paths of Parquet groups."""
@@ -63,8 +53,8 @@ class Plan:
     partition_by: tuple[str, ...]
     timestamps: frozenset[str]
     """Partition columns whose text is microseconds since 1970, to be written as Delta writes UTC timestamps."""
-    shapes: Mapping[str, pa.DataType]
-    """Shredding schemas given by the user."""
+    shapes: Mapping[Path, pa.DataType]
+    """Shredding schemas given by the user, or stored with the table."""
     infer: bool
     """Whether the other VARIANT columns get a schema from the first rows of each file."""
     compression: str
@@ -77,36 +67,52 @@ class Plan:
     """delta.dataSkippingStatsColumns."""
     string_prefix: int
     tight_bounds: bool
+    field_ids: Mapping[Path, int] = field(default_factory=dict)
+    """Parquet field ids of columns and of what is in them, where the table maps columns."""
+    random_prefix: int = 0
+    """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """VARIANT columns at the top, which are the ones to be shredded."""
-        return tuple(sorted(path[0] for path in self.variants if len(path) == 1))
+    first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
+    """For VARIANT columns, the keys of the paths whose bounds go before others."""
 
 
-def write_files(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+class Outcome(Protocol):
+    """Where a task that ended says how, so that others need not go on after an error: an accumulator of Spark's."""
+
+    def add(self, outcome: list[tuple[str, str]]) -> None:
+        """Takes pairs: ("", file) for every file, or (error class, message)."""
+
+
+def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome | None = None) -> Iterator[pa.RecordBatch]:
     """The task: yields one batch of REPORT rows.
 
     An error of this package's family is a row of its own, with its class and message, so that it reaches the driver as
-    it is and Spark does not try the same rows again.
+    it is and Spark does not try the same rows again; so is an error of the storage that would come again.
     """
     task = _Task(plan)
+    reports: list[dict[str, Any]] = []
+    failure: DeltaVariantError | None = None
     try:
         for batch in batches:
             task.add(batch)
         reports = task.close()
     except DeltaVariantError as error:
         task.abort()
-        reports = [{"error": json.dumps([type(error).__name__, str(error)])}]
+        failure = error
+    except OSError as error:
+        task.abort()
+        explained = plan.location.explained(error)
+        if explained is None:
+            raise
+        failure = explained
     except BaseException:
         task.abort()
         raise
+    if failure is not None:
+        reports = [{"error": json.dumps([type(failure).__name__, str(failure)])}]
+    if outcome is not None:
+        outcome.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     yield pa.RecordBatch.from_pylist(reports, REPORT)
-
-
-def filesystem(location: str) -> tuple[fs.FileSystem, str]:
-    """Where files go, and the directory's name there: the one place that knows about storage."""
-    return fs.LocalFileSystem(), location
 
 
 class _Task:
@@ -114,28 +120,47 @@ class _Task:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._fs, self._root = filesystem(plan.location)
+        self._fs = plan.location.open()
+        self._inference = Inference()
+        self._sizes = Sizes()
         self._number = _task_number()
         self._key: Key | None = None
         self._file: _File | None = None
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shape is not known yet
         self._rows = 0  # of the current file, pending ones included
         self._reports: list[dict[str, Any]] = []
-        self._paths: list[str] = []
+        self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        limit = self._plan.max_rows or batch.num_rows + self._rows
-        for key, rows in _partitions(batch, self._plan):
+        for key, rows in partitions(batch, self._plan):
             if key != self._key:
                 self._finish()
                 self._key = key
             while rows.num_rows:
-                room = max(limit - self._rows, 0)
+                room = self._room(rows)
                 self._take(rows.slice(0, room))
                 rows = rows.slice(room)  # noqa: PLW2901  # what is left of the loop's value
-                full = self._file is not None and self._file.size >= self._plan.max_bytes
-                if full or self._rows == self._plan.max_rows:
+                if self._is_full():
                     self._finish()
+
+    def _room(self, rows: pa.RecordBatch) -> int:
+        """How many of these rows go into the current file at once, one at least."""
+        buffered = 0 if self._sizes.known or self._file is None else self._file.writer.buffered_bytes
+        room = self._sizes.rows(self._plan.max_bytes - max(self._estimate(), buffered), rows)
+        if self._plan.max_rows is not None:
+            room = min(room, self._plan.max_rows - self._rows)
+        if self._file is None and self._plan.infer:
+            room = min(room, SAMPLE_ROWS - self._rows)
+        return room
+
+    def _is_full(self) -> bool:
+        return self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes
+
+    def _estimate(self) -> float:
+        """Bytes of the current file, closed now."""
+        if self._file is not None:
+            return self._sizes.of_file(self._file.writer)
+        return self._sizes.of_rows(sum(rows.nbytes for rows in self._pending))
 
     def close(self) -> list[dict[str, Any]]:
         self._finish()
@@ -143,8 +168,9 @@ class _Task:
 
     def abort(self) -> None:
         if self._file is not None:
-            self._file.abort()
-        for path in self._paths:
+            with suppress(OSError):
+                self._file.abort()
+        for path in self.paths:
             with suppress(OSError):
                 self._fs.delete_file(path)
 
@@ -152,24 +178,45 @@ class _Task:
         self._rows += rows.num_rows
         if self._file is not None:
             self._file.write(rows)
+            self._sizes.learn(self._file.writer, self._file.come)
             return
         self._pending.append(rows)
-        if not self._plan.infer or self._rows >= SAMPLE_ROWS:
+        enough = self._rows >= SAMPLE_ROWS or sum(rows.nbytes for rows in self._pending) >= self._plan.max_bytes
+        if enough or not self._plan.infer:
             self._open()
 
     def _open(self) -> None:
         pending, self._pending = self._pending, []
-        shapes = _shapes(self._plan, pending)
-        directory = "/".join(_directory(n, v) for n, v in zip(self._plan.partition_by, self._key or (), strict=True))
+        shapes = self._shapes(pending)
+        folder = "/".join(directory(n, v) for n, v in zip(self._plan.partition_by, self._key or (), strict=True))
+        if self._plan.random_prefix:
+            folder = uuid.uuid4().hex[: self._plan.random_prefix]
         extension = "" if self._plan.compression == "none" else f".{self._plan.compression}"
         name = f"part-{self._number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
-        relative = f"{directory}/{name}" if directory else name
-        if directory:
-            self._fs.create_dir(f"{self._root}/{directory}")
-        self._paths.append(f"{self._root}/{relative}")
-        self._file = _File(self._plan, self._fs.open_output_stream(self._paths[-1]), pending[0].schema, shapes, relative)
+        relative = f"{folder}/{name}" if folder else name
+        root = self._plan.location.root
+        if folder and self._plan.location.has_directories:
+            self._fs.create_dir(f"{root}/{folder}")
+        self.paths.append(f"{root}/{relative}")
+        sink = self._fs.open_output_stream(self.paths[-1])
+        group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, self._plan.max_bytes)
+        self._file = _File(self._plan, sink, pending[0].schema, shapes, relative, group_bytes)
         for rows in pending:
             self._file.write(rows)
+
+    def _shapes(self, rows: list[pa.RecordBatch]) -> dict[Path, pa.DataType]:
+        """The shredding schema of each column that gets one in a file that begins with these rows."""
+        shapes = dict(self._plan.shapes)
+        if not self._plan.infer:
+            return shapes
+        for path in shreddable(rows[0].schema, self._plan.variants):
+            if path not in shapes:
+                sample = pa.chunked_array([column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
+                with naming(path):
+                    shape = self._inference.shape(path, sample.chunks)
+                if shape is not None:
+                    shapes[path] = shape
+        return shapes
 
     def _finish(self) -> None:
         if self._pending:
@@ -177,6 +224,7 @@ class _Task:
         if self._file is not None:
             values = dict(zip(self._plan.partition_by, self._key or (), strict=True))
             self._reports.append(self._file.close(values))
+            self._sizes.learn(self._file.writer, self._file.come)
         self._file = None
         self._rows = 0
 
@@ -185,50 +233,53 @@ class _File:
     """One Parquet file: physical columns, their statistics, and its Add action."""
 
     def __init__(
-        self, plan: Plan, sink: pa.NativeFile, schema: pa.Schema, shapes: Mapping[str, pa.DataType], path: str
+        self,
+        plan: Plan,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        shapes: Mapping[Path, pa.DataType],
+        path: str,
+        group_bytes: int,
     ) -> None:
         self._plan, self._sink, self._path, self._shapes = plan, sink, path, shapes
         fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, shapes)) for f in schema]
-        self._schema = pa.schema(fields)
+        self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self._rows = 0
+        self.come = 0  # bytes of the rows as they came
         self._stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
             indexed=stats.indexed_columns(self._schema, plan.variants, plan.num_indexed, plan.stats_columns),
             string_prefix=plan.string_prefix,
+            first=plan.first_bounds,
             tight_bounds=plan.tight_bounds,
         )
-        self._writer = FileWriter(
+        self.writer = FileWriter(
             sink,
             self._schema,
             variants=plan.variants,
             compression=plan.compression,
-            row_group_bytes=min(ROW_GROUP_BYTES, plan.max_bytes),
+            row_group_bytes=group_bytes,
             metadata=plan.footer,
         )
 
-    @property
-    def size(self) -> int:
-        """Bytes that have left for the file; the row group in memory is not among them."""
-        return int(self._sink.tell())
-
     def write(self, rows: pa.RecordBatch) -> None:
         check_nulls(rows, self._plan.not_null)
-        columns = []
-        for column, target in zip(rows.columns, self._schema, strict=True):
-            shape = self._shapes.get(target.name)
-            with _naming(target.name):
-                columns.append(physical(column, target.type, (target.name,), self._plan.variants, shape))
+        columns = [
+            physical(values, target.type, (target.name,), self._plan.variants, self._shapes)
+            for values, target in zip(rows.columns, self._schema, strict=True)
+        ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self._stats.update(batch)
-        self._writer.write(batch)
+        self.writer.write(batch)
         self._rows += rows.num_rows
+        self.come += rows.nbytes
 
     def close(self, partition_values: Mapping[str, str | None]) -> dict[str, Any]:
-        size = self._writer.close()
+        size = self.writer.close()
         self._sink.close()
         add: dict[str, Any] = {
-            "path": _uri(self._path),
+            "path": uri(self._path),
             "partitionValues": partition_values,
             "size": size,
             "modificationTime": int(time.time() * 1000),
@@ -238,10 +289,10 @@ class _File:
         if self._shapes:
             add["tags"] = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE}
         line = json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":"))
-        return {"add": line, "rows": self._rows, "size": size, "shredded": json.dumps(sorted(self._shapes))}
+        return {"add": line, "rows": self._rows, "size": size, "shredded": json.dumps(sorted(map(dotted, self._shapes)))}
 
     def abort(self) -> None:
-        self._writer.abort()
+        self.writer.abort()
         self._sink.close()
 
 
@@ -250,79 +301,3 @@ def _task_number() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
-
-
-# ------------------------------------------------------------------------------------------------------------ partitions
-
-
-def _partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Runs of rows of one partition, without the partition columns."""
-    count = len(plan.partition_by)
-    data = batch.select(list(range(batch.num_columns - count)))
-    if not count:
-        yield (), data
-        return
-    columns = batch.columns[-count:]
-    change = np.zeros(batch.num_rows, np.bool_)
-    for column in columns:
-        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
-        change[1:] |= codes[1:] != codes[:-1]
-    starts = [0, *np.flatnonzero(change).tolist(), batch.num_rows]
-    for start, end in pairwise(starts):
-        if start < end:
-            values = zip(plan.partition_by, columns, strict=True)
-            key = tuple(_partition_value(plan, name, column[start].as_py()) for name, column in values)
-            yield key, data.slice(start, end - start)
-
-
-def _partition_value(plan: Plan, name: str, value: str | None) -> str | None:
-    """PROTOCOL.md, "Partition Value Serialization"; an empty string is null there."""
-    if not value:
-        if (name,) in plan.not_null:
-            raise InvalidSchemaError(
-                f"column {name} is NOT NULL and a row has null (or an empty string, which partitions cannot hold)"
-            )
-        return None
-    if name in plan.timestamps:
-        return (_EPOCH + timedelta(microseconds=int(value))).isoformat(timespec="microseconds") + "Z"
-    return value
-
-
-def _directory(name: str, value: str | None) -> str:
-    return f"{_escaped(name)}={_NULL_PARTITION if value is None else _escaped(value)}"
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED_IN_DIRECTORY else char for char in text)
-
-
-def _uri(path: str) -> str:
-    """The path as Hadoop's Path.toUri gives it, which is what Delta puts into its log: letters beyond ASCII stay."""
-    return "".join(char if _stays(char) else quote(char, safe=_LEGAL_IN_URI) for char in path)
-
-
-def _stays(char: str) -> bool:
-    return char > "\x7f" and unicodedata.category(char) not in ("Cc", "Zs", "Zl", "Zp")
-
-
-@contextmanager
-def _naming(column: str) -> Iterator[None]:
-    """Puts the column's name in front of what goes wrong with its values."""
-    try:
-        yield
-    except DeltaVariantError as error:
-        raise type(error)(f"column {column}: {error}") from error
-
-
-def _shapes(plan: Plan, rows: list[pa.RecordBatch]) -> dict[str, pa.DataType]:
-    """The shredding schema of each column that gets one in this file."""
-    shapes = dict(plan.shapes)
-    if plan.infer:
-        for name in plan.columns:
-            if name not in shapes:
-                sample = pa.chunked_array([batch.column(name) for batch in rows]).slice(0, SAMPLE_ROWS)
-                with _naming(name):
-                    inferred = schemas.infer(sample.chunks)
-                if inferred is not None:
-                    shapes[name] = inferred
-    return shapes

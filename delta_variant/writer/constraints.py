@@ -1,0 +1,81 @@
+"""What a table demands of its rows beyond types, checked and computed by Delta's own expressions.
+
+In: rows that have the types of the table. Out: the same rows with default values and generated columns filled in, under a node
+of Delta's that fails the job at the first row that violates a CHECK constraint, an invariant, the length of a CHAR or VARCHAR,
+the expression of a generated column that was given, or what a write adds for itself. NULL violates a CHECK as false does
+(PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns").
+
+NOT NULL is not among them: tasks look at the validity of whole columns, which costs nothing.
+
+Invariant: the optimizer moves no check below what drops rows, because it does not know Delta's node.
+"""
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from delta_variant import jvm
+from delta_variant.transaction import delta_errors, java, scala_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from delta_variant.transaction import Transaction
+
+_COMPUTED = ("CURRENT_DEFAULT", "delta.generationExpression")
+_DELTA = "org.apache.spark.sql.delta."
+_CONSTRAINTS = _DELTA + "constraints."
+
+
+def computed(schema: StructType) -> frozenset[str]:
+    """The columns, in lower case, that have a value of their own where a write leaves them out."""
+    return frozenset(field.name.lower() for field in schema if not field.metadata.keys().isdisjoint(_COMPUTED))
+
+
+def filled(df: DataFrame, transaction: Transaction) -> tuple[DataFrame, list[Any]]:
+    """The rows with those of these columns that are missing, in any order; and constraints on generated ones that are given."""
+    delta = transaction.delta
+    functions = scala_object(df.sparkSession, _DELTA + "ColumnWithDefaultExprUtils")
+    with delta_errors("computing default values and generated columns"):
+        both = functions.addDefaultExprsOrReturnConstraints(
+            transaction.log, delta.protocol(), df._jdf.queryExecution(), delta.metadata().schema(), df._jdf, False
+        )
+    return DataFrame(both._1(), df.sparkSession), jvm.items(both._2())
+
+
+def check(spark: SparkSession, name: str, predicate: str) -> Any:
+    """A constraint of the write itself: every row must satisfy the predicate, in SQL."""
+    expression = spark._jsparkSession.sessionState().sqlParser().parseExpression(predicate)
+    return jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "Constraints$Check"), name, expression)
+
+
+def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> DataFrame:
+    """The rows under the checks of the table and the further ones. The session of `df` must be the write's own."""
+    spark = df.sparkSession
+    with delta_errors("reading the constraints of the table"):
+        known = scala_object(spark, _CONSTRAINTS + "Constraints").getAll(transaction.delta.metadata(), spark._jsparkSession)
+        constraints = [c for c in jvm.items(known) if c.getClass().getSimpleName() != "NotNull"]
+        constraints += further
+        if not constraints:
+            return df
+        _plans_checks(spark)
+        plan = df._jdf.queryExecution().analyzed()
+        checks = scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerExec").buildInvariantChecks(
+            plan.output(), jvm.scala_seq(spark, constraints), spark._jsparkSession
+        )
+        node = jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "DeltaInvariantChecker"), plan, checks)
+        return DataFrame(java(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)
+
+
+def _plans_checks(spark: SparkSession) -> None:
+    """Lets the session plan Delta's node, which Delta itself only uses in physical plans."""
+    methods = spark._jsparkSession.experimental()
+    strategy = scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerStrategy")
+    getattr(methods, "extraStrategies_$eq")(jvm.scala_seq(spark, [*jvm.items(methods.extraStrategies()), strategy]))

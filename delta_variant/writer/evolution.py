@@ -1,0 +1,86 @@
+"""Schema evolution: the schema of a table and that of the rows → the schema of the next version.
+
+In: both schemas. Out: the table's schema with the columns and fields that only the rows have, nullable and at the end, in
+structs, arrays and maps too; and with wider types where the table has type widening (PROTOCOL.md, "Type Widening"). Delta has
+the last word: it merges once more, refuses what generated columns and constraints depend on, and records the change.
+
+Invariant: nothing narrows, nothing goes.
+"""
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as t
+
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.transaction import delta_errors, java, scala_object
+from delta_variant.writer.alignment import storable_schema, type_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from delta_variant.transaction import Transaction
+
+
+def merge(spark: SparkSession, schema: t.StructType, transaction: Transaction) -> bool:
+    """Bring the columns of the rows into the table by this transaction; False where there is nothing to do.
+
+    Raises InvalidSchemaError for a type that the table may not be widened to, TableError for what Delta refuses.
+    """
+    features = transaction.features
+    table = t.StructType.fromJson(dict(features.schema))
+    merged = _Merge(spark, transaction, features.table).of(storable_schema(schema), table, ())
+    if merged == table:
+        return False
+    with delta_errors(f"merging the columns into {features.table}"):
+        delta = scala_object(spark, "org.apache.spark.sql.delta.schema.ImplicitMetadataOperation")
+        rows = java(spark).org.apache.spark.sql.types.DataType.fromJson(storable_schema(merged).json())
+        final = delta.mergeSchema(spark._jsparkSession, transaction.delta, rows, False, False).json()
+    if json.loads(final) == features.schema:
+        return False
+    transaction.change_schema(final)
+    return True
+
+
+class _Merge:
+    def __init__(self, spark: SparkSession, transaction: Transaction, table: str) -> None:
+        self._table = table
+        self._parse = java(spark).org.apache.spark.sql.types.DataType.fromJson
+        self._widening = scala_object(spark, "org.apache.spark.sql.delta.TypeWidening")
+        delta = transaction.delta
+        self._widens = bool(self._widening.isEnabled(delta.protocol(), delta.metadata()))
+
+    def of(self, rows: t.DataType, table: t.DataType, path: tuple[str, ...]) -> Any:
+        if isinstance(rows, t.StructType) and isinstance(table, t.StructType):
+            given = {field.name.lower(): field for field in rows}
+            fields = []
+            for field in table:
+                new = given.pop(field.name.lower(), None)
+                kind = field.dataType if new is None else self.of(new.dataType, field.dataType, (*path, field.name))
+                fields.append(t.StructField(field.name, kind, field.nullable, field.metadata))
+            return t.StructType([*fields, *given.values()])
+        if isinstance(rows, t.ArrayType) and isinstance(table, t.ArrayType):
+            return t.ArrayType(self.of(rows.elementType, table.elementType, (*path, "element")), table.containsNull)
+        if isinstance(rows, t.MapType) and isinstance(table, t.MapType):
+            key = self.of(rows.keyType, table.keyType, (*path, "key"))
+            return t.MapType(key, self.of(rows.valueType, table.valueType, (*path, "value")), table.valueContainsNull)
+        return rows if self._is_wider(rows, table, path) else table
+
+    def _is_wider(self, rows: t.DataType, table: t.DataType, path: tuple[str, ...]) -> bool:
+        if rows == table or not isinstance(rows, t.AtomicType) or not isinstance(table, t.AtomicType):
+            return False
+        # What does not fit and is no widening is for the alignment to say.
+        if not self._widening.isTypeChangeSupportedForSchemaEvolution(
+            self._parse(table.json()), self._parse(rows.json()), False
+        ):
+            return False
+        if not self._widens:
+            raise InvalidSchemaError(
+                f"column {'.'.join(path)} is {type_name(rows)} in the DataFrame and {type_name(table)} in {self._table}, which "
+                "may not be widened: cast it, or set the table property delta.enableTypeWidening to true"
+            )
+        return True

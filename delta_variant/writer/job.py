@@ -1,0 +1,192 @@
+"""The Spark job of a write: rows with the table's columns → files → reports of the files.
+
+In: a DataFrame of the write's own session and what the table asks for. Out: one report per file, as `task` makes them. On the
+way columns get the names that files have (`mapping`), partition values become text (PROTOCOL.md, "Partition Value
+Serialization"), and the rows of a partition come together.
+
+Invariant: what fails in a task reaches the caller as one error of this package, in the names that users know, unless the
+DataFrame itself fails, which stays Spark's error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
+
+from delta_variant import errors, jvm
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.transaction import delta_errors, message, scala_object, settings
+from delta_variant.writer import clustering, mapping, shapes, sizes
+from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
+from delta_variant.writer.outcomes import Outcomes
+from delta_variant.writer.task import REPORT_DDL, Plan, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delta_variant.features import TableFeatures
+    from delta_variant.transaction import Transaction
+    from delta_variant.writer.columns import Path
+    from delta_variant.writer.shapes import Shred
+
+_TRANSPORT = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    # Whole Variants are wanted. Pushed into the scan, each is put together again for itself: a tenth of the JVM's work.
+    "spark.sql.variant.pushVariantIntoScan": "false",
+}
+# What a task gets of a partition that is shuffled: as many bytes as a file is to have.
+_TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+_STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
+_PARTITION, _KEY = "__delta_variant_partition_{}", "__delta_variant_key_{}"
+_VIOLATION = "DeltaInvariantViolationException"
+
+
+def make_plan(
+    spark: SparkSession,
+    transaction: Transaction,
+    shred: Shred | Mapping[str, Any],
+    cluster_by: Sequence[str],
+    compression: str,
+    max_rows: int | None,
+) -> Plan:
+    """What the tasks are told. Raises what is wrong with `shred` and `cluster_by` for this table."""
+    features = transaction.features
+    schema, physical = schemas(features.schema)
+    names = dict(zip(schema.names, physical.names, strict=True))
+    given = shapes.given(shred, schema, features.properties)
+    clustering.keys(schema, cluster_by)
+    if shred not in ("auto", False):
+        features.check_shredding()
+    by = tuple(names[name] for name in features.partition_by)
+    data = t.StructType([field for field in physical if field.name not in by])
+    variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
+    inside = mapping.physical_paths(features.schema)
+    first = shapes.first_bounds(schema, features.properties, cluster_by)
+    return Plan(
+        location=transaction.storage,
+        variants=variants,
+        not_null=tuple(not_null(physical)),
+        partition_by=by,
+        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
+        shapes={inside[path]: shape for path, shape in given.items()} if features.shredding else {},
+        infer=shred == "auto" and features.shredding and bool(variants),
+        compression=compression,
+        max_rows=max_rows,
+        max_bytes=sizes.target_bytes(features.properties),
+        footer={"org.apache.spark.version": spark.version},  # without it Spark shifts or refuses old dates
+        num_indexed=int(features.properties.get("delta.dataSkippingNumIndexedCols", "32")),
+        stats_columns=_stats_columns(spark, transaction, inside),
+        string_prefix=int(spark.conf.get(_STRING_PREFIX, "32") or 32),
+        tight_bounds="deletionVectors" in features.names,
+        field_ids=mapping.field_ids(features.schema),
+        random_prefix=features.random_prefix,
+        first_bounds={inside[path]: keys for path, keys in first.items()},
+    )
+
+
+def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
+    """A table's schema as users know it and as its files have it."""
+    return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(mapping.physical_schema(schema))
+
+
+def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mapping[Path, Path]) -> str | None:
+    """The columns of `delta.dataSkippingStatsColumns` by their physical names."""
+    text = transaction.features.properties.get("delta.dataSkippingStatsColumns")
+    if text is None or all(logical == physical for logical, physical in inside.items()):
+        return text
+    folded = {tuple(map(str.lower, logical)): physical for logical, physical in inside.items()}
+    with delta_errors("reading delta.dataSkippingStatsColumns"):
+        statistics = scala_object(spark, "org.apache.spark.sql.delta.stats.StatisticsCollection")
+        columns = statistics.configuredDeltaStatsColumnSpec(transaction.delta.metadata()).deltaStatsColumnNamesOpt().get()
+        named = [jvm.items(column.nameParts()) for column in jvm.items(columns)]
+    paths = [folded.get(tuple(map(str.lower, parts)), tuple(parts)) for parts in named]
+    return ",".join(".".join(f"`{name.replace('`', '``')}`" for name in path) for path in paths)
+
+
+def transport(df: DataFrame, features: TableFeatures, plan: Plan, cluster_by: Sequence[str]) -> DataFrame:
+    """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order."""
+    columns, values = [], {}
+    for field, physical in zip(*schemas(features.schema), strict=True):
+        column = F.col(f"`{field.name.replace('`', '``')}`")
+        if physical.name in plan.partition_by:
+            if isinstance(field.dataType, t.BinaryType):
+                raise UnsupportedFeatureError(
+                    f"partition column {field.name} is BINARY, which has no text: partition by another column"
+                )
+            text = (F.unix_micros(column) if physical.name in plan.timestamps else column).cast("string")
+            values[physical.name] = F.nullif(text, F.lit(""))
+            continue
+        if list(field_names(field.dataType)) != list(field_names(physical.dataType)):
+            column = column.cast(nullable(physical.dataType))
+        columns.append(column.alias(physical.name))
+    by = [values[name].alias(_PARTITION.format(i)) for i, name in enumerate(plan.partition_by)]
+    keys = [key.alias(_KEY.format(i)) for i, key in enumerate(clustering.keys(schemas(features.schema)[0], cluster_by))]
+    return clustering.arranged(df.select(*columns, *by, *keys), len(by), len(keys), features.properties)
+
+
+def run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str]) -> list[Any]:
+    """The job. Raises what a task raised of this package's errors, and TableError for what went wrong otherwise.
+
+    The first error that a task tells of ends the job. However the job fails, the files of tasks that had ended well are
+    deleted, as the others delete theirs. names: from physical paths to logical ones, for messages.
+    """
+    outcomes = Outcomes(df.sparkSession)
+    transport = {**_TRANSPORT, _TASK_BYTES: str(plan.max_bytes)}
+    cancelled: BaseException | None = None
+    try:
+        with outcomes.watched() as telling, settings(df.sparkSession, transport):
+            reports = df.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL).collect()
+    except BaseException as error:
+        _delete(plan, outcomes.files)
+        if outcomes.error is None:
+            explained = _explained(error, table)
+            if explained is None:
+                raise
+            raise explained from error
+        cancelled = error
+    else:
+        told = next((tuple(json.loads(r["error"])) for r in reports if r["error"]), None)
+        if told is None:
+            return reports
+        outcomes.error = outcomes.error or told
+        _delete(plan, outcomes.files)
+    name, text = outcomes.error
+    raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
+
+
+def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
+    """What Spark raised, as an error of this package where it is about the files or the rows; else it stays Spark's."""
+    if isinstance(error, PythonException):
+        last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+        advice = ": set PYSPARK_PYTHON to a Python that has delta-variant" if "ModuleNotFoundError" in last[-1] else ""
+        return TableError(f"writing the files of {table} failed: {last[-1]}{advice}")
+    if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
+        return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
+    return None
+
+
+def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
+    for physical, logical in names.items():
+        found = re.search(rf"\bcolumn {re.escape(physical)}(?![\w-])", text)
+        if found:
+            return f"{text[: found.start()]}column {logical}{text[found.end() :]}"
+    return text
+
+
+def _delete(plan: Plan, files: list[str]) -> None:
+    """Best effort: VACUUM finds what stays."""
+    storage = plan.location.open()
+    for file in files:
+        with suppress(OSError):
+            storage.delete_file(file)

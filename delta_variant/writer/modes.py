@@ -1,0 +1,82 @@
+"""Modes: which files a write removes, and which rows it may bring for that.
+
+In: mode, `replace_where`, `partition_overwrite` and the table. Out: a `Removal`, or None for a write that only adds. Only whole
+files are removed, so a predicate must tell files apart by their partition alone; then every file is on one side of it.
+
+Invariant: what a removal would leave half done is refused, by name, before anything is written.
+"""
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+
+from delta_variant import jvm
+from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.transaction import Removal, scala_object
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from delta_variant.features import TableFeatures
+
+SAVE_MODES = {
+    "append": "Append",
+    "overwrite": "Overwrite",
+    "error": "ErrorIfExists",
+    "errorifexists": "ErrorIfExists",
+    "ignore": "Ignore",
+}
+_DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
+
+
+def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None) -> None:
+    """UnsupportedFeatureError for a mode that is none, and for what only an overwrite can do."""
+    if mode.lower() not in SAVE_MODES:
+        raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(SAVE_MODES)}")
+    if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
+        raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
+    for name, value in (("replace_where", replace_where), ("partition_overwrite", partition_overwrite)):
+        if value is not None and mode.lower() != "overwrite":
+            raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
+    if replace_where is not None and (partition_overwrite or "").lower() == "dynamic":
+        raise UnsupportedFeatureError("replace_where and partition_overwrite='dynamic' exclude each other: leave one out")
+
+
+def removal(
+    spark: SparkSession, mode: str, replace_where: str | None, partition_overwrite: str | None, features: TableFeatures
+) -> Removal | None:
+    """What a write in this mode removes. Without `partition_overwrite` the session says, as for Spark's own writes."""
+    if mode.lower() != "overwrite":
+        return None
+    if replace_where is not None:
+        return Removal(where=replace_where)
+    dynamic = (partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, "static") or "").lower() == "dynamic"
+    return Removal(dynamic=dynamic and bool(features.partition_by))
+
+
+def check_predicate(rows: DataFrame, predicate: str, features: TableFeatures) -> None:
+    """Raises InvalidSchemaError for a predicate that is none on the table's columns, `rows`, and UnsupportedFeatureError for
+    one that needs more than the partition to be decided.
+    """
+    try:
+        condition = rows.where(predicate)._jdf.queryExecution().analyzed().condition()
+    except (AnalysisException, ParseException) as error:
+        raise InvalidSchemaError(f"replace_where={predicate!r}: {error.getMessage() or error}") from error
+    names = [attribute.name() for attribute in jvm.items(condition.references().toSeq())]
+    others = [name for name in names if name.lower() not in [column.lower() for column in features.partition_by]]
+    subqueries = scala_object(rows.sparkSession, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression")
+    if others or not condition.deterministic() or subqueries.hasSubquery(condition):
+        reason = f"names {', '.join(others)}" if others else "has a subquery or differs from call to call"
+        by = (
+            f"the partition columns are {', '.join(features.partition_by)}"
+            if features.partition_by
+            else "it is not partitioned"
+        )
+        raise UnsupportedFeatureError(
+            f"replace_where={predicate!r} {reason}, and delta_variant.write replaces whole partitions of {features.table} "
+            f"({by}): DELETE the rows and append, or write with DataFrame.write.format('delta')"
+        )

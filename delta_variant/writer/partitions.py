@@ -1,0 +1,82 @@
+"""Partitions: their values and directories, as Delta writes them.
+
+In: batches whose last columns are the partition values in text. Out: runs of rows of one partition, and the names of
+directories and files for the log (PROTOCOL.md, "Partition Value Serialization").
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant.errors import InvalidSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from delta_variant.writer.task import Plan
+
+Key = tuple[str | None, ...]
+"""Partition values; None for null."""
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# ExternalCatalogUtils.escapePathName
+_ESCAPED_IN_DIRECTORY = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
+_LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive on purpose: the text says Z
+
+
+def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
+    """Runs of rows of one partition, without the partition columns."""
+    count = len(plan.partition_by)
+    data = batch.select(list(range(batch.num_columns - count)))
+    if not count:
+        yield (), data
+        return
+    columns = batch.columns[-count:]
+    change = np.zeros(batch.num_rows, np.bool_)
+    for column in columns:
+        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+        change[1:] |= codes[1:] != codes[:-1]
+    starts = [0, *np.flatnonzero(change).tolist(), batch.num_rows]
+    for start, end in pairwise(starts):
+        if start < end:
+            values = zip(plan.partition_by, columns, strict=True)
+            key = tuple(_partition_value(plan, name, column[start].as_py()) for name, column in values)
+            yield key, data.slice(start, end - start)
+
+
+def _partition_value(plan: Plan, name: str, value: str | None) -> str | None:
+    """PROTOCOL.md, "Partition Value Serialization"; an empty string is null there."""
+    if not value:
+        if (name,) in plan.not_null:
+            raise InvalidSchemaError(
+                f"column {name} is NOT NULL and a row has null (or an empty string, which partitions cannot hold)"
+            )
+        return None
+    if name in plan.timestamps:
+        return (_EPOCH + timedelta(microseconds=int(value))).isoformat(timespec="microseconds") + "Z"
+    return value
+
+
+def directory(name: str, value: str | None) -> str:
+    return f"{_escaped(name)}={_NULL_PARTITION if value is None else _escaped(value)}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED_IN_DIRECTORY else char for char in text)
+
+
+def uri(path: str) -> str:
+    """The path as Hadoop's Path.toUri gives it, which is what Delta puts into its log: letters beyond ASCII stay."""
+    return "".join(char if _stays(char) else quote(char, safe=_LEGAL_IN_URI) for char in path)
+
+
+def _stays(char: str) -> bool:
+    return char > "\x7f" and unicodedata.category(char) not in ("Cc", "Zs", "Zl", "Zp")

@@ -1,0 +1,40 @@
+"""Tasks of the writer without Spark: a plan, batches as `mapInArrow` delivers them, and what became of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_variant import errors
+from delta_variant.storage import Storage
+from delta_variant.writer.task import Plan, write_files
+
+
+def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Plan:
+    """A plan for a table without partitions, in a directory that exists."""
+    given = {
+        "location": Storage.of(str(directory)), "variants": frozenset(variants), "not_null": (), "partition_by": (),
+        "timestamps": frozenset(), "shapes": {}, "infer": True, "compression": "zstd", "max_rows": None, "max_bytes": 128 << 20,
+        "footer": {}, "num_indexed": 32, "stats_columns": None, "string_prefix": 32, "tight_bounds": False,
+    }  # fmt: skip
+    return Plan(**{**given, **changes})
+
+
+def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
+    """The Add actions, with their statistics decoded. Raises what the task reported."""
+    reports = next(write_files(plan, iter(batches))).to_pylist()
+    for report in reports:
+        if report["error"]:
+            name, message = json.loads(report["error"])
+            raise getattr(errors, name)(message)
+    adds = [json.loads(report["add"])["add"] for report in reports]
+    return [{**add, "stats": json.loads(add["stats"]), "rows": r["rows"]} for add, r in zip(adds, reports, strict=True)]
+
+
+def schema(plan: Plan, add: dict) -> pa.Schema:
+    """The physical schema of a local file."""
+    return pq.read_schema(Path(plan.location.root, unquote(add["path"])))

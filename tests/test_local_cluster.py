@@ -1,0 +1,105 @@
+"""The writer where executors are processes of their own: nothing that a task needs may live in the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession, functions as F
+
+import delta_variant as dv
+from delta_variant.errors import DeltaVariantError
+
+directory = Path(sys.argv[1])
+builder = (
+    SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.driver.memory", "1g")
+    .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
+    .config("spark.databricks.delta.snapshotPartitions", "2")
+    .config("spark.sql.session.timeZone", "UTC").config("spark.executorEnv.PYTHONPATH", ":".join(sys.path))
+)
+spark = dv.configure(builder).getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+
+
+def rows(start, count, tasks=4):
+    return spark.range(start, start + count, 1, tasks).selectExpr(
+        "id", "id % 3 p", "parse_json(concat('{\\"n\\":', id, ',\\"t\\":\\"', md5(cast(id as string)), '\\"}')) v",
+        "named_struct('w', parse_json(cast(id as string))) s", "timestamp_seconds(id) ts",
+    )
+
+
+def same(name, expected):
+    frame = spark.read.format("delta").load(str(directory / name))
+    rows = frame.selectExpr("id", "p", "v:n::bigint", "s.w::bigint", "unix_seconds(ts)").collect()
+    found = sorted(map(tuple, rows))
+    assert found == sorted((i, i % 3, i, i, i) for i in expected), found
+
+
+def error_of(frame, name, **options):
+    try:
+        dv.write(frame, directory / name, **options)
+    except DeltaVariantError as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+told = {}
+try:
+    first = dv.write(rows(0, 100), directory / "t")
+    told["write"] = [first.version, first.rows, list(first.shredded)]
+    dv.write(rows(100, 100), directory / "t", shred={"v": "n bigint"})
+    same("t", range(200))
+    dv.write(rows(0, 50), directory / "t", "overwrite", max_rows_per_file=10)
+    same("t", range(50))
+    told["partitioned"] = dv.write(rows(0, 90), directory / "p", partition_by=["p"]).files
+    dv.write(rows(0, 90), directory / "c", cluster_by=["v:n"])
+    same("p", range(90))
+    same("c", range(90))
+    damaged = spark.read.schema(rows(0, 1).select("id", "v").schema).parquet(str(directory / "damaged"))
+    told["malformed"] = error_of(rows(0, 50).select("id", "v").union(damaged), "m")
+    told["version"] = spark.sql(f"DESCRIBE HISTORY delta.`{directory / 't'}`").first().version
+    told["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+finally:
+    spark.stop()
+print("DONE", json.dumps(told))
+"""
+
+
+def test_two_executors(tmp_path):
+    """Write, append with a shape, overwrite, partitions, clustering and a failing task behave as on one machine."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    group = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+    variants = pa.array([{"metadata": b"\x01\0\0", "value": b"\x0d"}], group)  # a string that ends before its last byte
+    damaged = pa.table([pa.array([0]), variants], schema=pa.schema([("id", pa.int64()), ("v", group)]))
+    pq.write_table(damaged, tmp_path / "damaged")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, tmp_path], env=environment, cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    last = "".join(done.stdout.splitlines()[-1:])
+    assert last.startswith("DONE "), done.stdout[-3000:] + done.stderr[-6000:]
+    told = json.loads(last.removeprefix("DONE "))
+    assert told.pop("malformed").startswith("MalformedVariantError: writing to ")
+    assert told == {"write": [0, 100, ["s.w", "v"]], "partitioned": 3, "version": 2, "executors": 2}
+    assert not (tmp_path / "m" / "_delta_log").exists() or not list((tmp_path / "m" / "_delta_log").glob("*.json"))

@@ -1,0 +1,306 @@
+"""Modes of `write`, schema evolution, repeated writes and streams, beside what delta-spark does with the same rows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from delta import DeltaTable
+from pyspark import RDD
+from pyspark.sql import functions as F
+
+from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.transaction import Removal, Table, Transaction, own_session, settings, switch_shredding
+from delta_variant.writer import Commit, foreach_batch, write
+from tests.test_writer import canonical, read, version
+from tests.test_writer_tables import last
+
+pytestmark = pytest.mark.spark
+
+
+def rows(spark, start: int, end: int, text: str = "first"):
+    """Ten rows a partition: p is text with an odd character, q a date, and in one row of fifty both are null."""
+    return spark.range(start, end, 1, 1).selectExpr(
+        "id", f"parse_json(concat('{{\"{text}\":', id, '}}')) v",
+        "CASE WHEN id % 50 = 0 THEN null ELSE concat('p/', id div 10) END p",
+        "date_add(date'2024-01-01', cast(id div 10 as int)) q",
+    )  # fmt: skip
+
+
+def removed(path, number: int) -> int:
+    log = Path(path, "_delta_log", f"{number:020}.json").read_text().splitlines()
+    return sum("remove" in json.loads(line) for line in log)
+
+
+def twins(spark, tmp_path, properties: str = "") -> tuple[str, str]:
+    """Two tables with the same rows, partitioned; p is renamed where columns are mapped."""
+    for path in (ours := str(tmp_path / "ours"), twin := str(tmp_path / "twin")):
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` (id bigint, v variant, p string, q date) USING delta PARTITIONED BY (p, q) "
+            f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true'{properties})"
+        )
+        rows(spark, 0, 60).write.format("delta").mode("append").save(path)
+    return ours, twin
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_replace_where(spark, tmp_path, mapping):
+    """An overwrite of some partitions removes and adds in one version, what delta-spark removes and adds."""
+    ours, twin = twins(spark, tmp_path, f", 'delta.columnMapping.mode' = '{mapping}'")
+    for predicate in ("p = 'p/1' OR P is null", "q >= '2024-01-04' AND p <> 'p/5'", "true"):
+        new = rows(spark, 0, 60, "second").where(predicate).where("id % 2 = 0")
+        new.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(twin)
+        commit = write(new, ours, "overwrite", replace_where=predicate)
+        assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+        assert commit.version == version(spark, ours)
+        assert removed(ours, commit.version) == removed(twin, commit.version)
+    parameters = spark.sql(f"DESCRIBE HISTORY delta.`{ours}`").first().operationParameters
+    assert (parameters["mode"], parameters["predicate"]) == ("Overwrite", "true")
+
+
+def test_replace_where_refused(spark, tmp_path):
+    """Rows outside of the predicate, and predicates that whole files cannot answer, are errors that leave the table."""
+    ours, _ = twins(spark, tmp_path)
+    before = version(spark, ours)
+    new = rows(spark, 10, 21)
+    for predicate, error, message in (
+        ("p = 'p/1'", InvalidSchemaError, r"constraint replace_where \(p = '?p/1'?\) violated by row with values: - p : p/2"),
+        (
+            "p = 'p/1' AND id > 5",
+            UnsupportedFeatureError,
+            r"names id, and .* \(the partition columns are p, q\): DELETE the rows",
+        ),
+        ("rand() < 0.5", UnsupportedFeatureError, "has a subquery or differs from call to call"),
+        ("p IN (SELECT string(id) FROM range(3))", UnsupportedFeatureError, "has a subquery"),
+        ("nothing = 1", InvalidSchemaError, "replace_where='nothing = 1'.*nothing"),
+        ("p =", InvalidSchemaError, "replace_where='p ='"),
+        ("p", InvalidSchemaError, "replace_where='p'"),
+    ):
+        with pytest.raises(error, match=message):
+            write(new, ours, "overwrite", replace_where=predicate)
+    assert version(spark, ours) == before
+
+
+def test_replacing_conflicts_with_what_it_read_only(spark, tmp_path):
+    """Rows that come into another partition meanwhile stay; into a replaced one, they are Delta's conflict."""
+    ours, _ = twins(spark, tmp_path)
+    for start, replaced, conflicts in ((30, "p/1", False), (20, "p/2", True)):
+        transaction = Transaction(Table.of(spark, ours))
+        write(rows(spark, start + 1, start + 2, "between"), ours)
+        removal = Removal(where=f"p = '{replaced}'")
+        with pytest.raises(TableError, match="CONCURRENT_APPEND") if conflicts else nullcontext():
+            transaction.commit([], mode="Overwrite", rows=0, size=0, removal=removal)
+    assert read(spark, ours).where("p = 'p/3'").count() == 11
+
+
+@pytest.mark.parametrize("by", ["argument", "session"])
+def test_dynamic_overwrite(spark, tmp_path, by):
+    """Only the partitions that new rows are in are replaced, nulls among them, as delta-spark does it."""
+    ours, twin = twins(spark, tmp_path, ", 'delta.columnMapping.mode' = 'name'" if by == "session" else "")
+    new = rows(spark, 45, 58, "second")
+    new.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(twin)
+    if by == "argument":
+        commit = write(new, ours, "overwrite", partition_overwrite="dynamic")
+    else:
+        with settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+            commit = write(new, ours, "overwrite")
+    assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+    assert removed(ours, commit.version) == removed(twin, commit.version) == 3
+    assert spark.sql(f"DESCRIBE HISTORY delta.`{ours}`").first().operationParameters["isDynamicPartitionOverwrite"] == "true"
+    with settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+        write(new, ours, "overwrite", partition_overwrite="static")
+        assert canonical(read(spark, ours)) == canonical(new)
+        write(new.drop("p", "q"), tmp_path / "plain")
+        write(new.drop("p", "q"), tmp_path / "plain", "overwrite")  # not partitioned: everything
+    assert read(spark, tmp_path / "plain").count() == 13
+
+
+def test_append_only_tables_refuse_to_remove(spark, tmp_path):
+    """Every mode that removes files is refused, and the table stays."""
+    ours, _ = twins(spark, tmp_path, ", 'delta.appendOnly' = 'true'")
+    new = rows(spark, 10, 20)
+    for arguments in ({}, {"replace_where": "p = 'p/1'"}, {"partition_overwrite": "dynamic"}):
+        with pytest.raises(TableError, match="append-only"):
+            write(new, ours, "overwrite", **arguments)
+    assert version(spark, ours) == 1
+    assert write(new, ours).version == 2
+
+
+EVOLVED = (
+    "2L id", "named_struct('a', 1, 'new', named_struct('x', 1S)) s", "array(named_struct('y', 1, 'z', 'text')) l",
+    "map('k', named_struct('n', 1, 'o', true)) m", "parse_json('{\"k\": 1}') added", "'text' `new name`",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_merge_schema(spark, tmp_path, mapping):
+    """New columns and fields come in as delta-spark brings them in; files from before read null there."""
+    ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
+    for path in (ours, twin):
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` (id bigint NOT NULL, gone int, s struct<a: int>, l array<struct<y: int>>, "
+            f"m map<string, struct<n: int>>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}')"
+        )
+        spark.sql(f"INSERT INTO delta.`{path}` (id, gone, s) VALUES (1, 1, struct(1))")
+    columns = [column for column in EVOLVED if mapping != "none" or "new name" not in column]
+    df = spark.range(1).selectExpr(*columns)
+    with pytest.raises(InvalidSchemaError, match=r"column added is not in .* merge_schema=True"):
+        write(df, ours)
+    df.write.format("delta").mode("append").option("mergeSchema", "true").save(twin)
+    write(df, ours, merge_schema=True)
+    assert read(spark, ours).schema == read(spark, twin).schema
+    assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+    (protocol, metadata), (their_protocol, theirs) = last(spark, ours), last(spark, twin)
+    assert protocol == their_protocol
+    assert shape(json.loads(metadata["schemaString"])) == shape(json.loads(theirs["schemaString"]))
+    before = version(spark, ours)
+    write(df, ours, merge_schema=True)  # nothing new: no metadata in the commit
+    assert "metaData" not in Path(ours, "_delta_log", f"{before + 1:020}.json").read_text()
+
+
+def shape(kind):
+    """A schema without the random parts of physical names."""
+    if isinstance(kind, dict):
+        return {key: "col" if key == "delta.columnMapping.physicalName" else shape(value) for key, value in kind.items()}
+    return [shape(item) for item in kind] if isinstance(kind, list) else kind
+
+
+def test_types_widen_where_the_table_allows_it(spark, tmp_path):
+    """With type widening a wider type in the rows widens the column as delta-spark does; without, it is an error by name."""
+    ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
+    wide = spark.sql("SELECT 5000000000L n, named_struct('x', 1.5D) s, array(1) a")
+    for path in (ours, twin):
+        spark.sql(f"CREATE TABLE delta.`{path}` (n int, s struct<x: float>, a array<bigint>) USING delta")
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, struct(1), array(1))")
+    with pytest.raises(InvalidSchemaError, match=r"column n is BIGINT in the DataFrame and INT in .* enableTypeWidening"):
+        write(wide, ours, merge_schema=True)
+    for path in (ours, twin):
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    wide.write.format("delta").mode("append").option("mergeSchema", "true").save(twin)
+    write(wide, ours, merge_schema=True)
+    assert json.loads(last(spark, ours)[1]["schemaString"]) == json.loads(last(spark, twin)[1]["schemaString"])
+    assert last(spark, ours)[0] == last(spark, twin)[0]
+    assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+    with pytest.raises(InvalidSchemaError, match="column n is STRING in the DataFrame and BIGINT"):
+        write(spark.sql("SELECT 'x' n"), ours, merge_schema=True)
+
+
+def test_columns_that_others_depend_on_do_not_widen(spark, tmp_path):
+    """Delta's own rule: a column that a generated one is computed from keeps its type."""
+    path = tmp_path / "t"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (n int, g int GENERATED ALWAYS AS (n + 1)) USING delta "
+        "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    before = version(spark, path)
+    with pytest.raises(TableError, match=r"merging the columns into .* n"):
+        write(spark.sql("SELECT 5000000000L n"), path, merge_schema=True)
+    assert version(spark, path) == before
+
+
+def test_repeated_writes(spark, tmp_path):
+    """A write with the number of one before, or a smaller one, does nothing; the number counts for its application only."""
+    path = tmp_path / "t"
+    df = rows(spark, 0, 5)
+    assert write(df, path, txn=("job", 7)).version == 0
+    for again in (7, 3):
+        assert write(df, path, txn=("job", again)) == Commit(0, 0, 0, 0, ())
+        assert write(df, path, "overwrite", txn=("job", again)) == Commit(0, 0, 0, 0, ())
+        assert write(df, path, "error", txn=("job", again)) == Commit(0, 0, 0, 0, ())
+    assert write(df, path, txn=("other", 7)).version == 1
+    assert write(df, path, txn=("job", 8)).version == 2
+    assert write(df.where("false"), path, txn=("job", 9)) == Commit(3, 0, 0, 0, ())
+    assert write(df, path, txn=("job", 9)).version == 3
+    assert read(spark, path).count() == 15
+    assert spark.sql(f"DESCRIBE HISTORY delta.`{path}`").where("version = 2").first().isBlindAppend
+
+
+def test_one_of_two_writes_with_one_number_is_refused(spark, tmp_path):
+    """Two writers with the same number at once: Delta lets one of them through."""
+    path = tmp_path / "t"
+    write(rows(spark, 0, 5), path)
+    first, second = (Transaction(Table.of(spark, path)) for _ in range(2))
+    for transaction in (first, second):
+        assert transaction.last_of("job") == -1
+    first.commit([], mode="Append", rows=0, size=0, txn=("job", 1))
+    with pytest.raises(TableError, match="CONCURRENT_TRANSACTION"):
+        second.commit([], mode="Append", rows=0, size=0, txn=("job", 1))
+
+
+def test_streams_write_each_batch_once(spark, tmp_path):
+    """A query whose batches are handed over again after a failure leaves each row once."""
+    source, target, checkpoint = (str(tmp_path / name) for name in ("source", "target", "checkpoint"))
+    write(rows(spark, 0, 40), source, max_rows_per_file=10)
+
+    def run() -> None:
+        stream = spark.readStream.format("delta").option("maxFilesPerTrigger", "1").load(source)
+        function = foreach_batch(target, app_id="query", partition_by=["p"])
+        stream.writeStream.foreachBatch(function).option("checkpointLocation", checkpoint).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    run()
+    batches = version(spark, target)
+    assert batches >= 3
+    for commit in Path(checkpoint, "commits").iterdir():  # as if the query had ended before it noted its last batch
+        if commit.name.strip(".").split(".")[0] == str(batches):
+            commit.unlink()
+    run()
+    write(rows(spark, 40, 45), source)
+    run()
+    assert canonical(read(spark, target)) == canonical(rows(spark, 0, 45))
+    assert version(spark, target) == batches + 1
+    assert {"variantShredding", "variantType"} <= set(spark.sql(f"DESCRIBE DETAIL delta.`{target}`").first().tableFeatures)
+    with pytest.raises(UnsupportedFeatureError, match="foreach_batch sets txn itself"):
+        foreach_batch(target, app_id="query", txn=("a", 1))
+    with pytest.raises(TypeError, match="nothing"):
+        foreach_batch(target, app_id="query", nothing=1)
+    with pytest.raises(UnsupportedFeatureError, match="foreach_batch"):
+        write(spark.readStream.format("delta").load(source), target)
+
+
+def test_the_session_stays_as_it_is(spark, tmp_path):
+    """A write sets what it needs in a clone: what the caller, or another thread, reads meanwhile is unchanged."""
+    to_df, active = RDD.toDF, spark._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession
+    before = dict(spark.conf.getAll)
+    with own_session(spark) as own:
+        own.conf.set("spark.sql.ansi.enabled", "false")
+        assert dict(spark.conf.getAll) == before
+        assert active().get().conf().get("spark.sql.ansi.enabled") == "false"
+    assert active().get().equals(spark._jsparkSession)
+    df = spark.sql("SELECT 1 id, parse_json('1') v")
+    df.createOrReplaceTempView("one_row")
+    write(spark.table("one_row"), tmp_path / "t")
+    assert dict(spark.conf.getAll) == before
+    assert RDD.toDF is to_df
+    assert active().get().equals(spark._jsparkSession)
+
+
+@pytest.mark.parametrize("made", ["plain", "preview", "without"])
+def test_the_property_is_switched(spark, tmp_path, made):
+    """Switching on adds the features a table lacks and keeps the names of those it has; switching off leaves them."""
+    properties = {"preview": "'delta.feature.variantShredding-preview' = 'supported'"}.get(made, "'a' = 'b'")
+    kind = "bigint" if made == "without" else "variant"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v {kind}) USING delta TBLPROPERTIES ({properties})")
+    table = Table.of(spark, tmp_path / "t")
+    before = Transaction(table).features
+    assert not before.shredding
+    assert switch_shredding(table, on=True) == 1
+    on = Transaction(table).features
+    assert on.shredding
+    name = "variantShredding-preview" if made == "preview" else "variantShredding"
+    assert {feature for feature in on.names if feature.startswith("variantShredding")} == {name}
+    assert {feature for feature in on.names if feature.startswith("variantType")} == {"variantType"}
+    if made != "without":
+        df = spark.range(20).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v")
+        assert write(df, tmp_path / "t").shredded == ("v",)
+        DeltaTable.forPath(spark, str(tmp_path / "t")).update("id = 1", {"v": F.parse_json(F.lit("null"))})
+    switch_shredding(table, on=False)
+    off = Transaction(table).features
+    assert off.names == on.names
+    assert off.properties["delta.enableVariantShredding"] == "false"
+    if made != "without":
+        assert write(df, tmp_path / "t").shredded == ()
+        assert read(spark, tmp_path / "t").count() == 40

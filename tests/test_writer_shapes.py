@@ -1,0 +1,210 @@
+"""Shapes of VARIANT columns: given, stored, inferred; nested in structs; values Spark cannot read; which bounds go first."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as t
+
+from delta_variant import shredding
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.parquet import read_table
+from delta_variant.stats import decode_bounds
+from delta_variant.writer import shapes
+from tests import tasks
+from tests.strategies import column, values
+
+SCHEMA = t.StructType([
+    t.StructField("id", t.LongType()),
+    t.StructField("v", t.VariantType()),
+    t.StructField("Odd.Name", t.VariantType()),
+    t.StructField("s", t.StructType([
+        t.StructField("w", t.VariantType()),
+        t.StructField("deep", t.StructType([t.StructField("x y", t.VariantType())])),
+    ])),
+    t.StructField("a", t.ArrayType(t.VariantType())),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("v", ("v",)), ("s.w", ("s", "w")), ("`a.b`.c", ("a.b", "c")), ("a b.`c``d`", ("a b", "c`d")), ("`x`", ("x",)),
+        ("S.`x y`", ("S", "x y")),
+    ],
+)  # fmt: skip
+def test_names(text, names):
+    """Dots lead into structs, odd names stand in backquotes, and a name comes back as it was written."""
+    assert shapes.parse_name(text) == names
+    assert shapes.parse_name(shapes.dotted(names)) == names
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "`a", "a`b", "`a`b"])
+def test_names_refused(text):
+    """Text that is no name is an error that shows how to write one."""
+    with pytest.raises(InvalidSchemaError, match=r"write a\.b, with odd names in backquotes"):
+        shapes.parse_name(text)
+
+
+def test_the_users_shape_goes_before_the_stored_one():
+    """Shapes come from `shred`, then from properties, without regard to case; properties of what is no VARIANT say nothing."""
+    properties = {
+        "delta_variant.shredding.V": "a int", "delta_variant.shredding.s.W": "b string",
+        "delta_variant.shredding.gone": "a int", "delta_variant.shredding.id": "a int", "delta.appendOnly": "false",
+    }  # fmt: skip
+    stored = {("v",): pa.struct([("a", pa.int32())]), ("s", "w"): pa.struct([("b", pa.string())])}
+    assert shapes.given("auto", SCHEMA, properties) == stored
+    assert shapes.given(False, SCHEMA, properties) == {}
+    given = {"S.DEEP.`x y`": "c int", "`odd.name`": pa.struct([("d", pa.int8())]), "v": "e date"}
+    assert shapes.given(given, SCHEMA, properties) == {
+        ("v",): pa.struct([("e", pa.date32())]), ("s", "w"): stored["s", "w"],
+        ("s", "deep", "x y"): pa.struct([("c", pa.int32())]), ("Odd.Name",): pa.struct([("d", pa.int8())]),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shred", "properties", "error", "message"),
+    [
+        ({"id": "int"}, {}, InvalidSchemaError, "shred: id is BIGINT, and only VARIANT columns"),
+        ({"s": "int"}, {}, InvalidSchemaError, "shred: s is STRUCT<.*, and only VARIANT columns"),
+        ({"a": "int"}, {}, InvalidSchemaError, "shred: a is ARRAY<VARIANT>"),
+        ({"w": "int"}, {}, InvalidSchemaError, "shred: w is not a column"),
+        ({"s.w": "a strng"}, {}, InvalidSchemaError, r"shred: column s\.w: .*a type that can be shredded"),
+        ({"s.w": "a uuid"}, {}, UnsupportedFeatureError, r"s\.w\.a is fixed_size_binary\[16\], which Spark cannot read"),
+        ("auto", {"shredding.v": "a array<time>"}, UnsupportedFeatureError, r"shredding.v: v\.a\[\*\] is time"),
+        ("auto", {"shredding.v": "a strng"}, InvalidSchemaError, "table property delta_variant.shredding.v: column v: "),
+        ("always", {}, InvalidSchemaError, "must be 'auto', False, or a mapping"),
+    ],
+)  # fmt: skip
+def test_shapes_refused(shred, properties, error, message):
+    """A shape for what is no VARIANT, of text that is none, or that Spark cannot read is one error that says whose it is."""
+    with pytest.raises(error, match=message):
+        shapes.given(shred, SCHEMA, {f"delta_variant.{key}": value for key, value in properties.items()})
+
+
+def test_chosen_bounds():
+    """A property lists paths as Spark writes them, separated by commas; paths into arrays have no bounds and are refused."""
+    properties = {"delta_variant.bounds.v": " $.actor.id, ts,$['a,b'][\"c.d\"] ,", "delta_variant.bounds.a": "x"}
+    assert shapes.first_bounds(SCHEMA, properties) == {("v",): (("actor", "id"), ("ts",), ("a,b", "c.d"))}
+    with pytest.raises(InvalidPathError, match=r"delta_variant.bounds.v: \$.tags\[0\] leads into an array"):
+        shapes.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.tags[0]"})
+    with pytest.raises(InvalidPathError, match="is not a Variant path"):
+        shapes.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.a[x]"})
+
+
+def test_numbers_of_a_task_agree():
+    """Once a file of a task held decimals on a path, or long ones, the files after it have room for them."""
+    inference = shapes.Inference()
+    files = [
+        [{"n": 1, "x": "a"}], [{"n": Decimal("2.25"), "x": "b"}], [{"n": 3}], [{"n": 10**17, "x": 1}], [{"n": "text"}],
+    ]  # fmt: skip
+    found = [inference.shape(("v",), [column(rows * 10)]) for rows in files]
+    exact = pa.decimal128(18, 2)
+    assert [shape.field("n").type for shape in found] == [pa.int64(), exact, exact, pa.decimal128(38, 2), pa.string()]
+    assert [shape.field("x").type for shape in found if "x" in [f.name for f in shape]] == [
+        pa.string(),
+        pa.string(),
+        pa.int64(),
+    ]
+    assert inference.shape(("w",), [column([1])]) == pa.int64()
+    assert inference.shape(("w",), [column([[1]])]) == pa.list_(pa.int64())
+    assert inference.shape(("w",), [column([[Decimal("0.5")]])]) == pa.list_(pa.decimal128(18, 1))
+
+
+def nested(rows: list) -> pa.RecordBatch:
+    """s: struct<w, n, deep: struct<v>>, a: list<struct<v>>, m: map<string, variant>; every other s is null."""
+    variants = column(rows)
+    null = pa.array([i % 2 == 1 for i in range(len(rows))])
+    deep = pa.StructArray.from_arrays([variants], names=["v"], mask=null)
+    under = variants.filter(pa.compute.invert(null)).take(pa.array([None if i % 2 else i // 2 for i in range(len(rows))]))
+    s = pa.StructArray.from_arrays([under, pa.array(range(len(rows))), deep], names=["w", "n", "deep"], mask=null)
+    a = pa.ListArray.from_arrays(range(len(rows) + 1), pa.StructArray.from_arrays([variants], names=["v"]))
+    m = pa.MapArray.from_arrays(range(len(rows) + 1), pa.array(["k"] * len(rows)), variants)
+    return pa.RecordBatch.from_arrays([s, a, m], names=["s", "a", "m"])
+
+
+NESTED = {
+    ("s", "w"), ("s", "deep", "v"), ("a", "list", "element", "v"), ("m", "key_value", "value"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [{}, {("s", "w"): pa.struct([("id", pa.int64())])}])
+def test_nested_variants(tmp_path, given):
+    """VARIANT fields of structs are shredded, inferred or as given, with bounds under the struct; in arrays and maps plain."""
+    rows = [{"id": i, "tag": f"t{i}"} for i in range(100)]
+    plan = tasks.plan(tmp_path, NESTED, shapes=given)
+    batch = nested(rows)
+    (add,) = tasks.run(plan, [batch])
+    written = tasks.schema(plan, add)
+    inferred = pa.struct([("id", pa.int64()), ("tag", pa.string())])
+    fields = {path: written.field(path[0]).type for path in NESTED}
+    assert fields["s", "w"].field("w").type == shredding.storage_type(given.get(("s", "w"), inferred))
+    assert fields["s", "deep", "v"].field("deep").type.field("v").type == shredding.storage_type(inferred)
+    assert fields["a", "list", "element", "v"].value_type.field("v").type == shredding.UNSHREDDED
+    assert written.field("m").type.item_type == shredding.UNSHREDDED
+    low, high = (add["stats"][side]["s"] for side in ("minValues", "maxValues"))
+    tags = {} if given else {"$['tag']": "t0"}
+    assert decode_bounds(low["w"]) == {"$['id']": 0, **tags}
+    assert decode_bounds(high["deep"]["v"]) == {"$['id']": 98, "$['tag']": "t98"}
+    assert add["stats"]["nullCount"]["s"] == {"w": 50, "n": 50, "deep": {"v": 50}}
+    back = read_table(tmp_path / add["path"])
+    s = back.column("s").combine_chunks()
+    for path in (["w"], ["deep", "v"]):
+        array = s
+        for name in path:
+            array = array.field(name)
+        assert values(array) == ["SQL NULL" if i % 2 else row for i, row in enumerate(rows)]
+    assert pq.read_table(tmp_path / add["path"]).column("a").to_pylist() == batch.column("a").to_pylist()
+
+
+UNREADABLE = [dt.time(1, 2), pd.Timestamp("2024-01-01 00:00:00.000000001"), pd.Timestamp("2024-01-01 00:00:00.1", tz="UTC")]
+UNREADABLE[2] += pd.Timedelta(1, "ns")
+
+
+@pytest.mark.parametrize("shape", [None, pa.null(), pa.struct([("a", pa.int64()), ("b", pa.list_(pa.null()))]), "auto"])
+@pytest.mark.parametrize("value", UNREADABLE, ids=["time", "timestamp_ntz_nanos", "timestamp_nanos"])
+def test_values_that_spark_cannot_read(tmp_path, value, shape):
+    """A TIME or nanosecond value is refused by column, path and row, wherever it lies and however the column is stored."""
+    rows = [{"a": i, "b": [1, {"c d": 2}]} for i in range(20)] + [{"a": 1, "b": [1, {"c d": [value]}]}]
+    batches = [pa.RecordBatch.from_arrays([column(rows)], names=["v"])]
+    given = {("v",): shape} if isinstance(shape, pa.DataType) else {}
+    plan = tasks.plan(tmp_path, {("v",)}, shapes=given, infer=shape == "auto")
+    with pytest.raises(
+        UnsupportedFeatureError, match=r"column v: \$\.b\[1\]\['c d'\]\[0\] is a tim.*, which Spark cannot.*row 20"
+    ):
+        tasks.run(plan, batches)
+    assert list(tmp_path.iterdir()) == []
+    inside = pa.RecordBatch.from_arrays([pa.ListArray.from_arrays([0, 21], column(rows))], names=["l"])
+    with pytest.raises(UnsupportedFeatureError, match=r"column l\.list\.element: "):
+        tasks.run(tasks.plan(tmp_path, {("l", "list", "element")}), [inside])
+
+
+def test_uuids_stay_plain(tmp_path):
+    """Spark reads a UUID in `value` and not in a column of its own: inference leaves UUIDs where they are."""
+    rows = [{"u": uuid.UUID(int=i), "n": i, "l": [uuid.UUID(int=i)]} for i in range(50)]
+    plan = tasks.plan(tmp_path, {("v",), ("w",)})
+    batch = pa.RecordBatch.from_arrays([column(rows), column([row["u"] for row in rows])], names=["v", "w"])
+    (add,) = tasks.run(plan, [batch])
+    assert tasks.schema(plan, add).field("v").type == shredding.storage_type(pa.struct([("n", pa.int64())]))
+    assert tasks.schema(plan, add).field("w").type == shredding.UNSHREDDED
+    assert values(read_table(tmp_path / add["path"]).column("v").combine_chunks()) == rows
+
+
+def test_chosen_bounds_go_first(tmp_path):
+    """Of more paths than there is room for, those chosen have bounds, then numbers, then texts; at most 32 paths and 4 KiB."""
+    rows = [{**{f"n{i:02}": i for i in range(40)}, "text": "x" * 20, **{f"t{i:02}": f"{i}" * 20 for i in range(40)}}] * 3
+    batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
+    for first, expected in (((), 0), ((("text",), ("t39",), ("gone",)), 2)):
+        (add,) = tasks.run(tasks.plan(tmp_path, {("v",)}, first_bounds={("v",): first}), [batch])
+        sides = [add["stats"][side]["v"] for side in ("minValues", "maxValues")]
+        bounds = decode_bounds(sides[0])
+        assert sum(map(len, sides)) <= 4096
+        assert len(bounds) == 32
+        assert len(bounds.keys() & {"$['text']", "$['t39']"}) == expected
+        assert sum(key.startswith("$['n") for key in bounds) == 32 - expected
