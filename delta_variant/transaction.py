@@ -188,6 +188,11 @@ class Transaction:
         return TableFeatures.from_json(self._table.name, self._delta.protocol().json(), self._delta.metadata().json())
 
     @property
+    def files(self) -> int:
+        """How many data files the snapshot has."""
+        return int(self._delta.snapshot().numOfFiles()) if self.version >= 0 else 0
+
+    @property
     def location(self) -> str:
         """The directory of the data files."""
         return str(self._log.dataPath().toUri().getPath())
@@ -216,7 +221,7 @@ class Transaction:
         its metrics. TableError, with Delta's message, for a conflict that Delta does not solve.
         """
         with delta_errors(f"committing to {self._table.name}"), settings(self._spark, _STABLE_FEATURES):
-            actions = jvm.construct(self._spark, jvm.java_class(self._spark, "Actions.java", "delta_variant.Actions"))
+            actions = jvm.construct(self._spark, jvm.java_class(self._spark, "Actions"))
             if overwrite and self.version >= 0:
                 actions.removeAll(self._delta)
             for start in range(0, len(adds), _ACTIONS_PER_CALL):

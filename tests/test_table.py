@@ -53,6 +53,23 @@ def test_stats(spark, path):
     }
 
 
+def test_stats_of_paths_with_nulls(spark, tmp_path):
+    """What only the tag knows is there too, for columns inside structs and for Variants that are scalars as well."""
+    texts = ['{"a": 1, "o": {"it\'s": null}}', '{"a": null, "o": {"it\'s": "x"}}', '{"a": -2, "n": null, "o": {}}']
+    rows_of = spark.createDataFrame([(text,) for text in texts], "j string").coalesce(1)
+    rows_of = rows_of.selectExpr("parse_json(j) AS v", "parse_json(if(j LIKE '%x%', 'null', '7')) AS w")
+    dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int, n int, o struct<`it's`: string>"})
+    found = (
+        dv.VariantTable.forPath(spark, tmp_path / "t")
+        .stats()
+        .selectExpr("column", "path", "type", "min::string", "max::string", "source")
+    )
+    assert sorted(map(tuple, found.collect())) == [
+        ("v", "$['a']", "BIGINT", "-2", "1", "tag"),
+        ("v", "$['o']['it\\'s']", "STRING", "x", "x", "tag"),
+    ]
+
+
 def test_renamed_columns(spark, tmp_path):
     """With column mapping the name is the one that queries use."""
     path = str(tmp_path / "renamed")

@@ -21,7 +21,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import errors
+from delta_variant import errors, stats
 from delta_variant import schema as schemas
 from delta_variant import types as variant_types
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
@@ -251,6 +251,7 @@ def _plan(
         stats_columns=features.properties.get("delta.dataSkippingStatsColumns"),
         string_prefix=int(spark.conf.get(_STRING_PREFIX, "32") or 32),
         tight_bounds="deletionVectors" in features.names,
+        nonnull=transaction.files < stats.MAX_TAGGED_FILES,
     )
 
 

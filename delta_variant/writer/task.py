@@ -77,6 +77,8 @@ class Plan:
     """delta.dataSkippingStatsColumns."""
     string_prefix: int
     tight_bounds: bool
+    nonnull: bool
+    """Whether files get the tag for paths without bounds."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -236,7 +238,9 @@ class _File:
             "stats": self._stats.json(),
         }
         if self._shapes:
-            add["tags"] = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE}
+            nonnull = self._stats.nonnull() if self._plan.nonnull else None
+            tags = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE, stats.NONNULL_TAG: nonnull}
+            add["tags"] = {name: text for name, text in tags.items() if text}
         line = json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":"))
         return {"add": line, "rows": self._rows, "size": size, "shredded": json.dumps(sorted(self._shapes))}
 
