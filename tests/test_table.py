@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import delta_variant as dv
+from delta_variant import stats
 from delta_variant.errors import InvalidPathError, TableError
 
 pytestmark = pytest.mark.spark
@@ -68,6 +69,16 @@ def test_stats_of_paths_with_nulls(spark, tmp_path):
         ("v", "$['a']", "BIGINT", "-2", "1", "tag"),
         ("v", "$['o']['it\\'s']", "STRING", "x", "x", "tag"),
     ]
+
+
+def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
+    """A table that has many files gets the mark alone."""
+    monkeypatch.setattr(stats, "MAX_TAGGED_FILES", 1)
+    rows_of = spark.range(1).selectExpr("""parse_json('{"a": null}') AS v""")
+    for _ in range(2):
+        dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int"})
+    commits = [(tmp_path / "t" / "_delta_log" / f"{version:020}.json").read_text() for version in (0, 1)]
+    assert [(stats.BOUNDS_TAG in text, stats.NONNULL_TAG in text) for text in commits] == [(True, True), (True, False)]
 
 
 def test_renamed_columns(spark, tmp_path):

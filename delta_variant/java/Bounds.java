@@ -46,8 +46,9 @@ import org.apache.spark.unsafe.types.VariantVal;
 public class Bounds {
   private static final String KEPT_FILES = "spark.delta_variant.keptFiles";  // at most, of one table
   private static final int KEPT_BYTES = 16 << 20;  // at most, of one table
-  // Delta keeps its state in 50 partitions whatever the size of the table: 50 tasks cost more than a few thousand files.
-  private static final int FILES_PER_TASK = 2000;
+  // Delta keeps its state in 50 partitions whatever the size of the table: 50 tasks cost more than 10,000 files.
+  private static final int FILES_PER_TASK = 10000;
+  private static final String DAMAGED = "MALFORMED_VARIANT";
   private static final Object TOO_LARGE = new Object();
   private static final Cache ROWS = CacheBuilder.newBuilder().weakKeys().concurrencyLevel(1)
       .maximumWeight(2L * KEPT_BYTES).weigher(new Weight()).build();  // Snapshot -> InternalRow[], or TOO_LARGE
@@ -84,31 +85,35 @@ public class Bounds {
     }
   }
 
-  private static Column bound(String side, List names) {
+  private static Column bound(String side, List names, boolean checked) {
     StringBuilder name = new StringBuilder("stats.").append(side);
     for (Iterator i = names.iterator(); i.hasNext(); ) {
       name.append(".`").append(((String) i.next()).replace("`", "``")).append("`");
     }
-    return functions.expr("CASE WHEN is_valid_variant(" + name + ") THEN " + name + " END");
+    return functions.expr(checked ? "CASE WHEN is_valid_variant(" + name + ") THEN " + name + " END" : name.toString());
   }
 
   /** A tag in Z85, decoded by the expression that decodes Delta's bounds: a struct of Variants that hold text. */
-  private static Column nonNull(String tag) {
+  private static Column nonNull(String tag, boolean checked) {
     Column text = functions.expr("named_struct('tag', CAST(try_element_at(tags, '" + tag + "') AS VARIANT))");
     Expression decoded = new DecodeNestedZ85EncodedVariant(ExpressionUtils.expression(text));
     Column variant = ExpressionUtils.column(decoded).getField("tag");
-    return functions.when(functions.is_valid_variant(variant), variant);
+    return checked ? functions.when(functions.is_valid_variant(variant), variant) : variant;
   }
 
   /** The rows as a DataFrame. */
   public Dataset files() {
+    return files(true);
+  }
+
+  private Dataset files(boolean checked) {
     List selected = new ArrayList();
     selected.add(functions.col("path"));
     selected.add(functions.expr("try_element_at(tags, '" + mark + "') <=> '" + markValue + "'").as("marked"));
-    selected.add(nonNull(nonNull).as("nonnull"));
+    selected.add(nonNull(nonNull, checked).as("nonnull"));
     for (int c = 0; c < columns.size(); c++) {
-      selected.add(bound("minValues", (List) columns.get(c)).as("min" + c));
-      selected.add(bound("maxValues", (List) columns.get(c)).as("max" + c));
+      selected.add(bound("minValues", (List) columns.get(c), checked).as("min" + c));
+      selected.add(bound("maxValues", (List) columns.get(c), checked).as("max" + c));
     }
     return snapshot.withStats().select((Column[]) selected.toArray(new Column[0]));
   }
@@ -121,41 +126,54 @@ public class Bounds {
   }
 
   /**
-   * The paths of the files that the predicate is FALSE for; where it is NULL, the file might match. `other0` and so on are
-   * predicates on ordinary columns, Catalyst expressions: FALSE where Delta's own skipping rules the file out, which it is
-   * asked only of tables whose rows are kept.
+   * The paths of the files that might match: where the predicate is TRUE or NULL. `other0` and so on are predicates on
+   * ordinary columns, Catalyst expressions: FALSE where Delta's own skipping rules the file out, which it is asked only of
+   * tables whose rows are kept.
    */
-  public Set dropped(String sql, List others) throws Exception {
+  public Set matching(String sql, List others) throws Exception {
+    String predicate = "coalesce(" + sql + ", true)";
     InternalRow[] rows = kept();
-    if (rows == null) return droppedByJob(sql, others.size());
-    InterpretedPredicate excludes = predicate("NOT (" + sql + ")", others.size());
+    if (rows == null) return matchingByJob(predicate, others.size());
+    InterpretedPredicate matches = predicate(predicate, others.size());
     Set[] left = new Set[others.size()];  // a null: whatever the file, the answer is NULL
-    Set surely = dropped(rows, excludes, left);
-    if (left.length == 0) return surely;
+    Set atMost = matching(rows, matches, left);
+    if (left.length == 0) return atMost;
     java.util.Arrays.fill(left, new HashSet());
-    if (dropped(rows, excludes, left).size() == surely.size()) return surely;  // spares Delta's jobs
+    if (matching(rows, matches, left).size() == atMost.size()) return atMost;  // spares Delta's jobs
     for (int o = 0; o < left.length; o++) left[o] = left((Expression) others.get(o));
-    return dropped(rows, excludes, left);
+    return matching(rows, matches, left);
   }
 
-  private static Set dropped(InternalRow[] rows, InterpretedPredicate excludes, Set[] left) throws Exception {
+  private static Set matching(InternalRow[] rows, InterpretedPredicate matches, Set[] left) throws Exception {
     Set paths = new HashSet();
     for (int r = 0; r < rows.length; r++) {
       if (Thread.currentThread().isInterrupted()) throw new InterruptedException();
       String path = rows[r].getUTF8String(0).toString();
       Object[] answers = new Object[left.length];
       for (int o = 0; o < left.length; o++) answers[o] = left[o] == null || left[o].contains(path) ? null : Boolean.FALSE;
-      if (excludes.eval(new JoinedRow(rows[r], new GenericInternalRow(answers)))) paths.add(path);
+      if (matches.eval(new JoinedRow(rows[r], new GenericInternalRow(answers)))) paths.add(path);
     }
     return paths;
   }
 
-  private Set droppedByJob(String sql, int others) {
-    Dataset asked = files();
+  /** Whether bounds are damaged is asked only where one of them made the job fail: it takes as long as the rest. */
+  private Set matchingByJob(String predicate, int others) {
+    try {
+      return matching(files(false), predicate, others);
+    } catch (Throwable failure) {
+      for (Throwable t = failure; t != null; t = t.getCause()) {
+        if (String.valueOf(t.getMessage()).contains(DAMAGED)) return matching(files(true), predicate, others);
+      }
+      org.apache.spark.unsafe.Platform.throwException(failure);
+      return null;
+    }
+  }
+
+  private Set matching(Dataset asked, String predicate, int others) {
     for (int o = 0; o < others; o++) asked = asked.withColumn("other" + o, functions.lit(null).cast("boolean"));
     Set paths = new HashSet();
-    Dataset excluded = asked.where("NOT (" + sql + ")").select("path", new String[0]);
-    for (Iterator i = collected(excluded); i.hasNext(); ) paths.add(((Row) i.next()).getString(0));
+    Iterator rows = collected(asked.where(predicate).select("path", new String[0]));
+    while (rows.hasNext()) paths.add(((Row) rows.next()).getString(0));
     return paths;
   }
 

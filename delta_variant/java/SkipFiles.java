@@ -196,13 +196,13 @@ public class SkipFiles extends Rule {
     ObjectNode outcome = (ObjectNode) JSON.readTree((String) translate.apply(request.toString()));
     LogicalRelation result = scan;
     if (outcome.hasNonNull("sql")) {
-      Set dropped = dropped(bounds, snapshot, outcome.get("sql").asText(), asked.others(), jobs);
-      if (!dropped.isEmpty()) {
-        List kept = new ArrayList();
-        for (Iterator i = prepared.files().iterator(); i.hasNext(); ) {
-          AddFile file = (AddFile) i.next();
-          if (!dropped.contains(file.path())) kept.add(file);
-        }
+      Set matching = matching(bounds, snapshot, outcome.get("sql").asText(), asked.others(), jobs);
+      List kept = new ArrayList();
+      for (Iterator i = prepared.files().iterator(); i.hasNext(); ) {
+        AddFile file = (AddFile) i.next();
+        if (matching.contains(file.path())) kept.add(file);
+      }
+      if (kept.size() < prepared.files().size()) {
         SkippedFileIndex left = new SkippedFileIndex(index, (Seq) seq(kept).distinct());
         HadoopFsRelation narrowed = source.copy(left, source.partitionSchema(), source.dataSchema(),
             source.bucketSpec(), source.fileFormat(), source.options(), source.sparkSession());
@@ -226,7 +226,7 @@ public class SkipFiles extends Rule {
   }
 
   /** The same question of the same table version is asked once a plan. */
-  private static Set dropped(Bounds bounds, Snapshot snapshot, String sql, List others, Map jobs) throws Exception {
+  private static Set matching(Bounds bounds, Snapshot snapshot, String sql, List others, Map jobs) throws Exception {
     List key = new ArrayList();
     key.add(snapshot.path().toString());
     key.add(Long.valueOf(snapshot.version()));
@@ -234,7 +234,7 @@ public class SkipFiles extends Rule {
     for (int o = 0; o < others.size(); o++) key.add(((Expression) others.get(o)).canonicalized());
     Set paths = (Set) jobs.get(key);
     if (paths == null) {
-      paths = bounds.dropped(sql, others);
+      paths = bounds.matching(sql, others);
       jobs.put(key, paths);
     }
     return paths;
