@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# gateway -> file -> class loader; a gateway stands for one JVM
-_compiled: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+# gateway -> names -> class loader; a gateway stands for one JVM
+_compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -69,17 +69,21 @@ def load_class(spark: SparkSession, name: str) -> Any:
     return _loader(spark).loadClass(name)
 
 
-def java_class(spark: SparkSession, file: str, name: str) -> Any:
-    """The java.lang.Class `name` from the source `delta_variant/java/<file>`, compiled once per JVM."""
+def java_class(spark: SparkSession, *names: str) -> Any:
+    """The java.lang.Class `delta_variant.<last name>`, compiled once per JVM from `delta_variant/java/<name>.java`.
+
+    Several names: each file is compiled against those before it.
+    """
     gateway = spark.sparkContext._gateway
     with _lock:
-        loaders = _compiled.setdefault(gateway, {})
-        if file not in loaders:
-            compiler = _jvm(spark).org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(_loader(spark))
-            compiler.cook(files("delta_variant").joinpath("java").joinpath(file).read_text(encoding="utf-8"))
-            loaders[file] = compiler.getClassLoader()
-        return loaders[file].loadClass(name)
+        loaders = _compiled.setdefault(gateway, {(): _loader(spark)})
+        for count, name in enumerate(names, 1):
+            if names[:count] not in loaders:
+                compiler = _jvm(spark).org.codehaus.janino.SimpleCompiler()
+                compiler.setParentClassLoader(loaders[names[: count - 1]])
+                compiler.cook(files("delta_variant").joinpath("java").joinpath(f"{name}.java").read_text(encoding="utf-8"))
+                loaders[names[:count]] = compiler.getClassLoader()
+        return loaders[names].loadClass(f"delta_variant.{names[-1]}")
 
 
 def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:

@@ -1,8 +1,10 @@
 """The optimizer rule in one Spark session, and what it did: `install`, `remove`, `explain`.
 
 `java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes
-the filter as JSON, out goes the bounds predicate as SQL (`answer`), which Java runs over Delta's parsed statistics.
-No loop crosses py4j. A session carries at most one rule; the rule itself carries what `disable` has to restore.
+the filter as JSON (`Filters.java`), out goes the bounds predicate as SQL (`answer`), which Java evaluates over Delta's parsed
+statistics (`Bounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what `disable`
+has to restore. What each question of the query could prove is counted for `explain`, and where the logger `delta_variant` is
+at debug level.
 """
 
 from __future__ import annotations
@@ -20,25 +22,32 @@ from delta_variant.skipping import (
     ROWS_MIGHT_MATCH,
     And,
     Comparison,
+    Finding,
     In,
     Literal,
+    Log,
+    NotNull,
     Or,
+    Other,
     Path,
     Predicate,
     StartsWith,
     Unknown,
+    finding,
     keeps_order,
+    leaves,
     negate,
     translate,
+    verdicts,
 )
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-_SOURCE, _CLASS = "SkipFiles.java", "delta_variant.SkipFiles"
+_CLASS = "delta_variant.SkipFiles"
 _FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _log = logging.getLogger("delta_variant")
 
@@ -56,21 +65,28 @@ class _Translate:
         implements = ("java.util.function.UnaryOperator",)
 
 
-class _Warn:
-    def accept(self, failure: str) -> None:
-        _log.warning("no files were skipped by Variant path, the query runs without: %s", failure)
+class _Tell:
+    """What the rule has to say: why it stepped aside, and at debug level each scan as `explain` has it."""
+
+    def accept(self, level: str, text: str) -> None:
+        if level == "debug":
+            _log.debug("%s", Report([_scan(json.loads(text), enabled=True)]))
+        else:
+            _log.warning("no files were skipped by Variant path, the query runs without: %s", text)
 
     class Java:
-        implements = ("java.util.function.Consumer",)
+        implements = ("java.util.function.BiConsumer",)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     """Add the rule to the session; `found` is handed back by `remove`."""
     jvm.start_callbacks(spark)
-    rule = jvm.construct(
-        spark, jvm.java_class(spark, _SOURCE, _CLASS), _Translate(), _Warn(), BOUNDS_TAG, BOUNDS_TAG_VALUE, dict(found)
-    )
+    rule = _rule(spark, _Translate(), _Tell(), BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG, dict(found))
     _set_rules(spark, [*_rules(spark), rule])
+
+
+def _rule(spark: SparkSession, *arguments: Any) -> Any:
+    return jvm.construct(spark, jvm.java_class(spark, "Bounds", "Filters", "SkipFiles"), *arguments)
 
 
 def installed(spark: SparkSession) -> bool:
@@ -99,24 +115,44 @@ def _set_rules(spark: SparkSession, rules: list[Any]) -> None:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply to one scan's request `{"filters": [...], "bounded": [[name], ...], "marked": bool, "trust_all": bool}`.
+    """The reply to one scan's request `{"filters": [...], "columns": [[name, ...], ...], "marked": bool, "nonnull": bool,
+    "trust_all": bool, "explain": bool}`, where `columns` have bounds as VARIANT in Delta's parsed statistics.
 
     `sql` is the bounds predicate, or None where nothing can be proved; `predicates` what the query asks of Variant paths;
-    `reasons` why parts of it are not used.
+    `reasons` why parts of it are not used; `verdicts`, if wanted, SQL that tells for each file what each question proves.
     """
+    asked, log = _asked(request)
+    bounds, reasons = translate(asked, log)
+    reply: dict[str, Any] = {
+        "sql": None if bounds == ROWS_MIGHT_MATCH else bounds.sql(log),
+        "predicates": [str(part) for part in asked.parts if not isinstance(part, Unknown)],
+        "reasons": reasons,
+        "log": _log.isEnabledFor(logging.DEBUG),
+    }
+    if request["explain"] or reply["log"]:
+        reply |= {"request": request, "verdicts": verdicts(list(leaves(asked)), log)}
+    return reply
+
+
+def _asked(request: Mapping[str, Any]) -> tuple[And, Log]:
     filters = [_predicate(node) for node in request["filters"]]
-    bounded = {tuple(names) for names in request["bounded"]}
-    bounds, reasons = translate(And(tuple(filters)), bounded, marked=request["marked"] or request["trust_all"])
-    sql = None if bounds == ROWS_MIGHT_MATCH else bounds.sql(request["trust_all"])
-    return {"sql": sql, "predicates": [str(part) for part in filters if not isinstance(part, Unknown)], "reasons": reasons}
+    # Spark infers IS NOT NULL from the comparisons beside it.
+    implied = {leaf.path for part in filters if not isinstance(part, (NotNull, Or)) for leaf in leaves(part)}
+    filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
+    columns = tuple(map(tuple, request["columns"]))
+    return And(tuple(filters)), Log(columns, *(request[key] for key in ("marked", "nonnull", "trust_all")))
 
 
 def _predicate(node: Mapping[str, Any]) -> Predicate:
     if node.get("aside"):
         return Unknown()
+    if "other" in node:
+        return Other(node["other"], node["text"])
     op = node.get("op")
     if op == "not":
         return negate(_predicate(node["args"][0]))
+    if op == "isnull":
+        return negate(_predicate({**node, "op": "isnotnull"}))
     if op in {"and", "or"}:
         parts = tuple(_predicate(part) for part in node["args"])
         return And(parts) if op == "and" else Or(parts)
@@ -141,6 +177,8 @@ def _test(op: str, path: Path, literals: tuple[Literal, ...], escape: str) -> Pr
     """The predicate `path op literals`; in `<=>` NULL is no constant like others, since it is what a missing path equals."""
     if op == "in":
         return In(path, literals)
+    if op == "isnotnull":
+        return NotNull(path)
     if op == "startswith":
         return StartsWith(path, literals[0])
     if op == "like" and literals[0].text is not None:
@@ -194,6 +232,7 @@ class Scan:
     files_after_bounds: int | None
     predicates: tuple[str, ...]  # what the query asks of Variant paths
     reasons: tuple[str, ...]  # why (a part of) that could not rule files out
+    findings: tuple[Finding, ...] = ()  # what each question of the predicates could prove
 
 
 @dataclass(frozen=True)
@@ -203,9 +242,13 @@ class Report:
     scans: list[Scan]
 
     def __str__(self) -> str:
-        rows = [["table", "version", "files", "after Delta", "after bounds", "predicates and reasons"]]
+        rows = [["table", "version", "files", "after Delta", "after bounds", "predicates, what they prove, and why not more"]]
         for scan in self.scans:
-            notes = [*scan.predicates, *(f"not used: {reason}" for reason in scan.reasons)] or [""]
+            proved = [
+                f"{finding.predicate}: rules out {finding.files_ruled_out} of {scan.files_after_delta} files"
+                for finding in scan.findings
+            ]
+            notes = [*(proved or scan.predicates), *(f"not used: {reason}" for reason in scan.reasons)] or [""]
             counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
             numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
             rows.append([scan.table, *numbers, notes[0]])
@@ -225,20 +268,32 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = installed(spark)
-    rule = jvm.construct(spark, jvm.java_class(spark, _SOURCE, _CLASS), *[None] * 5)
-    return Report([_scan(node, enabled) for node in json.loads(rule.describe(df._jdf))])  # noqa: SLF001  # no public name
+    nodes = json.loads(_rule(spark, *[None] * 6).describe(df._jdf))  # noqa: SLF001  # no public name
+    return Report([_scan(node, enabled) for node in nodes])
 
 
 def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
     outcome = json.loads(node.get("outcome", "{}"))
-    reasons = list(outcome.get("reasons", ()))
+    findings = _findings(outcome)
+    reasons = [*outcome.get("reasons", ()), *(reason for finding in findings for reason in finding.reasons)]
     if "delta" not in node:
         reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
     elif not enabled:
         reasons.append("delta_variant.enable(spark) was not called")
     elif not outcome and node["delta"]:
         reasons.append("the query has no filter on a Variant path here")
-    elif outcome.get("sql") and node["bounds"] == node["delta"]:
-        reasons.append("each file either can match or has no bounds that count")
+    elif outcome.get("sql") and node["bounds"] == node["delta"] and not reasons:
+        reasons.append("each file can match")
     counts = (node.get("total"), node.get("delta"), node.get("bounds"))
-    return Scan(node["table"], node["version"], *counts, tuple(outcome.get("predicates", ())), tuple(reasons))
+    predicates = tuple(outcome.get("predicates", ()))
+    return Scan(node["table"], node["version"], *counts, predicates, tuple(dict.fromkeys(reasons)), findings)
+
+
+def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
+    if "request" not in outcome:
+        return ()
+    asked, log = _asked(outcome["request"])
+    counts: dict[int, dict[str, int]] = {}
+    for number, verdict, files in outcome.get("tally", ()):
+        counts.setdefault(number, {})[verdict] = files
+    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(leaves(asked)))

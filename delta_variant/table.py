@@ -11,18 +11,18 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, VariantType
+from pyspark.sql.types import StructType
 
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.paths import normalized, parse_variant_path
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
 from delta_variant.transaction import Table, delta_errors
 
 if TYPE_CHECKING:
@@ -66,23 +66,28 @@ class VariantTable:
 
         file: the path of the Add action; column: logical names, joined by dots inside structs; path: RFC 9535 normalized; type:
         as `schema_of_variant` has it; min, max: VARIANT, null where there is none; source: `delta-variant` where this package
-        computed the bounds from the values, `writer` where another one did.
+        computed the bounds from the values, `writer` where another one did, `tag` where they are over the values that are not
+        null, for which the protocol has no place.
         """
-        files, logical = self._files()
-        marked = F.try_element_at("tags", F.lit(BOUNDS_TAG)) == BOUNDS_TAG_VALUE
-        source = F.when(marked, "delta-variant").otherwise("writer").alias("source")
+        files, columns = self._files()
+        source = F.when(F.col("marked"), "delta-variant").otherwise("writer")
         found = self._table.spark.createDataFrame([], _SCHEMA)
-        for names in _variants(files.schema):
-            both = [_bounds(side, names) for side in ("minValues", "maxValues")]
+        tagged = files.select("path", F.explode(_mapped("nonnull", "map<string, array<variant>>")).alias("parent", "last"))
+        tagged = tagged.select("path", "parent", F.explode("last").alias("step", "array"))
+        for i, (physical, logical) in enumerate(columns):
+            both = [_mapped(f"{side}{i}", "variant") for side in ("min", "max")]
             keys = F.array_union(*(F.coalesce(F.map_keys(bounds), F.array().cast("array<string>")) for bounds in both))
-            rows = files.select("path", source, both[0].alias("low"), both[1].alias("high"), F.explode(keys).alias("key"))
-            low, high = F.try_element_at("low", F.col("key")), F.try_element_at("high", F.col("key"))
-            found = found.union(
-                rows.select(
-                    F.col("path"), F.lit(logical(names)), F.col("key"), F.schema_of_variant(F.coalesce(low, high)), low, high,
-                    F.col("source"),
-                )
-            )  # fmt: skip
+            stated = files.select("path", source.alias("source"), both[0].alias("low"), both[1].alias("high"), F.explode(keys))
+            low, high = (F.try_element_at(F.col(side), F.col("col")) for side in ("low", "high"))
+            found = found.union(_bounds(stated, logical, F.col("col"), low, high, F.col("source")))
+            column = normalized(physical)
+            whole = F.concat("parent", "step")
+            of_column = tagged.where((whole == column) | whole.startswith(f"{column}["))
+            path = F.concat(F.lit("$"), F.substring(whole, len(column) + 1, 1 << 30))
+            low, high = (F.try_element_at("array", F.lit(at)) for at in (3, 4))
+            low, high = (F.when(~F.is_variant_null(bound), bound) for bound in (low, high))
+            of_column = of_column.where(low.isNotNull() | high.isNotNull())
+            found = found.union(_bounds(of_column, logical, path, low, high, F.lit("tag")))
         return found
 
     def plot(self, path: str) -> Figure:
@@ -108,36 +113,26 @@ class VariantTable:
         _draw(figure.add_subplot(), drawn, f"{path}: bounds of {len(drawn)} of {self._files()[0].count()} files")
         return figure
 
-    def _files(self) -> tuple[DataFrame, Callable[[tuple[str, ...]], str]]:
-        """The files of the newest version with parsed statistics, and what gives the logical name of a physical one."""
+    def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
+        """What the log of the newest version knows, a row per file (`java/Bounds.java`), and the VARIANT columns it numbers:
+        physical names, and the logical one."""
         spark = self._table.spark
         with delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
-            files = DataFrame(snapshot.withStats(), spark)
+            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
-        return files, lambda names: ".".join(_logical(schema, names))
+            columns = [tuple(names) for names in bounds.columns()]
+            return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]
 
 
-def _variants(schema: StructType) -> Iterator[tuple[str, ...]]:
-    """The physical names of the columns that the parsed statistics have as VARIANT."""
-
-    def inside(kind: StructType, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        for field in kind:
-            if isinstance(field.dataType, VariantType):
-                yield (*names, field.name)
-            elif isinstance(field.dataType, StructType):
-                yield from inside(field.dataType, (*names, field.name))
-
-    stats = schema["stats"].dataType
-    if isinstance(stats, StructType) and "minValues" in stats.fieldNames():
-        minima = stats["minValues"].dataType
-        yield from inside(minima, ()) if isinstance(minima, StructType) else ()
+def _mapped(column: str, values: str) -> Column:
+    """A column of bounds as a map from its keys."""
+    return F.try_variant_get(F.col(column), "$", f"map<string, {values}>")
 
 
-def _bounds(side: str, names: Sequence[str]) -> Column:
-    """A column's bounds as map<path, variant>."""
-    quoted = ".".join(f"`{name.replace('`', '``')}`" for name in names)
-    return F.try_variant_get(F.col(f"stats.{side}.{quoted}"), "$", "map<string, variant>")
+def _bounds(rows: DataFrame, column: str, path: Column, low: Column, high: Column, source: Column) -> DataFrame:
+    """The columns of `stats`."""
+    return rows.select("path", F.lit(column), path, F.schema_of_variant(F.coalesce(low, high)), low, high, source)
 
 
 def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:

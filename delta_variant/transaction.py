@@ -244,6 +244,11 @@ class Transaction:
         """Where the data files go."""
         return Storage.of(str(self.log.dataPath()), self.log.newDeltaHadoopConf().get)
 
+    @property
+    def files(self) -> int:
+        """How many data files the snapshot has."""
+        return int(self.delta.snapshot().numOfFiles()) if self.version >= 0 else 0
+
     def create(self, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Put a new table's metadata into this transaction; Delta derives the protocol, and checks names and types."""
         metadata = {
@@ -294,7 +299,7 @@ class Transaction:
         for a conflict that Delta does not solve.
         """
         with delta_errors(f"committing to {self._table.name}"), settings(self._spark, _STABLE_FEATURES):
-            actions = jvm.construct(self._spark, jvm.java_class(self._spark, "Actions.java", "delta_variant.Actions"))
+            actions = jvm.construct(self._spark, jvm.java_class(self._spark, "Actions"))
             for start in range(0, len(adds), _ACTIONS_PER_CALL):
                 actions.add("\n".join(adds[start : start + _ACTIONS_PER_CALL]))
             if removal is not None and self.version >= 0:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from delta_variant import optimizer
 from delta_variant.optimizer import explain
 from delta_variant.session import disable, enable
-from delta_variant.skipping import _KINDS, _KINDS_FOR
+from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
 from delta_variant.writer import write
 
@@ -212,20 +212,25 @@ GROUPS = [
     [(7, "abc" + "x" * 60, True, 0.25, 0), (7, "abc" + "x" * 70)],
     [(5, "c", True, 1.5, 2), ()],
     [(None, None, None, None, None), (5, "abc", True, 1.5, 1)],
+    [(None, None, None, None, None), ()],
 ]
+SHAPE = 'n int, s string, f boolean, d decimal(4,2), `q"q` int'
 
 
 @pytest.fixture(scope="module")
 def groups(spark, tmp_path_factory) -> str:
-    """A file for each of GROUPS, written by this package; a null in every path leaves the last one without bounds."""
+    """A file for each of GROUPS, written by this package; the last two have them in the tag alone."""
     path = create(spark, tmp_path_factory.mktemp("tables") / "groups", "v variant")
     for group in GROUPS:
         texts = [(json.dumps(dict(zip(KEYS, values, strict=False))),) for values in group]
-        write(spark.createDataFrame(texts, "j string").coalesce(1).selectExpr("parse_json(j) v"), path)
+        rows_of = spark.createDataFrame(texts, "j string").coalesce(1).selectExpr("parse_json(j) v")
+        write(rows_of, path, shred="auto" if group is not GROUPS[-1] else {"v": SHAPE})
     return path
 
 
 MUST = [
+    "v:n::int is not null",
+    "v:n is not null and v:s::string is not null",
     "v:n::int <> 5",
     "not (v:n::int = 7)",
     "v:n::int not in (5, 9)",
@@ -259,14 +264,14 @@ MUST = [
     ("predicate", "plan_form"), [(p, "true") for p in MUST] + [(p, "false") for p in MUST[::3]], indirect=["plan_form"]
 )
 def test_exactly_the_files_it_must(spark, groups, predicate, plan_form):
-    """A query opens the files with rows it wants, and the one without bounds, and no other."""
+    """A query opens the files with rows it wants, and no other."""
     df = read(spark, groups).where(predicate).selectExpr("to_json(v)")
     found = rows(df)
     disable(spark)
     wanted = rows(read(spark, groups).where(predicate).selectExpr("to_json(v)", "_metadata.file_path"))
-    [unbounded] = read(spark, groups).where("is_variant_null(v:n)").select("_metadata.file_path").collect()
     assert found == [row[:1] for row in wanted]
-    assert opened(df) == [len({row[1] for row in wanted} | {unbounded[0]})]
+    more = predicate == "v:s::string like 'abc_%'"  # bounds know the beginning; a file has abc and nothing longer
+    assert opened(df) == [len({row[1] for row in wanted}) + more]
 
 
 VALUES = {
@@ -293,10 +298,10 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_casts_keep_order(spark, kind):
     """The table of casts: none turns a smaller value into a larger one, nor another value under another time zone."""
-    asked = [of.replace("decimal", "decimal(3,1)") for of, kinds in _KINDS_FOR.items() if kind in kinds]
+    asked = [of.replace("decimal", "decimal(3,1)") for of, kinds in KINDS_FOR.items() if kind in kinds]
     columns = {f"c{at}": f"try_variant_get(v, '$', '{of}')" for at, of in enumerate(asked)}
     exact = {f"c{at}": f"unix_micros(c{at})" if of == "timestamp" else f"c{at}" for at, of in enumerate(asked)}
     seen = []
@@ -704,6 +709,40 @@ def test_several_threads(spark, table):
     assert found == {value: [value, 1] for value in (5, 55, 95)}
 
 
+def test_a_job_decides_as_the_driver_does(spark, marked):
+    """Large tables are asked by a job, small ones on the driver: the files are the same."""
+    predicates = ["v:id::int = 5", "v:s::string like 'k01%'", "v:d::double in (3, 77.0)"]
+    predicates += ["v:day::date >= '2024-03-25' or v:ntz::timestamp_ntz < '1970-01-01 00:00:10'", "v:nothing::int = 1"]
+    files = []
+    for kept in ("5000", "0"):
+        spark.conf.set("spark.delta_variant.keptFiles", kept)
+        scans = [explain(read(spark, marked).where(predicate)).scans[0] for predicate in predicates]
+        files.append([scan.files_after_bounds for scan in scans])
+    spark.conf.unset("spark.delta_variant.keptFiles")
+    assert files[0] == files[1] == [1, 1, 2, 3, 10]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "files"),
+    [
+        ("v:id::int = 5 or id = 77", 2),
+        ("(v:id::int = 5 and id < 50) or id in (98, 99)", 2),
+        ("v:id::int = 5 or id = 77 and v:d::double > 1", 2),
+        ("v:id::int = 5 or id % 7 = 1", 10),
+        ("v:id::int = 5 or id < 0", 1),
+        ("v:nothing::int = 5 or id < 0", 10),
+        ("not (v:id::int <> 5 and id <> 77)", 2),
+        ("v:id::int = 5 or id = (select max(id) from range(78))", 10),
+        ("v:id::int = 5 or id + rand() < 0", 10),
+    ],
+)
+def test_ordinary_columns_beside_paths(spark, marked, predicate, files):
+    """In an OR, Delta's own skipping answers for the ordinary columns, and a part that neither knows keeps every file."""
+    df = read(spark, marked).where(predicate)
+    assert explain(df).scans[0].files_after_bounds == files
+    same_without(spark, lambda: read(spark, marked).where(predicate).selectExpr("id"))
+
+
 @pytest.mark.parametrize("reply", [None, {"sql": "no such column = 1", "reasons": []}, "not an object"])
 def test_failures_step_aside(spark, table, monkeypatch, caplog, reply):
     """Whatever goes wrong in Python or in the job over the bounds, the query runs, with one warning."""
@@ -720,9 +759,26 @@ def test_failures_step_aside(spark, table, monkeypatch, caplog, reply):
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
 
 
+def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
+    """A query without a Delta scan that has a filter on a VARIANT is planned without Python."""
+    asked = []
+    monkeypatch.setattr(optimizer, "answer", asked.append)
+    read(spark, table).write.parquet(str(tmp_path / "p"))
+    for df in (
+        read(spark, table),
+        read(spark, table).where("id = 5"),
+        read(spark, table).where("id > 5 and v is not null").groupBy("id").count(),
+        spark.read.parquet(str(tmp_path / "p")).where("v:id::int = 5"),
+        spark.range(10).selectExpr("to_variant_object(struct(id)) v").where("v:id::int = 5"),
+    ):
+        df.collect()
+    assert asked == []
+
+
 def test_cancellation_goes_through(spark, table, monkeypatch):
     """Cancelling a query while the job over the bounds runs cancels the query; it does not go on without skipping."""
     planning = threading.Event()
+    spark.conf.set("spark.delta_variant.keptFiles", "0")
 
     def slow(_request):
         planning.set()
@@ -744,6 +800,7 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
     while thread.is_alive():
         time.sleep(0.1)
         spark.sparkContext.cancelJobGroup("to-be-cancelled")
+    spark.conf.unset("spark.delta_variant.keptFiles")
     assert "SPARK_JOB_CANCELLED" in str(outcome[0])
 
 
@@ -753,6 +810,8 @@ def test_explain(spark, table):
     [scan] = explain(spark.sql("select * from events where v:id::int = 5 and id < 20")).scans
     assert (scan.files_total, scan.files_after_delta, scan.files_after_bounds) == (10, 2, 1)
     assert (scan.version, scan.predicates, scan.reasons) == (1, ("v:id::int = 5",), ())
+    [finding] = scan.findings
+    assert (finding.predicate, finding.path, finding.files_ruled_out, finding.reasons) == ("v:id::int = 5", "v:id", 1, ())
     [scan] = explain(spark.sql("select * from events where v:s::string = 'x' or id = 4")).scans
     assert (scan.files_after_delta, scan.files_after_bounds) == (10, 10)
     assert BOUNDS_TAG in scan.reasons[0]
@@ -767,6 +826,61 @@ def test_explain(spark, table):
     [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
     assert scan.files_after_delta == scan.files_after_bounds == 10
     assert scan.reasons == ("delta_variant.enable(spark) was not called",)
+
+
+def test_explain_counts_files(spark, tmp_path, caplog):
+    """For each question: the files it rules out alone, and how many it cannot and why; at debug level in the log as well."""
+    create(spark, tmp_path / "t", "v variant")
+    for texts in (['{"a": 1}'], ['{"a": 9}'], ['{"a": "x"}'], ['{"a": 1}', '{"a": "x"}'], ['{"b": 1}'], ['{"a": 5000000000}']):
+        append_json(spark, tmp_path / "t", texts)
+    query = "v:a::int = 9 and v:a::string >= 'w'"
+    with caplog.at_level(logging.DEBUG, "delta_variant"):
+        [scan] = explain(read(spark, str(tmp_path / "t")).where(query)).scans
+    first, second = scan.findings
+    assert (first.files_ruled_out, second.files_ruled_out) == (1, 0)
+    assert first.reasons == (
+        "string bounds, int question, for v:a in 1 of 6 files",
+        "no bounds for v:a in 2 of 6 files",
+        "bounds for v:a that do not fit int in 1 of 6 files",
+    )
+    assert "v:a::string: string bounds count only in files whose Add has the tag delta_variant.bounds" in second.reasons[0]
+    assert scan.reasons == (*second.reasons, *first.reasons)
+    assert "v:a::int = 9: rules out 1 of 6 files" in str(optimizer.Report([scan]))
+    assert "v:a::int = 9: rules out 1 of 6 files" in caplog.text
+
+
+def test_paths_with_nulls(spark, tmp_path):
+    """Bounds over the values that are not null, and IS NOT NULL, come from the tag that `write` gives the files."""
+    path = str(tmp_path / "t")
+    nulls = "if(id < 20 or id % 3 = 0, 'null', cast(id as string))"
+    other = "if(id = 5, '\"x\"', cast(id as string))"
+    text = f"concat('{{\"a\":', {nulls}, ',\"d\":', {other}, if(id < 30, '', ',\"c\": null'), '}}')"
+    write(
+        spark.range(0, 100, 1, 1).selectExpr(f"parse_json({text}) v"),
+        path,
+        max_rows_per_file=10,
+        shred={"v": "a int, c int, d int"},
+    )
+    expected = {
+        "v:a::int = 50": 1,
+        "v:a::int < 30": 1,
+        "v:a::bigint in (1, 50, 98)": 2,
+        "v:a::int is not null": 8,
+        "v:a is not null": 10,
+        "v:c::int is not null": 0,
+        "v:c is not null": 7,
+        "v:c::int >= 0 or v:a::int > 95": 1,
+        "try_variant_get(v, '$.d', 'int') < 10": 1,
+        "v:a::int is null": 10,
+        "not (v:a::int >= 30)": 1,
+        "v:a.b::int = 1": 10,
+    }
+    found = {}
+    for predicate in expected:
+        df = read(spark, path).where(predicate)
+        found[predicate] = explain(df).scans[0].files_after_bounds
+        same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).selectExpr("to_json(v)"))
+    assert found == expected
 
 
 def test_explain_of_scans_that_delta_does_not_prepare(spark, table):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from delta_variant.optimizer import answer
 from delta_variant.skipping import (
-    BOUNDS_TAG,
     ROWS_CANNOT_MATCH,
     ROWS_MIGHT_MATCH,
     AllOf,
@@ -20,9 +20,14 @@ from delta_variant.skipping import (
     AnyOf,
     Check,
     Comparison,
+    HasValues,
     In,
     Literal,
+    Log,
+    NotNull,
     Or,
+    Other,
+    OtherColumns,
     OtherThan,
     Path,
     StartsWith,
@@ -30,7 +35,9 @@ from delta_variant.skipping import (
     keeps_order,
     negate,
     translate,
+    verdicts,
 )
+from delta_variant.stats import BOUNDS_TAG
 
 if TYPE_CHECKING:
     from delta_variant.skipping import Bounds, Predicate
@@ -38,10 +45,13 @@ if TYPE_CHECKING:
 A = Path(("v",), ("a",), "bigint", name="v")
 B = Path(("v",), ("b",), "bigint", name="v")
 UNKNOWN = Unknown("some reason")
+LOG = Log((("v",),))
+UNMARKED, TRUSTED, COUNTED = replace(LOG, marked=False), replace(LOG, trust_all=True), replace(LOG, nonnull=True)
 S = Path(("v",), ("s",), "string", name="v")
 FLAG = Path(("v",), ("flag",), "boolean", name="v")
 OPS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 MIN_MAX = {"min": 0, "max": 1}
+NO_VALUES = (None, None, "counted")  # the tag says that every row is null or lacks the path
 
 
 def big(value):
@@ -90,9 +100,13 @@ def on_bounds(bounds: Bounds, file: dict[Path, tuple[int | None, int | None]]) -
         case Check(side, path, op, literal):
             return compare(op, file.get(path, (None, None))[MIN_MAX[side]], value_of(literal))
         case OtherThan(path, literals):
-            low, high = file.get(path, (None, None))
+            low, high = file.get(path, (None, None))[:2]
             others = [compare("<>", low, value_of(literal)) for literal in literals]
             return kleene_or([compare("<>", low, high), kleene_and(others)])
+        case OtherColumns():
+            return file["other"]
+        case HasValues(path):
+            return file.get(path, (None, None)) != NO_VALUES
         case AllOf(parts):
             return kleene_and([on_bounds(part, file) for part in parts])
         case AnyOf(parts):
@@ -108,6 +122,8 @@ def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
             return kleene_not(found) if negated else found
         case StartsWith(path, prefix, negated):
             return compare("NOT startswith" if negated else "startswith", row[path], value_of(prefix))
+        case NotNull(path):
+            return row[path] is not None
         case And(parts):
             return kleene_and([on_row(part, row) for part in parts])
         case Or(parts):
@@ -116,8 +132,8 @@ def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
             return True  # the worst it can be
 
 
-def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]]) -> bool | None:
-    return on_bounds(translate(predicate, {("v",)})[0], file)
+def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]], log: Log = LOG) -> bool | None:
+    return on_bounds(translate(predicate, log)[0], file)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +179,9 @@ def test_not_in_of_zeros():
     path = Path(("v",), ("d",), "double")
     zeros = (Literal("double", "0.0"), Literal("double", "-0.0"))
     one = Literal("double", "1.0")
-    assert translate(negate(In(path, zeros)), {("v",)})[0] == ROWS_MIGHT_MATCH
-    assert translate(negate(In(path, (*zeros, one))), {("v",)})[0] == OtherThan(path, (one,))
-    assert translate(Comparison("<>", path, zeros[0]), {("v",)})[0] == OtherThan(path, zeros[:1])
+    assert translate(negate(In(path, zeros)), LOG)[0] == ROWS_MIGHT_MATCH
+    assert translate(negate(In(path, (*zeros, one))), LOG)[0] == OtherThan(path, (one,))
+    assert translate(Comparison("<>", path, zeros[0]), LOG)[0] == OtherThan(path, zeros[:1])
 
 
 @pytest.mark.parametrize(
@@ -263,34 +279,49 @@ def test_unknown_parts():
     for bounds, expected in ((YES, True), (NO, False), (MAYBE, None)):
         assert decide(And((UNKNOWN, known)), {A: bounds}) is expected
         assert decide(And((known, UNKNOWN)), {A: bounds}) is expected
-    assert translate(Or((known, UNKNOWN)), {("v",)}) == (ROWS_MIGHT_MATCH, ["some reason"])
-    assert translate(Or((known, Unknown())), {("v",)})[0] == ROWS_MIGHT_MATCH
-    assert translate(And((UNKNOWN, UNKNOWN)), {("v",)})[0] == ROWS_MIGHT_MATCH
+    assert translate(Or((known, UNKNOWN)), LOG) == (ROWS_MIGHT_MATCH, ["some reason"])
+    assert translate(Or((known, Unknown())), LOG)[0] == ROWS_MIGHT_MATCH
+    assert translate(And((UNKNOWN, UNKNOWN)), LOG)[0] == ROWS_MIGHT_MATCH
+
+
+def test_other_columns():
+    """What Delta answers for ordinary columns is one more side of AND and OR; its negation is unknown."""
+    known = Comparison("=", A, big(5))
+    either = translate(Or((known, Other(0, "(id = 1)"))), LOG)[0]
+    both = translate(And((known, Other(0, "(id = 1)"))), LOG)[0]
+    for answer_of_delta in (None, False):
+        file = {"other": answer_of_delta}
+        assert on_bounds(either, file | {A: NO}) is answer_of_delta
+        assert on_bounds(either, file | {A: YES}) is True
+        assert on_bounds(both, file | {A: NO}) is False
+        assert on_bounds(both, file | {A: YES}) is answer_of_delta
+    assert "other0" in either.sql(LOG)
+    assert translate(Or((known, negate(Other(0, "(id = 1)")))), LOG)[0] == ROWS_MIGHT_MATCH
 
 
 def test_null_literals():
     """A comparison with NULL is never TRUE; a NULL in an IN list adds nothing to it."""
-    assert translate(Comparison("=", A, big(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(In(A, (big(None),)), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(In(A, (big(None), big(5))), {("v",)}) == translate(In(A, (big(5),)), {("v",)})
-    assert translate(Comparison("<>", A, big(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(StartsWith(S, text(None)), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(negate(StartsWith(S, text(None))), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(And((UNKNOWN, Comparison("<", A, big(None)))), {("v",)})[0] == ROWS_CANNOT_MATCH
-    assert translate(Or((Comparison("=", A, big(None)), UNKNOWN)), {("v",)})[0] == ROWS_MIGHT_MATCH
+    assert translate(Comparison("=", A, big(None)), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(In(A, (big(None),)), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(In(A, (big(None), big(5))), LOG) == translate(In(A, (big(5),)), LOG)
+    assert translate(Comparison("<>", A, big(None)), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(StartsWith(S, text(None)), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(negate(StartsWith(S, text(None))), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(And((UNKNOWN, Comparison("<", A, big(None)))), LOG)[0] == ROWS_CANNOT_MATCH
+    assert translate(Or((Comparison("=", A, big(None)), UNKNOWN)), LOG)[0] == ROWS_MIGHT_MATCH
 
 
 def test_long_in_list():
     """An IN of many values becomes few ranges, and still proves what lies outside them."""
     predicate = In(A, tuple(big(value) for value in [*range(0, 100_000, 10), 10**12]))
-    bounds, _ = translate(predicate, {("v",)})
+    bounds, _ = translate(predicate, LOG)
     assert isinstance(bounds, AnyOf)
     assert len(bounds.parts) <= 64
     assert decide(predicate, {A: (500, 500)}) is True
     assert decide(predicate, {A: (10**9, 10**10)}) in (True, False)
     assert decide(predicate, {A: (-5, -1)}) is False
     assert decide(predicate, {A: (10**12 + 1, 10**13)}) is False
-    excluded, _ = translate(negate(predicate), {("v",)})
+    excluded, _ = translate(negate(predicate), LOG)
     assert len(excluded.literals) == 1000
     assert [on_bounds(excluded, {A: pair}) for pair in ((0, 0), (0, 10), (5, 5))] == [False, True, True]
 
@@ -300,6 +331,7 @@ LEAVES = st.one_of(
     st.builds(Comparison, st.sampled_from(sorted(OPS)), st.sampled_from([A, B]), VALUES.map(big)),
     st.builds(In, st.sampled_from([A, B]), st.lists(VALUES.map(big), min_size=1, max_size=4).map(tuple), st.booleans()),
 )
+NOT_NULL = st.builds(NotNull, st.sampled_from([A, B]))
 NULL_SAFE = st.builds(Comparison, st.just("<=>"), st.sampled_from([A, B]), st.integers(-3, 3).map(big))
 
 
@@ -314,6 +346,8 @@ def bounds_of(rows, kept):
         values = [row[path] for row in rows if row[path] is not None]
         low, high = (min(values), max(values)) if values else (None, None)
         file[path] = (low if kept[path, "min"] else None, high if kept[path, "max"] else None)
+        if not values and kept[path, "min"]:
+            file[path] = NO_VALUES
     return file
 
 
@@ -321,10 +355,10 @@ ROWS = st.lists(st.fixed_dictionaries({A: VALUES, B: VALUES}), max_size=5)
 KEPT = st.fixed_dictionaries({(path, side): st.booleans() for path in (A, B) for side in ("min", "max")})
 
 
-@given(trees(LEAVES | NULL_SAFE | st.just(UNKNOWN)), ROWS, KEPT)
-def test_never_loses_a_row(predicate, rows, kept):
+@given(trees(LEAVES | NULL_SAFE | NOT_NULL | st.just(UNKNOWN)), ROWS, KEPT, st.sampled_from([LOG, COUNTED]))
+def test_never_loses_a_row(predicate, rows, kept, log):
     """FALSE on a file's bounds, some of which may be missing, means that no row of the file makes the predicate TRUE."""
-    if decide(predicate, bounds_of(rows, kept)) is False:
+    if decide(predicate, bounds_of(rows, kept), log) is False:
         assert True not in [on_row(predicate, row) for row in rows]
 
 
@@ -333,6 +367,13 @@ def test_exact_for_one_row(predicate, row):
     """A file of one row with all its bounds is kept exactly if the row matches."""
     file = bounds_of([row], dict.fromkeys([(A, "min"), (A, "max"), (B, "min"), (B, "max")], True))
     assert (decide(predicate, file) is not False) == (on_row(predicate, row) is True)
+
+
+@given(trees(LEAVES | NOT_NULL), st.fixed_dictionaries({A: VALUES, B: VALUES}))
+def test_exact_where_values_are_counted(predicate, row):
+    """So is one whose paths may be null, where the tag counts the nulls."""
+    file = {path: NO_VALUES if value is None else (value, value) for path, value in row.items()}
+    assert (decide(predicate, file, COUNTED) is not False) == (on_row(predicate, row) is True)
 
 
 @given(trees(LEAVES), st.fixed_dictionaries({A: VALUES, B: VALUES}))
@@ -362,7 +403,7 @@ def test_not_of_null_safe_equality_is_unknown(predicate, row):
 )
 def test_what_cannot_be_used(path, literal, reason):
     """Whatever the bounds cannot decide keeps the file, and says why."""
-    bounds, reasons = translate(Comparison("=", path, literal), {("v",)})
+    bounds, reasons = translate(Comparison("=", path, literal), LOG)
     assert bounds == ROWS_MIGHT_MATCH
     assert reason in reasons[0]
 
@@ -371,20 +412,20 @@ def test_marks():
     """String bounds, and floating-point ones, count only in marked files; other kinds need no mark."""
     string = Comparison("=", Path(("v",), ("a",), "string"), Literal("string", "61"))
     double = Comparison("=", Path(("v",), ("a",), "double"), Literal("double", "1.0"))
-    assert translate(string, {("v",)}, marked=False)[0] == ROWS_MIGHT_MATCH
-    assert BOUNDS_TAG in translate(string, {("v",)}, marked=False)[1][0]
-    assert translate(double, {("v",)}, marked=False)[0] != ROWS_MIGHT_MATCH  # its bounds may be exact numerics
+    assert translate(string, UNMARKED)[0] == ROWS_MIGHT_MATCH
+    assert BOUNDS_TAG in translate(string, UNMARKED)[1][0]
+    assert translate(double, UNMARKED)[0] != ROWS_MIGHT_MATCH  # its bounds may be exact numerics
     boolean = Comparison("=", FLAG, flag(True))
-    assert BOUNDS_TAG in translate(boolean, {("v",)}, marked=False)[1][0]
+    assert BOUNDS_TAG in translate(boolean, UNMARKED)[1][0]
     for predicate in (string, double, boolean, StartsWith(S, text("a")), negate(string)):
-        bounds = translate(predicate, {("v",)})[0]
-        assert BOUNDS_TAG in bounds.sql()
-        assert BOUNDS_TAG not in bounds.sql(trust_all=True)
-    exact, marked = translate(Comparison("=", A, big(5)), {("v",)})[0].sql().split(" OR ")[:2]
+        bounds = translate(predicate, LOG)[0]
+        assert "AND marked" in bounds.sql(LOG)
+        assert "marked" not in bounds.sql(TRUSTED)
+    exact, marked = translate(Comparison("=", A, big(5)), LOG)[0].sql(LOG).split(" OR ")[:2]
     assert "'BIGINT'" in exact
-    assert BOUNDS_TAG not in exact
+    assert "marked" not in exact
     assert "'DOUBLE'" in marked
-    assert BOUNDS_TAG in marked
+    assert "AND marked" in marked
 
 
 @pytest.mark.parametrize(
@@ -400,7 +441,7 @@ def test_marks():
 )
 def test_kinds_of_bounds(asked, used):
     """The table of casts: no numeric question to a text, no text from a number, nothing that depends on the time zone."""
-    sql = Check("min", Path(("v",), ("a",), asked), "<", big(5)).sql(trust_all=True)
+    sql = Check("min", Path(("v",), ("a",), asked), "<", big(5)).sql(TRUSTED)
     [names] = re.findall(r" IN \(([^)]*)\)", sql)
     assert sorted(names.replace("'", "").split(", ")) == sorted(used.split())
 
@@ -438,16 +479,38 @@ def test_casts_on_top(source, target, expected):
 def test_sql_quotes_everything():
     """Keys, names and strings reach Spark's parser in forms that no setting of the session can change."""
     path = Path(("weird`name",), ("it's", "b\\s"), "string")
-    sql = translate(Comparison("=", path, Literal("string", "27")), {("weird`name",)})[0].sql()
-    assert "stats.minValues.`weird``name`" in sql
+    log = Log((("v",), ("weird`name",)))
+    sql = translate(Comparison("=", path, Literal("string", "27")), log)[0].sql(log)
+    assert "min1" in sql
     assert "CAST(X'27' AS STRING)" in sql
     key = """$["$['it\\'s']['b\\\\s']"]"""
     assert f"CAST(X'{key.encode().hex()}' AS STRING)" in sql
-    assert f"CAST(X'{b'x'.hex()}'" in Check("min", Path(("v",), ("a",), "string"), "startswith", text("x")).sql()
-    both = Check("min", Path(("v",), ("q\"'q",), "bigint"), "<", big(0)).sql()
+    assert f"CAST(X'{b'x'.hex()}'" in Check("min", Path(("v",), ("a",), "string"), "startswith", text("x")).sql(LOG)
+    both = Check("min", Path(("v",), ("q\"'q",), "bigint"), "<", big(0)).sql(LOG)
     key = "$['q\"\\'q']"
     assert f"map<string,variant>'), CAST(X'{key.encode().hex()}' AS STRING)" in both
-    assert "'timestamp_ltz'" in Check("min", Path(("v",), (), "timestamp"), "<", Literal("timestamp", "0")).sql()
+    assert "'timestamp_ltz'" in Check("min", Path(("v",), (), "timestamp"), "<", Literal("timestamp", "0")).sql(LOG)
+
+
+def test_not_null():
+    """IS NOT NULL of a path needs files that count their rows without it; inferred beside a comparison, it is not asked."""
+    node = {"op": "isnotnull", "args": [read()]}
+    assert ask(node, [["v"]])["sql"] is None
+    assert "tag delta_variant.nonnull" in ask(node, [["v"]])["reasons"][0]
+    reply = ask(node, [["v"]], nonnull=True)
+    assert reply["predicates"] == ["v:a::bigint IS NOT NULL"]
+    assert "nonnull" in reply["sql"]
+    both = {"filters": [node, {"op": ">", "args": [read(), lit("5")]}], "columns": [["v"]], "marked": True, "nonnull": True}
+    assert answer(both | {"trust_all": False, "explain": False})["predicates"] == ["v:a::bigint > 5"]
+    assert translate(negate(NotNull(A)), COUNTED)[0] == ROWS_MIGHT_MATCH
+
+
+def test_verdicts_are_asked_for_what_bounds_can_answer():
+    """A question without bounds of any kind has a reason and no verdict."""
+    assert verdicts([Comparison("=", replace(A, type="binary"), Literal("binary", "00"))], LOG) is None
+    sql = verdicts([Comparison("=", replace(A, type="binary"), Literal("binary", "00")), Comparison("=", A, big(5))], LOG)
+    assert "'number', 1" in sql
+    assert "'number', 0" not in sql
 
 
 def test_literals_read_well():
@@ -459,6 +522,11 @@ def test_literals_read_well():
     assert str(big(None)) == "NULL"
     assert str(In(A, tuple(map(big, range(9))))) == "v:a::bigint IN (0, 1, 2, 3, 4, ...)"
     assert str(Path(("v",), ("a b", "c"), "int")) == "v:['a b'].c::int"
+
+
+def ask(node, columns, **known):
+    known = {"marked": True, "nonnull": False, "trust_all": False, "explain": False} | known
+    return answer({"filters": [node], "columns": columns, **known})
 
 
 def read(path="$.a", of="bigint"):
@@ -517,7 +585,7 @@ def text_node(value):
 )
 def test_requests(node, expected):
     """Each form in which Spark's plan holds a predicate on a path becomes the same small predicate."""
-    reply = answer({"filters": [node], "bounded": [["v"], ["s", "v"]], "marked": True, "trust_all": False})
+    reply = ask(node, [["v"], ["s", "v"]])
     assert reply["predicates"] == [expected]
     assert reply["reasons"] == []
     assert reply["sql"]
@@ -535,7 +603,9 @@ def test_requests(node, expected):
         {"op": "in", "args": [read(), lit("5"), {"unknown": "id"}]},
         {"op": "=", "args": [{"unknown": "abs(v.0)"}, lit("5")]},
         {"unknown": "(NOT (v.0 = 5))"},
-        {"op": "not", "args": [{"unknown": "isnull(v.0)"}]},
+        {"op": "not", "args": [{"unknown": "abs(v.0)"}]},
+        {"op": "isnull", "args": [read()]},
+        {"op": "isnotnull", "args": [{"unknown": "abs(v.0)"}]},
         {"op": "not", "args": [{"op": "<=>", "args": [read(), lit("5")]}]},
         {"op": "like", "escape": "\\", "args": [read(of="string"), text_node("%ab")]},
         read(of="variant"),
@@ -543,7 +613,7 @@ def test_requests(node, expected):
 )
 def test_requests_that_prove_nothing(node):
     """A form that is not understood keeps every file and tells why."""
-    reply = answer({"filters": [node], "bounded": [["v"]], "marked": True, "trust_all": False})
+    reply = ask(node, [["v"]])
     assert reply["sql"] is None
     assert reply["predicates"] == []
     assert len(reply["reasons"]) == 1

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 from delta_variant import binary, paths, schema, shredding, z85
 from delta_variant.errors import InvalidSchemaError, MalformedVariantError
-from delta_variant.stats import FileStats, decode_bounds, encode_bounds, indexed_columns
+from delta_variant.stats import (
+    BOUNDS_TAG,
+    BOUNDS_TAG_VALUE,
+    NONNULL_TAG,
+    FileStats,
+    decode_bounds,
+    encode_bounds,
+    indexed_columns,
+)
 from delta_variant.stats.values import Extremes, json_bounds, variant_bounds
 from tests.strategies import DATES, DECIMALS, INTEGERS, SPARK_VARIANTS, TEXTS, TIMESTAMPS, TIMESTAMPS_NTZ, column, same
 
@@ -327,6 +335,98 @@ def test_columns_inside_structs_and_lists():
     assert stats["minValues"].keys() == {"s"}
     assert stats["minValues"]["s"].keys() == {"v"}
     assert stats["nullCount"] == {"s": {"v": 1, "p": 0}, "l": 0}
+
+
+# ------------------------------------------------------------------------------------- the tag for paths without bounds
+
+
+def nonnull(*parts, as_type, names=("v",)):
+    """What the tag says of a VARIANT column that was written in these parts."""
+    stats = None
+    for rows in parts:
+        values = shredding.shred(column(rows), as_type)
+        for name in reversed(names[1:]):
+            values = pa.StructArray.from_arrays([values], [name])
+        batch = pa.record_batch([values], [names[0]])
+        stats = stats or FileStats(batch.schema, variants={names}, indexed={names})
+        stats.update(batch)
+    text = stats.nonnull()
+    return None if text is None else decode_bounds(text)
+
+
+def test_paths_with_json_nulls_are_in_the_tag():
+    """Nulls and rows without the path are counted, and the bounds are over the others; paths that have bounds are not there."""
+    rows = [{"a": {"b": 1, "c": None}}, {"a": {"b": 2, "c": "x"}, "d": 1}, {"a": {"b": 3}}, "x", "SQL NULL", {"d": None}]
+    assert nonnull(rows, [{"a": {"c": "y"}, "d": 7}], ["SQL NULL"], as_type="a struct<b: bigint, c: string>, d bigint") == {
+        "$['v']['a']": {"['c']": [1, 5, "x", "y"]},
+        "$['v']": {"['d']": [1, 5, 1, 7]},
+    }
+    assert nonnull([{"a": 1}, {}], as_type="a bigint") is None
+
+
+def test_paths_without_values_are_in_the_tag():
+    """A path that no row has a value at has its counts and no bounds."""
+    assert nonnull([{"a": None}, {}, "SQL NULL"], as_type="a bigint, b string") == {
+        "$['v']": {"['a']": [1, 2], "['b']": [0, 3]}
+    }
+
+
+@pytest.mark.parametrize("rows", RULED_OUT.values(), ids=RULED_OUT)
+def test_a_value_of_another_type_is_not_in_the_tag(rows):
+    """A JSON null is the only value of another type that a path in the tag may have."""
+    found = nonnull([{"a": 5}], rows, [{"a": None}], as_type="a bigint")
+    assert found == ({"$['v']": {"['a']": [2, 0, 5, 5]}} if rows == [{"a": None}] else None)
+
+
+def test_nan_is_the_largest_number_in_the_tag():
+    """As in Spark's order; of NaNs alone it is the smallest as well."""
+    [low, high] = nonnull([{"a": math.nan}, {"a": -1.5}], as_type="a double")["$['v']"]["['a']"][2:]
+    assert (low, math.isnan(high)) == (-1.5, True)
+    alone = nonnull([{"a": math.nan}], as_type="a double")["$['v']"]["['a']"]
+    assert [*map(math.isnan, alone[2:])] == [True, True]
+
+
+def test_bounds_without_an_exact_form_are_null_in_the_tag():
+    """The counts still tell that there are values."""
+    texts = {"a": chr(0x10FFFF) * 40}
+    assert nonnull([texts, {"a": None}], as_type="a string")["$['v']"]["['a']"] == [1, 0, chr(0x10FFFF) * 32, None]
+
+
+def test_scalar_roots_and_columns_inside_structs_are_in_the_tag():
+    """The column's names stand before the keys, and a scalar Variant under the last of them."""
+    assert nonnull([1, None, "SQL NULL"], as_type=pa.int64()) == {"$": {"['v']": [1, 1, 1, 1]}}
+    assert nonnull([1, None], as_type=pa.int64(), names=("s", "it's")) == {"$['s']": {"['it\\'s']": [1, 0, 1, 1]}}
+    assert nonnull([{"a": None}], as_type="a int", names=("s", "w")) == {"$['s']['w']": {"['a']": [1, 0]}}
+
+
+def test_tags_stay_small():
+    """512 characters, names included: numbers before strings, as many as fit."""
+    columns = [f"a string with a long name {i}" for i in range(20)] + [f"n{i}" for i in range(5)]
+    row = {name: 1 if name.startswith("n") else "text " * 9 for name in columns}
+    types = ", ".join(f"`{name}` {'bigint' if name.startswith('n') else 'string'}" for name in columns)
+    stats = FileStats(pa.schema([("v", shredding.shred(column([row]), types).type)]), variants={V}, indexed={V})
+    stats.update(pa.record_batch([shredding.shred(column([row, dict.fromkeys(columns)]), types)], ["v"]))
+    text = stats.nonnull()
+    assert len(BOUNDS_TAG + BOUNDS_TAG_VALUE + NONNULL_TAG + text) <= 512
+    kept = {path for paths in decode_bounds(text).values() for path in paths}
+    assert kept >= {f"['n{i}']" for i in range(5)}
+    assert len(kept) > 5
+
+
+@given(st.lists(st.lists(st.sampled_from([{}, {"a": None}, {"a": 1}, {"a": -3}, "SQL NULL", 7]), max_size=4), min_size=1))
+def test_the_tag_or_the_bounds_know_every_path(parts):
+    """Whatever the rows, and however they came in batches: one of the two has the path, its counts and its extremes."""
+    rows = [row for part in parts for row in part]
+    values = [row["a"] for row in rows if isinstance(row, dict) and row.get("a") is not None]
+    nulls = sum(isinstance(row, dict) and row.get("a", 0) is None for row in rows)
+    tag = nonnull(*parts, as_type="a bigint")
+    if values and not nulls:
+        assert tag is None
+        assert bounds(*parts, as_type="a bigint") == ({"$['a']": min(values)}, {"$['a']": max(values)})
+    else:
+        missing = len(rows) - len(values) - nulls
+        extremes = [min(values), max(values)] if values else []
+        assert tag == {"$['v']": {"['a']": [nulls, missing, *extremes]}}
 
 
 # --------------------------------------------------------------------------------------------------------- indexed columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import delta_variant as dv
+from delta_variant import stats
 from delta_variant.errors import InvalidPathError, TableError
 
 pytestmark = pytest.mark.spark
@@ -51,6 +52,33 @@ def test_stats(spark, path):
     assert found == {(row.file, "$['id']", "BIGINT", str(row["min(id)"]), str(row["max(n)"])) for row in in_files} | {
         (file, "$['a.b']['name']", "STRING", name, "n1" if name == "n1" else name) for file, name in names.items()
     }
+
+
+def test_stats_of_paths_with_nulls(spark, tmp_path):
+    """What only the tag knows is there too, for columns inside structs and for Variants that are scalars as well."""
+    texts = ['{"a": 1, "o": {"it\'s": null}}', '{"a": null, "o": {"it\'s": "x"}}', '{"a": -2, "n": null, "o": {}}']
+    rows_of = spark.createDataFrame([(text,) for text in texts], "j string").coalesce(1)
+    rows_of = rows_of.selectExpr("parse_json(j) AS v", "parse_json(if(j LIKE '%x%', 'null', '7')) AS w")
+    dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int, n int, o struct<`it's`: string>"})
+    found = (
+        dv.VariantTable.forPath(spark, tmp_path / "t")
+        .stats()
+        .selectExpr("column", "path", "type", "min::string", "max::string", "source")
+    )
+    assert sorted(map(tuple, found.collect())) == [
+        ("v", "$['a']", "BIGINT", "-2", "1", "tag"),
+        ("v", "$['o']['it\\'s']", "STRING", "x", "x", "tag"),
+    ]
+
+
+def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
+    """A table that has many files gets the mark alone."""
+    monkeypatch.setattr(stats, "MAX_TAGGED_FILES", 1)
+    rows_of = spark.range(1).selectExpr("""parse_json('{"a": null}') AS v""")
+    for _ in range(2):
+        dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int"})
+    commits = [(tmp_path / "t" / "_delta_log" / f"{version:020}.json").read_text() for version in (0, 1)]
+    assert [(stats.BOUNDS_TAG in text, stats.NONNULL_TAG in text) for text in commits] == [(True, True), (True, False)]
 
 
 def test_renamed_columns(spark, tmp_path):

@@ -10,20 +10,35 @@ bits 0001, an object in 10), any number of digits and any filling. Invariant: `d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delta_variant import binary, z85
 from delta_variant import types as t
 from delta_variant.errors import MalformedVariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+Item = TypeVar("Item")
+Texts = TypeVar("Texts", bound="tuple[str | None, ...]")
 
 
 def encode_bounds(bounds: Mapping[str, Any]) -> str:
     """The text for lower, or upper, bounds. Raises DeltaVariantError for a value that Variant cannot hold."""
     data = b"".join(binary.encode(dict(bounds)))
     return z85.encode(data + bytes(-len(data) % 4))
+
+
+def longest_fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], Texts], size: int) -> Texts:
+    """The texts for as many of the items, from the first on, as have no more than `size` characters together."""
+    fits, too_many = 0, len(items) + 1
+    while too_many - fits > 1:
+        count = len(items) if too_many > len(items) else (fits + too_many) // 2
+        if sum(len(text or "") for text in encode(items[:count])) <= size:
+            fits = count
+        else:
+            too_many = count
+    return encode(items[:fits])
 
 
 def decode_bounds(text: str) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 In: record batches of the physical schema, VARIANT columns shredded or not. Out: the JSON of the Add action's `stats`.
 
 A path of a VARIANT column has bounds if it ends in a typed primitive, is reached through objects only, and never has a value
-of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Which
-columns count is Delta's rule: leaves in the schema's order, a VARIANT being one, arrays and maps too, though these have null
-counts only.
+of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Where
+only JSON nulls or a NaN are in the way, the path goes into the tag of `tags`. Which columns count is Delta's rule: leaves in
+the schema's order, a VARIANT being one, arrays and maps too, though these have null counts only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_variant import paths
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.stats.bounds import encode_bounds
+from delta_variant.stats.bounds import encode_bounds, longest_fitting
+from delta_variant.stats.tags import encode_nonnull
 from delta_variant.stats.values import STRING_PREFIX, Extremes, has_order, is_string, json_bounds, variant_bounds
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ MAX_BOUNDS_SIZE = 4096
 """Characters of Variant bounds in one file's statistics: every scan that Delta plans carries them."""
 
 _NO_PATHS: Mapping[Names, Sequence[Names]] = MappingProxyType({})
+_JSON_NULL = b"\0"
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`.,]+))\s*([.,]|$)")
 
 
@@ -75,16 +78,14 @@ class FileStats:
         leaves, groups = frozenset(indexed), frozenset(variants)
         budget = MAX_BOUNDS_SIZE // max(1, len(groups & leaves))
 
+        self._variants: list[tuple[Names, _Variant]] = []
+
         def column(kind: pa.DataType, names: Names) -> _Column | None:
+            if names in groups and names in leaves:
+                self._variants.append((names, _Variant(string_prefix, max_paths, budget, first.get(names, ()))))
+                return self._variants[-1][1]
             if names in groups or not pa.types.is_struct(kind):
-                is_variant = names in groups
-                if names not in leaves:
-                    return None
-                return (
-                    _Variant(string_prefix, max_paths, budget, first.get(names, ()))
-                    if is_variant
-                    else _Leaf(kind, string_prefix)
-                )
+                return _Leaf(kind, string_prefix) if names in leaves else None
             children = [(i, field.name, column(field.type, (*names, field.name))) for i, field in enumerate(kind)]
             kept = [(i, name, child) for i, name, child in children if child is not None]
             return _Struct(kept) if kept or not names else None
@@ -109,6 +110,12 @@ class FileStats:
         if self._tight_bounds:
             members["tightBounds"] = "true"
         return _object(members)
+
+    def nonnull(self) -> str | None:
+        """The text of the tag for paths that the protocol gives no bounds to (`tags`); None where there is nothing to tell."""
+        entries = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.nonnull()]
+        entries.sort(key=lambda entry: entry[0])
+        return encode_nonnull(entry[1:] for entry in entries)
 
 
 class _Column(Protocol):
@@ -183,7 +190,7 @@ class _Variant:
     def _add(self, group: pa.Array, keys: Names) -> None:
         """Takes in a group of `value` and `typed_value`, the Variants at one path."""
         at = group.type.get_field_index("typed_value")
-        if at < 0 or group.null_count == len(group):
+        if at < 0:
             return
         children = _children(group)
         typed = children[at]
@@ -193,13 +200,14 @@ class _Variant:
         elif has_order(typed.type) or pa.types.is_boolean(typed.type):
             path = self._paths.setdefault(keys, _Path(typed.type))
             rest = group.type.get_field_index("value")
-            others = 0 if rest < 0 else len(group) - children[rest].null_count
-            if not keys:  # a row that is not NULL has a value: where both are null it is a JSON null
-                others += typed.null_count - group.null_count
-            if others:
+            nulls = 0 if rest < 0 else _json_nulls(children[rest])
+            if path is None or nulls is None:
                 self._paths[keys] = None
-            elif path is not None:
-                path.add(typed)
+                return
+            missing = typed.null_count - nulls
+            if not keys:  # a row that is not NULL has a value: where both are null it is a JSON null
+                nulls, missing = nulls + missing - group.null_count, group.null_count
+            path.take(typed, nulls, missing)
 
     def null_count(self) -> str:
         return str(self._nulls)
@@ -210,38 +218,61 @@ class _Variant:
         text = self._texts[side]
         return None if text is None else f'"{text}"'
 
+    def nonnull(self) -> list[tuple[tuple[int, bool], Names, list[Any]]]:
+        """Rank, keys and array of each path that has no bounds, though its values are all of one type."""
+        known = ((path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and not path.bounded)
+        return [(rank, keys, path.counts + path.bounds(self._prefix)) for rank, keys, path in known]
+
     def _bounds(self) -> tuple[str | None, str | None]:
         """The most useful paths, as many as are allowed and fit."""
-        known = [(path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path is not None]
+        known = [(path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and path.bounded]
         known.sort(key=lambda ranked: (self._first.get(ranked[1], len(self._first)), ranked[0], len(ranked[1])))
-        both = {paths.normalized(keys): variant_bounds(path, self._prefix) for _, keys, path in known[: self._max_paths]}
-        while True:
-            low, high = ({path: pair[side] for path, pair in both.items() if pair[side] is not None} for side in (0, 1))
-            texts = encode_bounds(low) if low else None, encode_bounds(high) if high else None
-            size = len(texts[0] or "") + len(texts[1] or "")
-            if size <= self._budget:
-                return texts
-            both = dict(list(both.items())[: min(len(both) - 1, len(both) * self._budget // size)])
+        both = [(paths.normalized(keys), path.bounds(self._prefix)) for _, keys, path in known[: self._max_paths]]
+
+        def encoded(kept: Sequence[tuple[str, list[Any]]]) -> tuple[str | None, str | None]:
+            low, high = ({path: pair[side] for path, pair in kept if pair[side] is not None} for side in (0, 1))
+            return encode_bounds(low) if low else None, encode_bounds(high) if high else None
+
+        return longest_fitting(both, encoded, self._budget)
 
 
 class _Path(Extremes):
-    """The values at one path of a VARIANT column, all of one type."""
+    """The values at one path of a VARIANT column, all of one type, JSON nulls aside."""
 
     def __init__(self, kind: pa.DataType) -> None:
         super().__init__(kind)
-        self._missing = False
+        self.counts = [0, 0]  # JSON nulls, rows without the path
 
-    def add(self, values: pa.Array) -> None:
-        self._missing = self._missing or values.null_count > 0
-        super().add(values)
+    def take(self, values: pa.Array, nulls: int, missing: int) -> None:
+        self.counts[0] += nulls
+        self.counts[1] += missing
+        self.add(values)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the protocol lets the path have bounds."""
+        return self.low is not None and not self.counts[0] and not self.has_nan
+
+    def bounds(self, prefix: int) -> list[Any]:
+        """The smallest and the largest value as a Variant holds them, None where it cannot; nothing without values."""
+        return list(variant_bounds(self, prefix)) if self.low is not None or self.has_nan else []
 
     def rank(self, prefix: int) -> tuple[int, bool]:
         """How little a bound is likely to skip: numbers and times first, paths that every row has first."""
+        missing = self.counts[1] > 0
         if pa.types.is_boolean(self.kind):
-            return 3, self._missing
+            return 3, missing
         if is_string(self.kind):
-            return (1 if len(self.low or b"") <= prefix else 2), self._missing
-        return 0, self._missing
+            return (1 if len(self.low or b"") <= prefix else 2), missing
+        return 0, missing
+
+
+def _json_nulls(values: pa.Array) -> int | None:
+    """How many of the Variants are there, if all are JSON nulls; None if one is not."""
+    count: int = len(values) - values.null_count
+    if count and pc.any(pc.not_equal(values, pa.scalar(_JSON_NULL, values.type))).as_py():
+        return None
+    return count
 
 
 def _children(group: pa.Array) -> list[pa.Array]:

@@ -180,7 +180,9 @@ def _timestamp_text(micros: int, zone: str | None) -> str:
 def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any, Any]:
     """Python values that stand for the smallest and the largest value in a Variant object; None where there is none."""
     kind, low, high = extremes.kind, extremes.low, extremes.high
-    if low is None or extremes.has_nan:
+    if extremes.has_nan:  # the largest number, as Spark orders them
+        low, high = math.nan if low is None else low, math.nan
+    if low is None:
         return None, None
     if is_string(kind):
         return _variant_strings(low, high, prefix)

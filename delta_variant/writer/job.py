@@ -21,7 +21,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import errors, jvm
+from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.transaction import delta_errors, message, scala_object, settings
 from delta_variant.writer import clustering, mapping, shapes, sizes
@@ -89,6 +89,7 @@ def make_plan(
         stats_columns=_stats_columns(spark, transaction, inside),
         string_prefix=int(spark.conf.get(_STRING_PREFIX, "32") or 32),
         tight_bounds="deletionVectors" in features.names,
+        nonnull=transaction.files < stats.MAX_TAGGED_FILES,
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={inside[path]: keys for path, keys in first.items()},

@@ -67,11 +67,12 @@ class Plan:
     """delta.dataSkippingStatsColumns."""
     string_prefix: int
     tight_bounds: bool
+    nonnull: bool = False
+    """Whether files get the tag for paths without bounds."""
     field_ids: Mapping[Path, int] = field(default_factory=dict)
     """Parquet field ids of columns and of what is in them, where the table maps columns."""
     random_prefix: int = 0
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
-
     first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
 
@@ -287,7 +288,9 @@ class _File:
             "stats": self._stats.json(),
         }
         if self._shapes:
-            add["tags"] = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE}
+            nonnull = self._stats.nonnull() if self._plan.nonnull else None
+            tags = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE, stats.NONNULL_TAG: nonnull}
+            add["tags"] = {name: text for name, text in tags.items() if text}
         line = json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":"))
         return {"add": line, "rows": self._rows, "size": size, "shredded": json.dumps(sorted(map(dotted, self._shapes)))}
 

@@ -1,0 +1,58 @@
+"""What the protocol has no place for, in the tags of an Add action: the mark, and bounds over the values that are not null.
+
+The protocol gives no bounds to a path with a single JSON null or a NaN, and counts neither nulls nor rows without a path. For
+such paths the tag NONNULL_TAG holds a Variant object in the text form of bounds (`bounds.encode_bounds`). Its keys are
+normalized paths cut before their last step, the physical names of the column in front: `$['v']['properties']`. Its values are
+objects from the last step, `['alert']`, to an array: the rows with a JSON null, the rows without the path, the smallest and the
+largest value:
+
+    {"$['v']['properties']": {"['alert']": [1370, 0, "green", "yellow"], "['felt']": [1707, 0]}}
+
+A path without values has the two counts only; a bound without an exact form is a JSON null. NaN is a largest value. Counts are
+of the rows that the file has, deleted ones included.
+
+Delta keeps the tags of an Add as they are, in every scan that it plans too, which is why they are small, and why tables of many
+files get no more of them: planning took 24 to 45 % longer for 30,000 files with 128 to 512 characters, 1 to 6 % for 2,000.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta_variant.paths import normalized
+from delta_variant.stats.bounds import encode_bounds, longest_fitting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BOUNDS_TAG = "delta_variant.bounds"
+"""The tag of an Add whose Variant bounds this package computed from the values."""
+BOUNDS_TAG_VALUE = "1"
+NONNULL_TAG = "delta_variant.nonnull"
+MAX_TAGGED_FILES = 2000
+"""A table that has so many files gets no more NONNULL_TAGs."""
+MAX_NONNULL_SIZE = 512 - len(f"{BOUNDS_TAG}{BOUNDS_TAG_VALUE}{NONNULL_TAG}")
+"""Characters; with both names and the mark, a file's tags are 512."""
+
+Entry = tuple[tuple[str, ...], tuple[str, ...], list[Any]]
+"""Physical names of the column, keys, and the array."""
+
+
+def place(column: Sequence[str], keys: Sequence[str]) -> tuple[str, str]:
+    """Where the array of a path lies in the tag's object."""
+    steps = (*column, *keys)
+    parent = normalized(steps[:-1])
+    return parent, normalized(steps).removeprefix(parent)
+
+
+def encode_nonnull(entries: Iterable[Entry], size: int = MAX_NONNULL_SIZE) -> str | None:
+    """The tag's text with as many of the entries, from the first on, as fit; None where none does."""
+
+    def encoded(kept: Sequence[Entry]) -> tuple[str | None]:
+        tree: dict[str, dict[str, list[Any]]] = {}
+        for column, keys, array in kept:
+            parent, last = place(column, keys)
+            tree.setdefault(parent, {})[last] = array
+        return (encode_bounds(tree) if tree else None,)
+
+    return longest_fitting(list(entries), encoded, size)[0]

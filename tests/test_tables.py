@@ -1,0 +1,432 @@
+"""Skipping on tables of every kind: whatever wrote the files, the log and the history, a query opens the files it must."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from delta_variant import binary, z85
+from delta_variant.session import disable, enable
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, decode_bounds, encode_bounds
+from delta_variant.writer import write
+
+pytestmark = pytest.mark.spark
+
+VALUE = "to_variant_object(named_struct('n', {0}, 's', concat('k', lpad(cast({0} as string), 3, '0'))))"
+EVENT = VALUE.format("id")
+DELTA = "spark.databricks.delta."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _skipping(spark):
+    enable(spark)
+    yield
+    disable(spark)
+
+
+@pytest.fixture(scope="module")
+def plain(spark):
+    """A session that was never enabled: the oracle, and a writer of files without bounds."""
+    return spark.newSession()
+
+
+def create(spark, path, columns="id long, v variant", partition_by="", **properties):
+    properties = {"delta.enableVariantShredding": "true", **properties}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"create table delta.`{path}` ({columns}) using delta {partition_by} tblproperties ({listed})")
+    return str(path)
+
+
+def tens(spark, first, *more, value=EVENT):
+    """One partition of ten rows: their id, v made of it, and more columns."""
+    return spark.range(first, first + 10, 1, 1).selectExpr("id", f"{value} v", *more)
+
+
+def append(frame, path):
+    """What delta-spark writes."""
+    frame.write.format("delta").mode("append").save(path)
+
+
+@pytest.fixture(scope="module")
+def ours(spark, tmp_path_factory):
+    """Four files that this package wrote, of ten rows each; tests work on copies."""
+    retention = dict.fromkeys(("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), "interval 5000 weeks")
+    path = create(spark, tmp_path_factory.mktemp("tables") / "ours", **retention)
+    for first in range(0, 40, 10):
+        write(tens(spark, first), path)
+    return path
+
+
+def copy(table, path):
+    shutil.copytree(table, path)
+    return str(path)
+
+
+def forget(spark):
+    """Makes Delta read logs from storage again."""
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def opened(df):
+    """Files that each scan of an executed query opened, by Spark's own count."""
+    leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
+    metrics = [leaves.apply(i).metrics() for i in range(leaves.size())]
+    return [found.apply("numFiles").value() for found in metrics if found.contains("numFiles")]
+
+
+def ids(df):
+    return sorted(row[0] for row in df.collect())
+
+
+@pytest.fixture(scope="module")
+def ask(spark, plain):
+    """A function that gives the ids of a query's rows, after comparing them with those it gives without skipping."""
+
+    def question(path, predicate, files, **options):
+        df, oracle = (
+            session.read.options(**options).format("delta").load(str(path)).where(predicate).select("id")
+            for session in (spark, plain)
+        )
+        found = ids(df)
+        assert (found, opened(df)) == (ids(oracle), [files]), predicate
+        return found
+
+    return question
+
+
+def actions(path):
+    """The Add actions of the log's commits, in their order."""
+    logs = sorted(Path(path, "_delta_log").glob("0*[0-9].json"))
+    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return [line["add"] for line in lines if "add" in line]
+
+
+def change_adds(spark, path, change):
+    """Rewrites the commits with every Add action changed by `change(number, add)`."""
+    number = 0
+    for log in sorted(Path(path, "_delta_log").glob("0*[0-9].json")):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines:
+            if "add" in line:
+                change(number, line["add"])
+                number += 1
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for checksum in (log.with_name(f".{log.name}.crc"), log.with_suffix(".crc"), log.with_name(f".{log.stem}.crc.crc")):
+            checksum.unlink(missing_ok=True)
+    forget(spark)
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+CHECKPOINTS = {
+    "classic": ({}, {}),
+    "multi-part": ({}, {"checkpoint.partSize": "2"}),
+    "v2-json": ({"delta.checkpointPolicy": "v2"}, {"checkpointV2.topLevelFileFormat": "json", "checkpoint.partSize": "2"}),
+    "v2-parquet": (
+        {"delta.checkpointPolicy": "v2"},
+        {"checkpointV2.topLevelFileFormat": "parquet", "checkpoint.partSize": "2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("statistics", ["json", "struct", "both"])
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_checkpoints(spark, ask, ours, tmp_path, kind, statistics):
+    """Bounds and mark come from a checkpoint of any kind, when the commits that it replaces are gone."""
+    properties, settings = CHECKPOINTS[kind]
+    properties = {
+        **properties,
+        "delta.checkpoint.writeStatsAsJson": str(statistics != "struct").lower(),
+        "delta.checkpoint.writeStatsAsStruct": str(statistics != "json").lower(),
+    }
+    path = copy(ours, tmp_path / "t")
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"alter table delta.`{path}` set tblproperties ({listed})")
+    checkpoint(spark, path, settings)
+    assert ask(path, "v:n::int = 15 or v:s::string = 'k031'", 2) == [15, 31]
+
+
+def checkpoint(spark, path, settings):
+    """A checkpoint of the newest version, and the commits before that deleted."""
+    for key, value in settings.items():
+        spark.conf.set(DELTA + key, value)
+    try:
+        log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        version = log.unsafeVolatileSnapshot().version()
+        log.createCheckpointAtVersion(version)
+    finally:
+        for key in settings:
+            spark.conf.unset(DELTA + key)
+    for old in range(version):
+        for file in Path(path, "_delta_log").glob(f"*{old:020}.*"):
+            file.unlink()
+    forget(spark)
+
+
+# ---- versions, copies, maintenance -----------------------------------------------------------------------------------
+
+
+def test_time_travel(spark, ask, ours, tmp_path):
+    """A version, by number or by time, is skipped by the bounds of its own files."""
+    path = copy(ours, tmp_path / "t")
+    spark.sql(f"delete from delta.`{path}` where id >= 20")
+    write(tens(spark, 30, value=VALUE.format("-id")), path)
+    for version, log in enumerate(sorted(Path(path, "_delta_log").glob("0*[0-9].json"))):
+        os.utime(log, (1_600_000_000 + 3600 * version,) * 2)  # 2020-09-13 12:26:40, and an hour more for each commit
+    forget(spark)
+    for options, at, files in (
+        ({}, "", {"v:n::int = 35": 0, "v:n::int = -35": 1, "v:s::string = 'k015'": 1}),
+        ({"versionAsOf": "5"}, "version as of 5", {"v:n::int = 35": 0, "v:n::int = 15": 1, "v:s::string < 'k015'": 2}),
+        ({"versionAsOf": "3"}, "version as of 3", {"v:n::int = 35": 0, "v:n::int = 25": 1, "v:s::string > 'k015'": 2}),
+        ({"timestampAsOf": "2020-09-13 17:00:00"}, "timestamp as of '2020-09-13 17:00:00'", {"v:n::int = 35": 1}),
+        ({"timestampAsOf": "2020-09-13 14:26:40"}, "timestamp as of '2020-09-13 14:26:40'", {"v:n::int = 35": 0}),
+    ):
+        for predicate, wanted in files.items():
+            found = ask(path, predicate, wanted, **options)
+            df = spark.sql(f"select id from delta.`{path}` {at} where {predicate}")
+            assert (ids(df), opened(df)) == (found, [wanted]), (predicate, at)
+    assert ask(f"{path}@v4", "v:n::int = 35", 1) == [35]
+
+
+def test_who_wrote_the_files(spark, plain, ask, tmp_path):
+    """Files with bounds and without, marked and not, side by side in partitions: each counts as what it is."""
+    path = create(spark, tmp_path / "t", "id long, p int, v variant", "partitioned by (p)")
+    p = "cast(id div 20 as int) p"
+    append(tens(spark, 0, p), path)
+    append(tens(plain, 10, p), path)
+    write(tens(spark, 20, p), path)
+    write(tens(spark, 30, p), path, shred=False)
+    spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableVariantShredding' = 'false')")
+    append(tens(spark, 40, p), path)
+    assert [bounds(add) is not None for add in actions(path)] == [True, False, True, False, False]
+    for predicate, files in (
+        ("v:n::int = 5", 4),
+        ("v:n::int = 25", 4),
+        ("v:n::int = 45", 3),
+        ("p = 0 and v:n::int = 5", 2),
+        ("p = 0 and v:n::int = 25", 1),
+        ("p = 1 and v:n::int = 25", 2),
+        ("p = 2 and v:n::int = 45", 1),
+        ("p < 2 or v:n::int = 45", 5),
+        ("p = 0 and v:n::int = 500 or p = 1 and v:n::int = 25", 3),
+        ("v:s::string = 'k500'", 4),
+        ("p = 0 and v:s::string = 'k500'", 2),
+        ("p = 1 and v:s::string = 'k500'", 1),
+        ("p = 3 and v:n::int = 5", 0),
+    ):
+        ask(path, predicate, files)
+
+
+def bounds(add):
+    """The lower bounds of column v in an Add action."""
+    text = json.loads(add["stats"]).get("minValues", {}).get("v")
+    return None if text is None else decode_bounds(text)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_column_mapping(spark, ask, tmp_path, mode):
+    """Columns that have swapped names keep their bounds; one dropped and added again has none of the old one's."""
+    path = create(
+        spark, tmp_path / "t", "id long, v variant, w variant, s struct<v variant>", **{"delta.columnMapping.mode": mode}
+    )
+    more = (f"{VALUE.format('-id')} w", f"named_struct('v', {VALUE.format('id + 100')}) s")
+    for first in (0, 10):
+        append(tens(spark, first, *more), path)
+        append(tens(spark, first + 20, *more), path)
+    change_adds(spark, path, lambda number, add: add.update(tags={BOUNDS_TAG: BOUNDS_TAG_VALUE} if number % 2 else None))
+    for old, new in (("v", "x"), ("w", "v"), ("x", "w"), ("s", "t")):
+        spark.sql(f"alter table delta.`{path}` rename column {old} to {new}")
+    for predicate, files in (
+        ("v:n::int = -15", 1),
+        ("w:n::int = 15", 1),
+        ("v:n::int = 15", 0),
+        ("v:n::int > -25 and w:n::int > 15", 2),
+        ("t.v:n::int = 115", 1),
+        ("t.v:s::string = 'k500'", 2),
+    ):
+        ask(path, predicate, files)
+    spark.sql(f"alter table delta.`{path}` drop column w")
+    spark.sql(f"alter table delta.`{path}` add column w variant")
+    assert ask(path, "w:n::int = 15", 4) == []
+    append(tens(spark, 40, f"{EVENT} w", f"named_struct('v', {EVENT}) t"), path)
+    assert ask(path, "w:n::int = 45", 5) == [45]
+    assert ask(path, "t.v:n::int = 45", 1) == [45]
+    assert ask(path, "w:n::int = 500", 4) == []
+    assert ask(path, "v:n::int = -15", 1) == [15]
+
+
+def test_history_of_a_table(spark, ask, ours, tmp_path):
+    """The mark stays where Delta adds a file again; what delta-spark has rewritten has bounds and no mark."""
+    path = copy(ours, tmp_path / "t")
+    table = f"delta.`{path}`"
+    spark.sql(f"alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"delete from {table} where id in (12, 15, 17)")
+    assert actions(path)[-1]["deletionVector"]
+    assert ask(path, "v:s::string in ('k015', 'k016')", 1) == [16]
+    assert ask(path, "v:s::string = 'k500'", 0) == []
+    spark.sql(f"reorg table {table} apply (purge)")
+    assert ask(path, "v:n::int = 500", 0) == []
+    assert ask(path, "v:s::string = 'k500'", 1) == []
+    spark.sql(f"optimize {table}")
+    assert ask(path, "v:n::int = 500", 0) == []
+    assert ask(path, "v:s::string = 'k016'", 1) == [16]
+    assert ask(path, "v:s::string = 'k500'", 1) == []
+    spark.sql(f"restore table {table} to version as of 3")
+    assert ask(path, "v:s::string in ('k005', 'k035')", 1) == [5]
+    assert ask(path, "v:n::int between 8 and 12", 2) == [8, 9, 10, 11, 12]
+
+
+def test_shallow_clones(spark, ask, ours, tmp_path):
+    """A clone's files, which lie in another table's directory, are skipped like its own."""
+    path = str(tmp_path / "clone")
+    spark.sql(f"create table delta.`{path}` shallow clone delta.`{ours}`")
+    write(tens(spark, 100), path)
+    assert ask(path, "v:n::int in (15, 105)", 2) == [15, 105]
+    spark.sql(f"update delta.`{path}` set id = -id where v:n::int = 15")
+    assert ask(path, "v:n::int = 15", 1) == [-15]
+    assert ask(path, "v:s::string = 'k105'", 2) == [105]
+    assert ask(ours, "v:n::int = 15", 1) == [15]
+
+
+def test_converted_tables(spark, ask, tmp_path):
+    """Files that a conversion took over have no bounds and are opened; those written later are skipped."""
+    path = str(tmp_path / "t")
+    spark.range(0, 40, 1, 1).selectExpr("id", f"{EVENT} v").repartitionByRange(4, "id").write.parquet(path)
+    spark.sql(f"convert to delta parquet.`{path}`")
+    assert ask(path, "v:n::int = 15", 4) == [15]
+    spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableVariantShredding' = 'true')")
+    write(tens(spark, 40), path)
+    assert ask(path, "v:n::int = 45", 5) == [45]
+    assert ask(path, "v:s::string = 'k500'", 4) == []
+
+
+# ---- bounds that are damaged or too narrow ---------------------------------------------------------------------------
+
+
+def _packed(data):
+    return z85.encode(data + bytes(-len(data) % 4))
+
+
+_GOOD = b"".join(binary.encode({"$['n']": 10, "$['s']": "k010"}))
+DAMAGED = {
+    "not z85": "nothing ~~~ like it",
+    "of an odd length": _packed(_GOOD)[:-3],
+    "empty": "",
+    "a number": 5,
+    "an object": {"$['n']": 10},
+    "an array": [10],
+    "true": True,
+    "null": None,
+    "bytes that are no Variant": _packed(b"\xff" * 40),
+    "zeros": _packed(bytes(40)),
+    "metadata alone": _packed(b"\x01\x00\x00"),
+    "a value cut short": _packed(_GOOD[:-8]),
+    "a Variant array": _packed(b"".join(binary.encode([10]))),
+    "a Variant number": _packed(b"".join(binary.encode(10))),
+    "a Variant null": _packed(b"".join(binary.encode(None))),
+    "an object in the path's place": encode_bounds({"$['n']": {"n": 10}}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_bounds(spark, ours, tmp_path, caplog, damage):
+    """What cannot be decoded is absent, on either side, in its own file and in no other, and nobody is warned."""
+
+    def change(number, add):
+        stats = json.loads(add["stats"])
+        for side in {1: ("minValues",), 2: ("minValues", "maxValues")}.get(number, ()):
+            stats[side]["v"] = DAMAGED[damage]
+        add["stats"] = json.dumps(stats)
+
+    path = copy(ours, tmp_path / "t")
+    change_adds(spark, path, change)
+    if damage == "a value cut short":  # large tables are asked by a job
+        spark.conf.set("spark.delta_variant.keptFiles", "0")
+    with caplog.at_level(logging.WARNING, "delta_variant"):
+        df = spark.read.format("delta").load(path).where("v:n::int = 5 or v:s::string = 'k500'").select("id")
+        assert (ids(df), opened(df)) == ([5], [3])
+    spark.conf.unset("spark.delta_variant.keptFiles")
+    assert not caplog.records
+
+
+NARROW = {
+    "a value over 4 KB": ("s", "case when id = 150 then repeat('z', 5000) else concat('k', id) end", "v:s::string > 'y'"),
+    "a NaN": ("d", "case when id = 150 then double('NaN') else double(id) end", "v:d::double > 1000"),
+}
+
+
+@pytest.mark.parametrize("case", NARROW)
+def test_bounds_that_are_too_narrow(spark, ask, tmp_path, case):
+    """delta-spark takes a row group without footer statistics for an empty one: its bounds leave out a row, and do not count.
+
+    A session that trusts all bounds loses that row, which proves that they are too narrow; the same rows written by this
+    package are found.
+    """
+    key, value, predicate = NARROW[case]
+    frame = spark.range(0, 300, 1, 1).selectExpr("id", f"to_variant_object(named_struct('n', id, '{key}', {value})) v")
+    path = create(spark, tmp_path / "delta-spark")
+    spark.conf.set("parquet.block.row.count.limit", "100")
+    append(frame, path)
+    spark.conf.unset("parquet.block.row.count.limit")
+    [add] = actions(path)
+    assert pq.ParquetFile(Path(path, add["path"])).num_row_groups == 3
+    highest = decode_bounds(json.loads(add["stats"])["maxValues"]["v"])
+    assert highest[f"$['{key}']"] == {"s": "k99", "d": 299.0}[key]
+    assert highest["$['n']"] == 299
+    assert ask(path, predicate, 1) == [150]
+    spark.conf.set("spark.delta_variant.trustAllBounds", "true")
+    try:
+        df = spark.read.format("delta").load(path).where(predicate)
+        assert (ids(df), opened(df)) == ([], [0])
+    finally:
+        spark.conf.unset("spark.delta_variant.trustAllBounds")
+    path = create(spark, tmp_path / "ours")
+    write(frame, path)
+    assert ask(path, predicate, 1) == [150]
+    assert ask(path, "v:n::int > 1000", 0) == []
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_streams_are_left_alone(spark, ask, ours, tmp_path):
+    """A stream with a filter on a path gives the rows of the batch query, of old files and of those that come later."""
+    path = copy(ours, tmp_path / "t")
+    found = []
+
+    def run():
+        stream = spark.readStream.format("delta").load(path).where("v:n::int in (5, 25, 45)")
+        query = stream.writeStream.foreachBatch(lambda batch, _: found.extend(ids(batch)))
+        query.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    assert found == ask(path, "v:n::int in (5, 25, 45)", 2)
+    write(tens(spark, 40), path)
+    run()
+    assert sorted(found) == ask(path, "v:n::int in (5, 25, 45)", 3)
+
+
+def test_unions_reuse_exchanges(spark, ours):
+    """Equal branches of a union over a pruned scan shuffle the table once."""
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        branches = [
+            spark.read.format("delta").load(ours).where("v:n::int < 20").groupBy(F.expr("v:n::int % 3 k")).count()
+            for _ in range(2)
+        ]
+        union = branches[0].unionAll(branches[1])
+        assert sorted(union.collect()) == [(0, 7), (0, 7), (1, 7), (1, 7), (2, 6), (2, 6)]
+        assert "ReusedExchange" in union._jdf.queryExecution().executedPlan().toString()
+        assert opened(union) == [2]
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
