@@ -4,7 +4,7 @@
     point      one row by a path against one row by an ordinary column, which delta-spark skips by itself: 100 small files
     many       one row by a path, skipping on against delta-spark alone: 1,000 files
     log        deciding on a log of 100,000 files against what delta-spark takes for an ordinary column: time and driver memory
-    tags       planning of delta-spark, without skipping, on logs of 30,000 files by the size of the Adds' tags
+    tags       planning of delta-spark, without skipping, on logs of 2,000 and 30,000 files by the size of the Adds' tags
 
 All parts without an argument. What is compared runs in turns, in an order that rotates, and is printed with the quartiles;
 ratios and differences are medians over the rounds, pair by pair. Skipping is on in one session and off in its sibling.
@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 import delta_variant as dv
 from benchmarks.events import events, session
 from benchmarks.logs import MARK, ROWS, make_log, random_text
+from delta_variant.stats import NONNULL_TAG
 
 WARM_UP, ROUNDS = 6, 21
 ROWS_A_FILE = {10: 200, 100: 200, 1000: 2000}
@@ -86,6 +87,11 @@ class Bench:
     def plan(self, spark: SparkSession, path: str, predicate: str | None) -> Callable[[], object]:
         return lambda: self.query(spark, path, predicate)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public name
 
+    def partitions(self, count: str) -> None:
+        """Of the state of the tables read from now on: Delta's 50 are 50 tasks, 0.3 s on two cores, for every query."""
+        for spark in (self.on, self.off):
+            spark.conf.set("spark.databricks.delta.snapshotPartitions", count)
+
     def unhelped(self) -> None:
         """The second run with skipping off tells how much of a difference is noise."""
         for files in (10, 100):
@@ -107,16 +113,13 @@ class Bench:
         show(in_turns({"column": self.run(self.off, path, column), "path": self.run(self.on, path, by_path)}), "column")
 
     def many(self) -> None:
-        # By default Delta looks at its state in 50 tasks, 0.3 s on two cores, for each query of either.
-        self.on.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-        self.off.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+        self.partitions("2")
         path, id_ = self.table(1000), 500 * ROWS_A_FILE[1000] + 7
         print(f"  1,000 files, id {id_}")
         predicate = f"v:id::long = {id_}"
         taken = in_turns({"path": self.run(self.on, path, predicate), "delta-spark": self.run(self.off, path, predicate)}, 7)
         show(taken, "path")
-        for spark in (self.on, self.off):
-            spark.conf.unset("spark.databricks.delta.snapshotPartitions")
+        self.partitions("50")
 
     def log(self) -> None:
         """Every second file has the mark. The state of the log is in memory: the rounds to warm up read it."""
@@ -172,18 +175,21 @@ class Bench:
         return (runtime.totalMemory() - runtime.freeMemory()) / 2**20
 
     def tags(self) -> None:
-        paths = {"none": make_log(self.on, self.work / "tags-none", 30_000, lambda _: None)}
-        for size in (0, 64, 128, 256, 512):
-            paths[f"mark and {size} bytes" if size else "mark"] = make_log(
-                self.on,
-                self.work / f"tags-{size}",
-                30_000,
-                lambda n, size=size: {**MARK, "delta_variant.x": random_text(size, n)} if size else MARK,
-            )
-        for predicate in (None, "id >= 0"):
-            print(f"  30,000 files without data, planning {predicate or 'without a filter'}")
-            plans = {name: self.plan(self.off, path, predicate) for name, path in paths.items()}
+        """With the state of the log in few partitions, where the tags weigh most."""
+        self.partitions("2")
+        for files in (2_000, 30_000):
+            paths = {"none": make_log(self.on, self.work / f"tags-{files}-none", files, lambda _: None)}
+            for size in (0, 128, 256, 464):
+                paths[f"mark and {size} bytes" if size else "mark"] = make_log(
+                    self.on,
+                    self.work / f"tags-{files}-{size}",
+                    files,
+                    lambda n, size=size: {**MARK, NONNULL_TAG: random_text(size, n)} if size else MARK,
+                )
+            print(f"  {files:,} files without data, planning without a filter")
+            plans = {name: self.plan(self.off, path, None) for name, path in paths.items()}
             show(in_turns(plans, before=self.on._jvm.System.gc), "none")  # noqa: SLF001  # no public name
+        self.partitions("50")
 
 
 def main() -> None:
