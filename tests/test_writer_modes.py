@@ -174,7 +174,7 @@ def test_types_widen_where_the_table_allows_it(spark, tmp_path):
     for path in (ours, twin):
         spark.sql(f"CREATE TABLE delta.`{path}` (n int, s struct<x: float>, a array<bigint>) USING delta")
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, struct(1), array(1))")
-    with pytest.raises(InvalidSchemaError, match=r"column n is BIGINT in the DataFrame and INT in .* enableTypeWidening"):
+    with pytest.raises(InvalidSchemaError, match=r"column n is BIGINT in the DataFrame and INT in .*enableTypeWidening"):
         write(wide, ours, merge_schema=True)
     for path in (ours, twin):
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
