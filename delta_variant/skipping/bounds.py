@@ -19,6 +19,8 @@ from delta_variant.skipping.casts import KINDS, kinds_for
 from delta_variant.stats import place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from delta_variant.skipping.predicates import Literal, Path
 
 
@@ -68,17 +70,15 @@ class OtherThan:
 
 @dataclass(frozen=True)
 class HasValues:
-    """Whether a row has the path: FALSE where the file counts none, NULL where it does not count.
+    """Whether a row has the path: FALSE where the file counts none, NULL where it does not count. Asked where `Log.nonnull`.
 
     JSON nulls are values for a query that asks for the Variant itself, and not for others.
     """
 
     path: Path
 
-    def sql(self, log: Log) -> str:
+    def sql(self, log: Log) -> str:  # noqa: ARG002  # as the others
         """See Check."""
-        if not log.nonnull:
-            return "CAST(NULL AS BOOLEAN)"
         counts = f"array_size({_entry(self.path, 'array<variant>')})"
         if self.path.result != "variant":
             return f"({counts} <> 2)"
@@ -137,6 +137,12 @@ def kind(variant: str) -> str:
     return f"substring_index(schema_of_variant({variant}), '(', 1)"
 
 
+def one_of(variant: str, types: Iterable[str]) -> str:
+    """SQL for whether a bound is of one of these types."""
+    listed = ", ".join(f"'{name}'" for name in types)
+    return f"{kind(variant)} IN ({listed})"
+
+
 def accepted(path: Path, log: Log, *, needs_mark: bool) -> list[str]:
     """The types of bounds that answer a question on the path: those of marked files only, or those of any."""
     kinds = [KINDS[name] for name in kinds_for(path.type)]
@@ -148,8 +154,8 @@ def bound(side: str, path: Path, log: Log) -> str:
     variant = found(side, path, log)
     guards = []
     for needs_mark in (False, True):
-        names = ", ".join(f"'{name}'" for name in accepted(path, log, needs_mark=needs_mark))
-        guards += [f"({kind(variant)} IN ({names}){' AND marked' * needs_mark})"] if names else []
+        types = accepted(path, log, needs_mark=needs_mark)
+        guards += [f"({one_of(variant, types)}{' AND marked' * needs_mark})"] if types else []
     # `timestamp` means timestamp_ntz where spark.sql.timestampType says so.
     sql_type = {"timestamp": "timestamp_ltz"}.get(path.type, path.type)
     value = f"CASE WHEN {' OR '.join(guards)} THEN try_variant_get({variant}, '$', '{sql_type}') END"

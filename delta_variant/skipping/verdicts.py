@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delta_variant.skipping.bounds import accepted, found, kind
+from delta_variant.skipping.bounds import accepted, found, kind, one_of
 from delta_variant.skipping.predicates import NotNull
 from delta_variant.skipping.translation import question, translate, useless
 from delta_variant.stats import BOUNDS_TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from delta_variant.skipping.bounds import Log
     from delta_variant.skipping.predicates import Leaf
@@ -47,22 +47,19 @@ def verdicts(asked: Sequence[Leaf], log: Log) -> str | None:
 
 
 def _verdict(leaf: Leaf, log: Log) -> str:
-    cases = [f"WHEN NOT {translate(leaf, log)[0].sql(log)} THEN '{_OUT}'"]
+    bounds = translate(leaf, log)[0]
+    cases = [f"WHEN NOT {bounds.sql(log)} THEN '{_OUT}'"]
     if isinstance(leaf, NotNull):
-        cases.append(f"WHEN {translate(leaf, log)[0].sql(log)} THEN '{_MAYBE}'")
+        cases.append(f"WHEN {bounds.sql(log)} THEN '{_MAYBE}'")
     else:
         variant = f"coalesce({found('min', leaf.path, log)}, {found('max', leaf.path, log)})"
         marked, others = (accepted(leaf.path, log, needs_mark=needs_mark) for needs_mark in (True, False))
         cases.append(f"WHEN {question(leaf).sql(log)} THEN '{_MAYBE}'")
         cases.append(f"WHEN {variant} IS NULL THEN '{_NONE}'")
-        cases.append(f"WHEN {kind(variant)} NOT IN ({_listed([*marked, *others])}) THEN {kind(variant)}")
+        cases.append(f"WHEN NOT {one_of(variant, [*marked, *others])} THEN {kind(variant)}")
         if marked:
-            cases.append(f"WHEN {kind(variant)} IN ({_listed(marked)}) AND NOT marked THEN '{_UNMARKED}'")
+            cases.append(f"WHEN {one_of(variant, marked)} AND NOT marked THEN '{_UNMARKED}'")
     return f"CASE {' '.join(cases)} ELSE '{_OTHER}' END"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
 
 
 def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:

@@ -31,14 +31,15 @@ def encode_bounds(bounds: Mapping[str, Any]) -> str:
 
 def longest_fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], Texts], size: int) -> Texts:
     """The texts for as many of the items, from the first on, as have no more than `size` characters together."""
-    fits, too_many = 0, len(items) + 1
+    fits, too_many, fitting = 0, len(items) + 1, encode(items[:0])
     while too_many - fits > 1:
         count = len(items) if too_many > len(items) else (fits + too_many) // 2
-        if sum(len(text or "") for text in encode(items[:count])) <= size:
-            fits = count
+        texts = encode(items[:count])
+        if sum(len(text or "") for text in texts) <= size:
+            fits, fitting = count, texts
         else:
             too_many = count
-    return encode(items[:fits])
+    return fitting
 
 
 def decode_bounds(text: str) -> dict[str, Any]:
