@@ -7,13 +7,14 @@ of 4 to 256 leaves, half of them integers and half strings, for the cost of a le
 
 import io
 import statistics
+import sys
 import time
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.events import events, rows_wanted, session
+from benchmarks.events import events, session
 from delta_variant import binary, schema, shredding
 
 ROUNDS = 7
@@ -41,7 +42,7 @@ def medians(steps, rows) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    rows = rows_wanted()
+    rows = int(sys.argv[1].replace("_", "")) if len(sys.argv) > 1 else 1_000_000
     spark = session(**{"spark.driver.maxResultSize": "4g"})
     column = events(spark, rows).select("v").toArrow().column("v").combine_chunks()
     spark.stop()

@@ -1,7 +1,5 @@
 """The data that benchmarks share: synthetic events of some 350 bytes of JSON, and a session with Delta."""
 
-import sys
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -37,8 +35,3 @@ def session(**settings: str) -> SparkSession:
 def events(spark: SparkSession, rows: int, partitions: int = 2) -> DataFrame:
     """Columns id and v, in the order of id."""
     return spark.range(0, rows, 1, partitions).select("id", F.parse_json(F.expr(EVENT)).alias("v"))
-
-
-def rows_wanted(default: int = 1_000_000) -> int:
-    """The row count on the command line."""
-    return int(sys.argv[1].replace("_", "")) if len(sys.argv) > 1 else default

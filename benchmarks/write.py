@@ -1,28 +1,59 @@
-"""`write` against delta-spark with bounds on: python -m benchmarks.write [ROWS]
+"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep [ROWS]]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
-delta.enableVariantShredding = true, zstd both, in alternation; the medians of seven rounds after two to warm up are compared.
+delta.enableVariantShredding = true, zstd both, in alternation; the medians of the rounds after two to warm up are compared.
+Each kind of data has a session of its own, so that the peak memory of its Python workers is its own.
+
+* events: 15 leaves, one of them in an array of objects; 1,000,000 and 5,000,000 rows
+* wide: 200 leaves in one object; 100,000 rows
+* deep: 8 levels of objects with 3 leaves each; 300,000 rows
 """
 
+import resource
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 import delta_variant as dv
-from benchmarks.events import events, rows_wanted, session
+from benchmarks.events import EVENT, session
 
 WARM_UP, ROUNDS = 2, 7
+LEAVES = ("id * {} % 100003", "concat('text', id * {} % 1009)", "id * 0.{}", "id % {} = 0", "timestamp_seconds(id * {})")
+"""Integers, strings, decimals, booleans, and times in text; of each `wide` has forty."""
+LEVEL = "'id', id * {} % 50021, 'name', concat('name', id % {}), 'size', id % 100 * 0.5, 'in', named_struct({})"
 
 
-def main() -> None:
-    rows = rows_wanted()
+def wide() -> str:
+    fields = (f"'f{i}', {LEAVES[i % len(LEAVES)].format(i + 11)}" for i in range(200))
+    return f"to_json(named_struct({', '.join(fields)}))"
+
+
+def deep() -> str:
+    inner = "'end', id"
+    for i in range(8):
+        inner = LEVEL.format(i + 7, i + 31, inner)
+    return f"to_json(named_struct({inner}))"
+
+
+DATA = {"events": EVENT, "wide": wide(), "deep": deep()}
+RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 300_000))
+
+
+def compare(kind: str, rows: int) -> None:
     work = Path(tempfile.mkdtemp(prefix="delta-variant-write-"))
     spark = session()
     source = str(work / "source")
     spark.conf.set("spark.sql.variant.writeShredding.enabled", "false")
-    events(spark, rows).write.parquet(source)
+    spark.range(0, rows, 1, 2).select("id", F.parse_json(F.expr(DATA[kind])).alias("v")).write.parquet(source)
     spark.conf.set("spark.sql.variant.writeShredding.enabled", "true")
 
     def ours(table: Path) -> None:
@@ -47,13 +78,41 @@ def main() -> None:
                 seconds[name].append(time.perf_counter() - start)
             size[name] = sum(file.stat().st_size for file in table.glob("*.parquet"))
             assert spark.read.format("delta").load(str(table)).count() == rows
+    print(f"{kind}, {rows:,} rows, {source_bytes(source) / rows:.0f} bytes a row in plain Parquet")
     for name, runs in seconds.items():
         median = statistics.median(runs)
-        print(f"{name:12} {median:6.2f} s  {rows / median:>10,.0f} rows/s  {size[name] / rows:6.1f} bytes/row")
+        print(f"  {name:12} {median:6.2f} s  {rows / median:>10,.0f} rows/s  {size[name] / rows:6.1f} bytes/row")
     ratio = statistics.median(b / a for a, b in zip(seconds["write"], seconds["delta-spark"], strict=True))
-    print(f"{'ratio':12} {ratio:6.2f} (median of {ROUNDS} pairs, {rows:,} rows)")
+    print(f"  {'ratio':12} {ratio:6.2f} (median of {ROUNDS} pairs)")
+    print(f"  peak memory of a Python worker: {worker_memory(spark) >> 20} MiB", flush=True)
     spark.stop()
     shutil.rmtree(work)
+
+
+def source_bytes(source: str) -> int:
+    return sum(file.stat().st_size for file in Path(source).glob("*.parquet"))
+
+
+def worker_memory(spark: SparkSession) -> int:
+    """Bytes: the most that any of the workers that still run, which are used again from job to job, has had in memory."""
+
+    def peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            time.sleep(0.2)  # so that every worker gets one of the tasks
+        unit = 1 if sys.platform == "darwin" else 1024
+        yield pa.RecordBatch.from_pydict({"bytes": [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]})
+
+    peaks: DataFrame = spark.range(0, 8, 1, 8).mapInArrow(peak, "bytes bigint")
+    return max(row.bytes for row in peaks.collect())
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        kind = sys.argv[1]
+        compare(kind, int(sys.argv[2].replace("_", "")) if len(sys.argv) > 2 else dict(reversed(RUNS))[kind])
+        return
+    for kind, rows in RUNS:
+        subprocess.run([sys.executable, "-m", "benchmarks.write", kind, str(rows)], check=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delta_variant.optimizer import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
-    from delta_variant.writer import Commit, write
+    from delta_variant.writer import Commit, foreach_batch, write
 
 _HOME = {
     "Commit": "writer",
@@ -30,6 +30,7 @@ _HOME = {
     "disable": "session",
     "enable": "session",
     "explain": "optimizer",
+    "foreach_batch": "writer",
     "write": "writer",
 }
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
@@ -46,6 +47,7 @@ __all__ = [
     "enable",
     "errors",
     "explain",
+    "foreach_batch",
     "layouts",
     "parquet",
     "schema",

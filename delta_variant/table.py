@@ -1,8 +1,8 @@
-"""A Delta table as its Variants see it: what bounds its files have, as data and as a picture.
+"""A Delta table as its Variants see it: what bounds its files have, as data and as a picture, and whether it is shredded.
 
 In: a table and a path `column:path` in Spark's syntax. Out: the bounds of the log, decoded by Delta: a DataFrame with a row per
 file and path, which scales as Delta's own statistics do, or a drawing of every file's range. Source: Delta variantShredding,
-"Statistics for Variant Columns". Invariant: nothing here changes the table.
+"Statistics for Variant Columns". Invariant: files stay as they are; only the two switches change the table, its properties.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.paths import normalized, parse_variant_path
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
-from delta_variant.transaction import Table, delta_errors
+from delta_variant.transaction import Table, delta_errors, switch_shredding
 
 if TYPE_CHECKING:
     import os
@@ -59,6 +59,21 @@ class VariantTable:
     def toDF(self) -> DataFrame:  # noqa: N802
         """The table's rows."""
         return self._table.spark.table(self._table.name)
+
+    def enable_shredding(self) -> int:
+        """Later writes shred VARIANT columns: sets `delta.enableVariantShredding` to `true`, and adds the features it needs.
+
+        A feature that the table has under its preview's name keeps it. Files that are there stay as they are. Returns the
+        table's version, and raises TableError, with Delta's message, where the table cannot be altered.
+        """
+        return switch_shredding(self._table, on=True)
+
+    def disable_shredding(self) -> int:
+        """Later writes are plain: sets `delta.enableVariantShredding` to `false`; the features stay, as shredded files do.
+
+        Returns the table's version, and raises TableError as `enable_shredding` does.
+        """
+        return switch_shredding(self._table, on=False)
 
     def stats(self) -> DataFrame:
         """The bounds in the log of the newest version, a row for each file, VARIANT column and path that has a minimum or a
