@@ -170,7 +170,7 @@ def shape(kind):
 def test_types_widen_where_the_table_allows_it(spark, tmp_path):
     """With type widening a wider type in the rows widens the column as delta-spark does; without, it is an error by name."""
     ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
-    wide = spark.sql("SELECT 5000000000L n, named_struct('x', 1.5D) s, array(1) a")
+    wide = spark.sql("SELECT 5000000000L n, named_struct('x', 1.5D) s, array(1L) a")
     for path in (ours, twin):
         spark.sql(f"CREATE TABLE delta.`{path}` (n int, s struct<x: float>, a array<bigint>) USING delta")
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, struct(1), array(1))")

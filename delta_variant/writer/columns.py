@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 
 _PLAIN = re.compile(r"[\w-]+")
+_SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in an error, characters of each
 
 
 def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[Path, pa.DataType]) -> pa.DataType:
@@ -116,6 +117,19 @@ def check_nulls(rows: pa.RecordBatch, not_null: tuple[Path, ...]) -> None:
         for name in path[1:]:
             present = array.is_valid() if present is None else pc.and_(present, array.is_valid())
             array = array.field(name)
-        missing = array.null_count if present is None else pc.sum(pc.and_(present, array.is_null())).as_py()
+        if not array.null_count:
+            continue
+        nulls = array.is_null() if present is None else pc.and_(present, array.is_null())
+        missing = pc.sum(nulls).as_py()
         if missing:
-            raise InvalidSchemaError(f"column {'.'.join(path)} is NOT NULL and {missing} of {len(array)} rows have null there")
+            raise InvalidSchemaError(
+                f"column {'.'.join(path)} is NOT NULL and {missing} of {len(array)} rows have null there, "
+                f"the first of them with values:{_shown(rows, pc.index(nulls, True).as_py())}"
+            )
+
+
+def _shown(rows: pa.RecordBatch, at: int) -> str:
+    """Some values of a row, in the form that Delta's errors have."""
+    simple = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
+    values = ((name, rows.column(name)[at].as_py()) for name in simple[:_SHOWN])
+    return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

@@ -73,9 +73,9 @@ def write(
     replace_where those for which a predicate on partition columns is true, which must be true for the new ones too; with
     partition_overwrite="dynamic" those of the partitions that the new rows are in. Without either, the session's setting
     spark.sql.sources.partitionOverwriteMode counts.
-    shred: "auto" shreds every VARIANT column to a schema inferred for each file, where the table allows shredding, and
-    else writes plain; a mapping gives the schemas (Spark DDL or Arrow types) of the columns it names, and others are
-    plain; False writes plain.
+    shred: "auto" shreds every VARIANT column, where the table allows shredding, to the schema stored in the table's property
+    `delta_variant.shredding.<column>`, or else to one inferred for each file; a mapping gives the schemas (Spark DDL or Arrow
+    types) of the columns it names, and others get the stored one or are plain; False writes plain.
     partition_by: for a new table; an existing table keeps its own.
     cluster_by: columns (`id`) and paths of VARIANT columns (`v:actor.id`), by which the rows are sorted, so that files hold
     narrow ranges of them.

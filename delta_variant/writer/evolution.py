@@ -39,7 +39,10 @@ def merge(spark: SparkSession, schema: t.StructType, transaction: Transaction) -
     with delta_errors(f"merging the columns into {features.table}"):
         delta = scala_object(spark, "org.apache.spark.sql.delta.schema.ImplicitMetadataOperation")
         rows = java(spark).org.apache.spark.sql.types.DataType.fromJson(storable_schema(merged).json())
-        final = delta.mergeSchema(spark._jsparkSession, transaction.delta, rows, False, False).json()
+        whole = delta.mergeSchema(spark._jsparkSession, transaction.delta, rows, False, False)
+        changes = scala_object(spark, "org.apache.spark.sql.delta.TypeWideningMetadata")
+        before = transaction.delta.metadata().schema()
+        final = changes.addTypeWideningMetadata(transaction.delta, whole, before).json()
     if json.loads(final) == features.schema:
         return False
     transaction.change_schema(final)

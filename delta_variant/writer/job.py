@@ -178,11 +178,10 @@ def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
 
 
 def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
-    for physical, logical in names.items():
-        found = re.search(rf"\bcolumn {re.escape(physical)}(?![\w-])", text)
-        if found:
-            return f"{text[: found.start()]}column {logical}{text[found.end() :]}"
-    return text
+    if not names:
+        return text
+    physical = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<!\S)(column|-) ({physical})(?![\w-])", lambda found: f"{found[1]} {names[found[2]]}", text)
 
 
 def _delete(plan: Plan, files: list[str]) -> None:
