@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,10 @@ from pyspark.sql import types as t
 from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.transaction import delta_errors, message, scala_object, settings
-from delta_variant.writer import clustering, mapping, shapes, sizes
+from delta_variant.writer import batches, clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
-from delta_variant.writer.task import REPORT_DDL, Plan, write_files
+from delta_variant.writer.task import REPORT_DDL, LargeValueError, Plan, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from delta_variant.writer.shapes import Shred
 
 _TRANSPORT = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     # Whole Variants are wanted. Pushed into the scan, each is put together again for itself: a tenth of the JVM's work.
     "spark.sql.variant.pushVariantIntoScan": "false",
@@ -141,9 +141,19 @@ def run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str]) -> list
 
     The first error that a task tells of ends the job. However the job fails, the files of tasks that had ended well are
     deleted, as the others delete theirs. names: from physical paths to logical ones, for messages.
+    A job that comes upon large values, for which it was not prepared, runs again (`batches`).
     """
+    quick = batches.by_rows(df)
+    if quick is not None:
+        with suppress(LargeValueError):
+            rows, marked, batch = quick
+            return _run(rows, replace(plan, marked=marked), table, names, batch)
+    return _run(df, plan, table, names, batches.by_bytes(df.sparkSession))
+
+
+def _run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str], batch: Mapping[str, str]) -> list[Any]:
     outcomes = Outcomes(df.sparkSession)
-    transport = {**_TRANSPORT, _TASK_BYTES: str(plan.max_bytes)}
+    transport = {**_TRANSPORT, **batch, _TASK_BYTES: str(plan.max_bytes)}
     cancelled: BaseException | None = None
     try:
         with outcomes.watched() as telling, settings(df.sparkSession, transport):
@@ -163,6 +173,8 @@ def run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str]) -> list
         outcomes.error = outcomes.error or told
         _delete(plan, outcomes.files)
     name, text = outcomes.error
+    if name == LargeValueError.__name__:
+        raise LargeValueError from cancelled
     raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
 
 

@@ -10,16 +10,19 @@ partition value and one shape. A task that fails deletes its files; what is left
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from delta_variant import stats
+from delta_variant import binary, stats
 from delta_variant.errors import DeltaVariantError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.storage import Storage
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 8192
 """Rows at the start of a file that its shape is inferred from."""
+LARGE = "delta_variant: a large value was here"
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("error", pa.string()),
 ])  # fmt: skip
@@ -75,6 +79,12 @@ class Plan:
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
     first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
+    marked: str | None = None
+    """The column that has LARGE for its value where a large value was taken from the row (`batches`)."""
+
+
+class LargeValueError(DeltaVariantError):
+    """A task came upon a large value. It stays between the tasks and the driver, which runs the job again."""
 
 
 class Outcome(Protocol):
@@ -94,7 +104,7 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in batches:
+        for batch in _small(batches, plan.marked) if plan.marked else batches:
             task.add(batch)
         reports = task.close()
     except DeltaVariantError as error:
@@ -113,7 +123,26 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
         reports = [{"error": json.dumps([type(failure).__name__, str(failure)])}]
     if outcome is not None:
         outcome.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
+    _settle()
     yield pa.RecordBatch.from_pylist(reports, REPORT)
+
+
+@cache
+def _settle() -> None:
+    """PySpark collects garbage after every task, which takes 95 ms over the objects of Numba and pyarrow: they stay, once."""
+    gc.collect()
+    gc.freeze()
+
+
+def _small(batches: Iterator[pa.RecordBatch], marked: str) -> Iterator[pa.RecordBatch]:
+    """The batches, up to one with LARGE in it. A value that is just that text costs no more than running the job again."""
+    for batch in batches:
+        column, mark = batch.column(marked), pa.scalar(LARGE)
+        if pa.types.is_struct(column.type):
+            column, mark = column.field(column.type.get_field_index("value")), pa.scalar(binary.encode(LARGE)[1])
+        if pc.any(pc.equal(column, mark)).as_py():
+            raise LargeValueError
+        yield batch
 
 
 class _Task:
