@@ -12,7 +12,9 @@ from pyspark import RDD
 from pyspark.sql import functions as F
 
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.transaction import Removal, Table, Transaction, own_session, settings, switch_shredding
+from delta_variant.session import disable, enable
+from delta_variant.table import VariantTable
+from delta_variant.transaction import Removal, Table, Transaction, own_session, settings
 from delta_variant.writer import Commit, foreach_batch, write
 from tests.test_writer import canonical, read, version
 from tests.test_writer_tables import last
@@ -287,7 +289,8 @@ def test_the_property_is_switched(spark, tmp_path, made):
     table = Table.of(spark, tmp_path / "t")
     before = Transaction(table).features
     assert not before.shredding
-    assert switch_shredding(table, on=True) == 1
+    switch = VariantTable.forPath(spark, tmp_path / "t")
+    assert switch.enable_shredding() == 1
     on = Transaction(table).features
     assert on.shredding
     name = "variantShredding-preview" if made == "preview" else "variantShredding"
@@ -297,10 +300,55 @@ def test_the_property_is_switched(spark, tmp_path, made):
         df = spark.range(20).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v")
         assert write(df, tmp_path / "t").shredded == ("v",)
         DeltaTable.forPath(spark, str(tmp_path / "t")).update("id = 1", {"v": F.parse_json(F.lit("null"))})
-    switch_shredding(table, on=False)
+    switch.disable_shredding()
     off = Transaction(table).features
     assert off.names == on.names
     assert off.properties["delta.enableVariantShredding"] == "false"
     if made != "without":
         assert write(df, tmp_path / "t").shredded == ()
         assert read(spark, tmp_path / "t").count() == 40
+
+
+def test_others_write_the_same_table(spark, tmp_path):
+    """delta-spark's INSERT, UPDATE, DELETE, MERGE, streams and OPTIMIZE go on in tables of ours, with bounds in every file."""
+    table, source = f"delta.`{tmp_path / 't'}`", tmp_path / "source"
+    row = "SELECT {0}L id, parse_json('{{\"k\": {0}}}') v"
+    write(spark.range(4).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v"), tmp_path / "t")
+    found = VariantTable.forPath(spark, tmp_path / "t")
+    expected = {i: i for i in range(4)}
+    steps = [
+        (f"INSERT INTO {table} {row.format(4)}", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4}),
+        (f"UPDATE {table} SET v = parse_json('{{\"k\": 20}}') WHERE id = 2", {0: 0, 1: 1, 2: 20, 3: 3, 4: 4}),
+        (f"DELETE FROM {table} WHERE id = 0", {1: 1, 2: 20, 3: 3, 4: 4}),
+        (
+            f"MERGE INTO {table} t USING ({row.format(5)} UNION ALL {row.format(1)}) s ON t.id = s.id WHEN MATCHED THEN UPDATE "
+            + "SET v = parse_json('{\"k\": 10}') WHEN NOT MATCHED THEN INSERT *",
+            {1: 10, 2: 20, 3: 3, 4: 4, 5: 5},
+        ),
+    ]
+
+    def check():
+        assert {r.id: r.k for r in spark.sql(f"SELECT id, v:k::int k FROM {table}").collect()} == expected
+        files = {name.rpartition("/")[2] for name in read(spark, tmp_path / "t").inputFiles()}
+        bounded = found.stats().where("path = \"$['k']\"").collect()
+        assert {r.file.rpartition("/")[2] for r in bounded} == files
+
+    enable(spark)
+    try:
+        for statement, expected in steps:  # noqa: B007  # check reads it
+            spark.sql(statement)
+            check()
+        spark.sql(row.format(6)).write.format("delta").save(str(source))
+        stream = spark.readStream.format("delta").load(str(source)).writeStream.format("delta")
+        options = {"checkpointLocation": str(tmp_path / "checkpoint")}
+        stream.trigger(availableNow=True).options(**options).start(str(tmp_path / "t")).awaitTermination()
+        expected[6] = 6
+        check()
+        write(spark.sql(row.format(7)), tmp_path / "t")
+        expected[7] = 7
+        check()
+        spark.sql(f"OPTIMIZE {table}")
+        assert len(read(spark, tmp_path / "t").inputFiles()) == 1
+        check()
+    finally:
+        disable(spark)
