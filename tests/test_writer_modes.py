@@ -316,15 +316,12 @@ def test_others_write_the_same_table(spark, tmp_path):
     write(spark.range(4).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v"), tmp_path / "t")
     found = VariantTable.forPath(spark, tmp_path / "t")
     expected = {i: i for i in range(4)}
+    merge = "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = parse_json('{\"k\": 10}') WHEN NOT MATCHED THEN INSERT *"
     steps = [
         (f"INSERT INTO {table} {row.format(4)}", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4}),
         (f"UPDATE {table} SET v = parse_json('{{\"k\": 20}}') WHERE id = 2", {0: 0, 1: 1, 2: 20, 3: 3, 4: 4}),
         (f"DELETE FROM {table} WHERE id = 0", {1: 1, 2: 20, 3: 3, 4: 4}),
-        (
-            f"MERGE INTO {table} t USING ({row.format(5)} UNION ALL {row.format(1)}) s ON t.id = s.id WHEN MATCHED THEN UPDATE "
-            + "SET v = parse_json('{\"k\": 10}') WHEN NOT MATCHED THEN INSERT *",
-            {1: 10, 2: 20, 3: 3, 4: 4, 5: 5},
-        ),
+        (f"MERGE INTO {table} t USING ({row.format(5)} UNION ALL {row.format(1)}) s {merge}", {1: 10, 2: 20, 3: 3, 4: 4, 5: 5}),
     ]
 
     def check():
