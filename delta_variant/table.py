@@ -21,9 +21,10 @@ from pyspark.sql.types import StructType
 
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
+from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_variant_path
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
-from delta_variant.transaction import Table, delta_errors, switch_shredding
+from delta_variant.transaction import PREVIEW_NAMES, Table, Transaction, delta_errors, own_session
 
 if TYPE_CHECKING:
     import os
@@ -66,14 +67,14 @@ class VariantTable:
         A feature that the table has under its preview's name keeps it. Files that are there stay as they are. Returns the
         table's version, and raises TableError, with Delta's message, where the table cannot be altered.
         """
-        return switch_shredding(self._table, on=True)
+        return self._switch(on=True)
 
     def disable_shredding(self) -> int:
         """Later writes are plain: sets `delta.enableVariantShredding` to `false`; the features stay, as shredded files do.
 
         Returns the table's version, and raises TableError as `enable_shredding` does.
         """
-        return switch_shredding(self._table, on=False)
+        return self._switch(on=False)
 
     def stats(self) -> DataFrame:
         """The bounds in the log of the newest version, a row for each file, VARIANT column and path that has a minimum or a
@@ -127,6 +128,17 @@ class VariantTable:
         figure = New(figsize=(8, min(12, 2 + len(drawn) / 12)), layout="constrained")
         _draw(figure.add_subplot(), drawn, f"{path}: bounds of {len(drawn)} of {self._files()[0].count()} files")
         return figure
+
+    def _switch(self, *, on: bool) -> int:
+        names = Transaction(self._table).features.names
+        properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
+        if on and names.isdisjoint(VARIANT_FEATURES):
+            properties += ", 'delta.feature.variantType' = 'supported'"
+        with delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
+            # With the stable name asked for, Delta would put it beside the preview's.
+            spark.conf.set(PREVIEW_NAMES, "true" if "variantShredding-preview" in names else "false")
+            spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
+        return Transaction(self._table).version
 
     def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
         """What the log of the newest version knows, a row per file (`java/Bounds.java`), and the VARIANT columns it numbers:

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES, TableFeatures
+from delta_variant.features import TableFeatures
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ _WRITE = (
     "replaceOnCond", "replaceUsingCols",
 )  # fmt: skip
 # Delta gives tables of its own making the name of the preview unless this is off.
-_PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
-_STABLE_FEATURES = {_PREVIEW_NAMES: "false"}
+PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
+_STABLE_FEATURES = {PREVIEW_NAMES: "false"}
 
 
 def java(spark: SparkSession) -> Any:
@@ -348,20 +348,3 @@ class Transaction:
         save_mode = getattr(java(self._spark).org.apache.spark.sql.SaveMode, mode)
         options = [jvm.option(self._spark, known.get(name)) for name in _WRITE]
         return jvm.construct(self._spark, write, save_mode, *options)
-
-
-def switch_shredding(table: Table, *, on: bool) -> int:
-    """Set the table property, and with it, to switch on, the features it needs; returns the version.
-
-    A table that has a feature under its preview name keeps that name. To switch off leaves the features, as files that are
-    shredded stay. TableError, with Delta's message, where the table cannot be altered.
-    """
-    names = Transaction(table).features.names
-    properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
-    if on and names.isdisjoint(VARIANT_FEATURES):
-        properties += ", 'delta.feature.variantType' = 'supported'"
-    with delta_errors(f"altering {table.name}"), own_session(table.spark) as spark:
-        # With the stable name asked for, Delta would put it beside the preview's.
-        spark.conf.set(_PREVIEW_NAMES, "true" if "variantShredding-preview" in names else "false")
-        spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ({properties})")
-    return Transaction(table).version
