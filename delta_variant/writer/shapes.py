@@ -130,7 +130,10 @@ def rooted(path: str) -> str:
 
 
 def _keys(text: str, key: str) -> Path:
-    steps = paths.parse_variant_path(rooted(text))
+    try:
+        steps = paths.parse_variant_path(rooted(text))
+    except InvalidPathError as error:
+        raise InvalidPathError(f"table property {key}: {error}") from error
     keys = tuple(step for step in steps if isinstance(step, str))
     if len(keys) < len(steps):
         raise InvalidPathError(f"table property {key}: {text} leads into an array, and only paths through objects have bounds")
