@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench clean
+.PHONY: help demo test check soak lint bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -28,6 +28,9 @@ test: lint  ## all that CI runs: lint, types, import order, every test
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
+
+soak: $(VENV)/.installed  ## the writers at once and the kills at full length: 200 commits, 50 kills
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .

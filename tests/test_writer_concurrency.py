@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import RDD
@@ -29,17 +30,17 @@ from pyspark.sql import SparkSession
 import delta_variant as dv
 from delta_variant.errors import TableError
 from delta_variant.transaction import Table
-from delta_variant.writer import write
+from delta_variant.writer import Commit, write
 from tests.test_writer import read, version
 
 pytestmark = pytest.mark.spark
 
 ROWS = 6
-"""Of every write, in two partitions."""
+"""Of every write."""
 
 
-def rows(spark, writer: str, number: int, tasks: int = 1):
-    return spark.range(0, ROWS, 1, tasks).selectExpr(
+def rows(spark, writer: str, number: int = 0, tasks: int = 1, ids=None):
+    return (ids or spark.range(0, ROWS, 1, tasks)).selectExpr(
         f"'{writer}' writer", f"{number}L number", "id part", "id % 2 p",
         f"parse_json(concat('{{\"n\":', {number * ROWS}L + id, '}}')) v",
     )  # fmt: skip
@@ -95,36 +96,39 @@ def obey(jars: str, java_options: str) -> None:
     for line in sys.stdin:
         task, failures = json.loads(line), 0
         number = task["first"]
-        while number < task["end"] and failures < 5:
+        while number < task["end"]:
             tell("writing", number)
             try:
                 tell("done", number, perform(spark, task, number).version)
                 number += 1
             except Exception as error:  # noqa: BLE001  # whatever it is, the parent judges it
-                failures += 1
                 tell("failed", number, type(error).__name__, str(error))
+                failures += 1
+                if failures == 5:  # its JVM is gone
+                    os._exit(1)
     spark.stop()
 
 
-def perform(spark, task: dict, number: int):
+def perform(spark, task: dict, number: int) -> Commit:
     """The write of that number: it may be repeated, and every fourth replaces the table's rows where the task says so."""
     frame = rows(spark, task["writer"], number, task["tasks"])
     mode = "overwrite" if task["overwrites"] and number % 4 == 3 else "append"
-    return write(frame, task["table"], mode, partition_by=["p"], txn=(task["writer"], number))
+    return write(frame, task["table"], mode, txn=(task["writer"], number))
 
 
 class Writer:
     """A process that obeys, and all that it starts, which is known by a mark in its environment."""
 
     def __init__(self, spark, java_options: str = "") -> None:
-        jars = spark.sparkContext.getConf().get("spark.jars").replace("file://", "").replace(",", ":")
+        # Only Delta's, as the others would go before those that Spark has of the same.
+        jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars").split(",") if "/io.delta_" in jar]
         self._mark = f"DELTA_VARIANT_WRITER={uuid.uuid4()}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         name, value = self._mark.split("=")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, jars, f"{QUICK_JVM} {java_options}"],
+            [sys.executable, "-c", SCRIPT, ":".join(jars).replace("file://", ""), f"{QUICK_JVM} {java_options}"],
             env={**environment, name: value},
-            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.told: list[list] = []
         self._ears = Thread(target=self._listen, daemon=True)
@@ -139,10 +143,14 @@ class Writer:
         """The last number that it told after this word, -1 without one."""
         return max((words[1] for words in list(self.told) if words[0] == word), default=-1)
 
+    def await_word(self, word: str, number: int) -> None:
+        """Waits until it has told this word with this number or a higher one."""
+        wait(lambda: self.last(word) >= number or self._process.poll() is not None, f"{word!r} {number} after {self.told[-3:]}")
+        assert self.last(word) >= number, self.told[-3:]
+
     def begin(self, table, **task) -> None:
-        wait(lambda: self.last("ready") >= 0 or self._process.poll() is not None, "a session")
-        given = {"table": str(table), "writer": "job", "tasks": 1, "overwrites": False, **task}
-        print(json.dumps(given), file=self._process.stdin, flush=True)
+        self.await_word("ready", 0)
+        print(json.dumps({"table": str(table), **task}), file=self._process.stdin, flush=True)
 
     def end(self) -> None:
         """Lets it end by itself."""
@@ -197,16 +205,16 @@ COMMITS = 25
 @linux
 @pytest.mark.slow
 def test_eight_writers_and_readers(spark, tmp_path):
-    """Six threads and two processes append two hundred times: nothing is lost or doubled, and every version can be read.
+    """Six threads and two processes append two hundred times: nothing is lost or doubled, and every version is whole.
 
     Each read meanwhile finds whole writes, of each writer the first ones without a gap, and no fewer than the read before.
     Two of the threads do every write twice under one number, which must not show.
     """
     path, to_df = tmp_path / "t", RDD.toDF
-    write(rows(spark, "first", 0), path, partition_by=["p"])
+    write(rows(spark, "first"), path)
     processes = [Writer(spark), Writer(spark)]
     for i, process in enumerate(processes):
-        process.begin(path, writer=f"process {i}", first=0, end=COMMITS)
+        process.begin(path, writer=f"process {i}", first=0, end=COMMITS, tasks=1, overwrites=False)
     working = True
 
     def append(writer: str, *, repeats: bool) -> None:
@@ -227,6 +235,7 @@ def test_eight_writers_and_readers(spark, tmp_path):
             assert all(numbers == list(range(len(numbers))) for numbers in writes.values())
             assert all(len(numbers) <= len(writes.get(writer, ())) for writer, numbers in before.items())
             before, reads = writes, reads + 1
+            time.sleep(4)  # else reads take most of two cores
         return reads
 
     with ThreadPoolExecutor(8) as threads:
@@ -246,17 +255,264 @@ def test_eight_writers_and_readers(spark, tmp_path):
     everyone = [*(f"thread {i}" for i in range(6)), *(f"process {i}" for i in range(2))]
     assert writes_in(read(spark, path)) == {"first": [0], **{name: list(range(COMMITS)) for name in everyone}}
     assert RDD.toDF is to_df
-    every_version_is_readable(spark, path, 1 + len(everyone) * COMMITS)
+    versions_are_readable(spark, path, 1 + len(everyone) * COMMITS)
 
 
-def every_version_is_readable(spark, path, versions: int) -> None:
-    """Delta reads each version's rows, and each holds one write more than the one before."""
-    assert len(log(path)) == version(spark, path) + 1 == versions
+def versions_are_readable(spark, path: Path, versions: int) -> None:
+    """Each version is the one before and a whole write: by log and files for all, and by Delta itself for every tenth."""
+    for actions in log(path):
+        (add,) = (action["add"] for action in actions if "add" in action)
+        assert not any("remove" in action for action in actions)
+        assert pq.read_metadata(path / unquote(add["path"])).num_rows == ROWS
+    assert version(spark, path) == versions - 1
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-    def count(number: int) -> int:
+    for number in range(versions - 1, -1, -10):
         frame = spark.read.format("delta").option("versionAsOf", number).load(str(path))
-        return frame.where("v:n::bigint >= 0").count()
+        assert sum(map(len, writes_in(frame).values())) == number + 1
 
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(count, range(versions))) == [(i + 1) * ROWS for i in range(versions)]
+
+# -------------------------------------------------------------------------------------------------- writers that conflict
+
+
+def held(spark, gate: Path):
+    """Ids that come when there is a file `open`; there is a file `reached` when they are asked for."""
+    gate.mkdir()
+
+    def pass_on(batches):
+        (gate / "reached").touch()
+        for _ in range(12_000):
+            if (gate / "open").exists():
+                break
+            time.sleep(0.01)
+        yield from batches
+
+    return spark.range(0, ROWS, 1, 1).mapInArrow(pass_on, "id long")
+
+
+IN_0, IN_1 = {"where": "p = 0"}, {"where": "p = 1"}
+OVERWRITE = {"mode": "overwrite"}
+REPLACE = {**OVERWRITE, "replace_where": "p = 0", **IN_0}
+CONFLICTS = {
+    "an append elsewhere": (REPLACE, IN_1, None),
+    "an append into what is replaced": (REPLACE, IN_0, "CONCURRENT_APPEND"),
+    "an append under an overwrite": (OVERWRITE, {}, "CONCURRENT_APPEND"),
+    "an append into another partition under a dynamic overwrite": (
+        {**OVERWRITE, "partition_overwrite": "dynamic", **IN_0}, IN_1, None,
+    ),
+    "two overwrites": (OVERWRITE, OVERWRITE, "CONCURRENT"),
+    "an overwrite under an append": ({}, OVERWRITE, None),
+    "a new column under an append": ({}, {"merge_schema": True, "also": "1 extra"}, "METADATA_CHANGED|metadata"),
+    "an append under a new column": ({"merge_schema": True, "also": "1 extra"}, {}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_one_write_while_another_runs(spark, tmp_path, case):
+    """Of two writes at once both take effect, or the one that ends last is refused by Delta and takes none.
+
+    The first has taken its snapshot and waits in its job while the second goes from its beginning to its end.
+    """
+    first, second, refused = CONFLICTS[case]
+    path, gate = tmp_path / "t", tmp_path / "gate"
+    write(rows(spark, "old"), path, partition_by=["p"])
+
+    def run(writer: str, options: dict, ids=None) -> Commit:
+        options = dict(options)
+        frame = rows(spark, writer, ids=ids).where(options.pop("where", "true"))
+        return write(frame.selectExpr("*", options.pop("also", "p p")) if "also" in options else frame, path, **options)
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(run, "first", first, held(spark, gate))
+        wait(lambda: (gate / "reached").exists() or waiting.done(), "the job of the first write")
+        try:
+            assert run("second", second).version == 1
+        finally:
+            (gate / "open").touch()
+        if refused:
+            with pytest.raises(TableError, match=rf"committing to delta\.`.*` failed: .*({refused})") as error:
+                waiting.result()
+            assert "\tat " not in str(error.value)
+        else:
+            assert waiting.result().version == 2
+    expected = after([] if refused else [("first", first)], after([("second", second)], {("old", 0), ("old", 1)}))
+    assert {tuple(row) for row in read(spark, path).select("writer", "p").distinct().collect()} == expected
+    assert version(spark, path) == (1 if refused else 2)
+
+
+def after(writes, found: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """What a table holds, writer and partition, after these writes one after another."""
+    for writer, options in writes:
+        partitions = [p for p in (0, 1) if options.get("where") in (None, f"p = {p}")]
+        if options.get("mode") == "overwrite":
+            whole = "where" not in options
+            found = {(other, p) for other, p in found if not whole and p not in partitions}
+        found = found | {(writer, p) for p in partitions}
+    return found
+
+
+def test_two_writes_create_one_table(spark, tmp_path):
+    """Of two writes that find no table the one that ends last is refused; done again, it appends."""
+    path, gate = tmp_path / "t", tmp_path / "gate"
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(write, rows(spark, "first", ids=held(spark, gate)), path)
+        wait(lambda: (gate / "reached").exists() or waiting.done(), "the job of the first write")
+        try:
+            assert write(rows(spark, "second"), path).version == 0
+        finally:
+            (gate / "open").touch()
+        with pytest.raises(TableError, match=r"committing to delta\.`.*` failed: ") as error:
+            waiting.result()
+    assert "\tat " not in str(error.value)
+    assert writes_in(read(spark, path)) == {"second": [0]}
+    assert write(rows(spark, "first"), path).version == 1
+    assert writes_in(read(spark, path)) == {"first": [0], "second": [0]}
+
+
+# -------------------------------------------------------------------------------------------------- writers that are killed
+
+TASK = {"writer": "job", "tasks": 3, "overwrites": True}
+FILES = 3
+"""That a write of TASK makes, one in each task; two tasks run at a time."""
+VICTIMS = ["all"] * 24 + ["driver"] * 3 + ["jvm"] * 3 + ["workers"] * 20
+MOMENTS = ("called", "some files", "all files", "log", "committed")
+
+
+@pytest.fixture(scope="module")
+def java_options(spark, tmp_path_factory) -> str:
+    """Options for JVMs that load their classes from an archive, which the first one leaves: a session in 6 s instead of 11."""
+    directory = tmp_path_factory.mktemp("classes")
+    first = Writer(spark, f"-XX:ArchiveClassesAtExit={directory}/archive.jsa")
+    first.begin(directory / "t", first=0, end=1, **TASK)
+    first.await_word("done", 0)
+    first.end()
+    return f"-XX:SharedArchiveFile={directory}/archive.jsa"
+
+
+class Target:
+    """A table that is written to under kills: its writes are numbered as its versions are."""
+
+    def __init__(self, spark, path: Path) -> None:
+        self.spark, self.path = spark, path
+        self.known: set[Path] = set()
+        """The data files after the last check."""
+
+    def files(self) -> set[Path]:
+        return set(self.path.rglob("*.parquet")) - set(self.path.glob("_delta_log/*"))
+
+    def entries(self) -> set[str]:
+        return {entry.name for entry in self.path.glob("_delta_log/*")}
+
+    def await_moment(self, moment: str, chance: random.Random) -> None:
+        """Waits for what can be seen of a write that has been called just now, then for a random time."""
+        files, entries = self.files(), self.entries()
+        versions = sum(name.endswith(".json") for name in entries)
+        count = chance.randint(1, FILES - 1) if moment == "some files" else FILES
+        seen, longest = {
+            "called": (lambda: True, 1.5),
+            "some files": (lambda: len(self.files() - files) >= count, 0.02),
+            "all files": (lambda: len(self.files() - files) >= count, 0.4),
+            "log": (lambda: self.entries() != entries, 0.02),
+            "committed": (lambda: sum(name.endswith(".json") for name in self.entries()) > versions, 0.2),
+        }[moment]
+        wait(seen, f"the moment {moment!r} of a write")
+        time.sleep(chance.uniform(0, longest))
+
+    def check(self, number: int, done: int) -> str:
+        """After a kill in the write of that number: all before it are there, and it is there as a whole or not at all.
+
+        `done` is the last number whose write had returned. Returns where in the write the kill was, as the files tell.
+        """
+        versions = log(self.path)
+        assert [action["txn"]["version"] for actions in versions for action in actions if "txn" in action] == list(
+            range(len(versions))
+        )
+        assert max(number, done + 1) <= len(versions) <= number + 1
+        adds = [action["add"] for actions in versions for action in actions if "add" in action]
+        for add in adds:
+            file = self.path / unquote(add["path"])
+            assert file.stat().st_size == add["size"]
+            assert pq.read_metadata(file).num_rows == json.loads(add["stats"])["numRecords"]
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        self.same(len(versions))
+        if len(versions) > number:
+            return "after the commit"
+        new = self.files() - self.known - {self.path / unquote(add["path"]) for add in adds}
+        if not new:
+            return "before the first file"
+        return "between the files and the commit" if len([file for file in new if complete(file)]) == FILES else "in the job"
+
+    def same(self, count: int) -> None:
+        """The table is what its first `count` writes make."""
+        table = Table.of(self.spark, self.path)
+        assert table.exists() == (count > 0)
+        if count:
+            start = max((n for n in range(count) if n % 4 == 3), default=0)
+            assert version(self.spark, self.path) == count - 1
+            assert writes_in(read(self.spark, self.path)) == {"job": list(range(start, count))}
+
+    def repeat(self, number: int, *, committed: bool) -> None:
+        """The write that was cut off, done again: it goes through, or is left out where it had been committed."""
+        commit = perform(self.spark, {"table": str(self.path), **TASK}, number)
+        assert (commit.version, commit.files) == (number, 0 if committed else FILES)
+        self.known = self.files()
+
+
+def complete(file: Path) -> bool:
+    try:
+        return pq.read_metadata(file).num_rows > 0
+    except pa.ArrowInvalid:
+        return False
+
+
+@linux
+@pytest.mark.slow
+def test_killed_fifty_times(spark, tmp_path, java_options):
+    """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
+
+    Of fifty SIGKILLs 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to the driver only,
+    three to the JVM only, and twenty to the workers only, which the driver survives and does its write again. The writer
+    appends, and overwrites with every fourth write; every third writer begins where there is no table. The kills are spread
+    over a write by what can be seen of it, plus a random time. A checkpoint is due with every third version.
+    """
+    chance = random.Random(6)
+    victims = chance.sample(VICTIMS, len(VICTIMS))
+    moments = [MOMENTS[i % len(MOMENTS)] for i in range(len(VICTIMS))]
+    spares = [Writer(spark, java_options) for _ in range(2)]
+    stages: Counter[tuple[str, bool]] = Counter()
+    cut_off: Counter[str] = Counter()
+    targets: list[Target] = []
+    writer, number, writers = None, 0, 0
+    try:
+        for i, (whom, moment) in enumerate(zip(victims, moments, strict=True)):
+            if writer is None:
+                writer = spares.pop(0)
+                if len(VICTIMS) - i > 2:
+                    spares.append(Writer(spark, java_options))
+                if writers % 3 == 0:
+                    targets.append(Target(spark, tmp_path / f"t{len(targets)}"))
+                    number = 0
+                target, writers = targets[-1], writers + 1
+                writer.begin(target.path, first=number, end=1 << 30, **TASK)
+            number += chance.choice((0, 0, 0, 1))
+            writer.await_word("writing", number)
+            target.await_moment(moment, chance)
+            writer.kill(whom)
+            number = writer.last("writing")
+            if whom == "workers":
+                writer.await_word("done", number)
+                cut_off.update(words[2] for words in writer.told if words[:2] == ["failed", number])
+                target.known = target.files()
+            else:
+                stage = target.check(number, writer.last("done"))
+                stages[stage, number == 0] += 1
+                target.repeat(number, committed=stage == "after the commit")
+                writer = None
+            number += 1
+    finally:
+        for process in [*spares, *([writer] if writer else [])]:
+            process.kill("all")
+    targets[-1].same(number)
+    print(f"kills by where they were, and whether there was no table before: {dict(stages)}; without workers: {dict(cut_off)}")
+    assert {stage for stage, _ in stages} >= {"before the first file", "in the job", "after the commit"}
+    assert any(created for _, created in stages)
+    assert cut_off
