@@ -3,6 +3,8 @@
 Rows carry the writer they are of, the number of the write and their own place in it, so that what is lost, doubled or cut in
 half is seen. Some writers are threads of one session, as several jobs of one driver are; others are processes, each with a JVM
 of its own, so that Delta's log store stands between them.
+
+The two long tests are at full length with DELTA_VARIANT_SOAK (`make soak`): two hundred commits, fifty kills.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from tests.test_writer import read, version
 
 pytestmark = pytest.mark.spark
 
+SOAK = "DELTA_VARIANT_SOAK" in os.environ
 ROWS = 6
 """Of every write."""
 
@@ -199,13 +202,14 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="find
 
 # ------------------------------------------------------------------------------------------------------- writers at once
 
-COMMITS = 25
+COMMITS = 25 if SOAK else 4
+"""Of each of the eight."""
 
 
 @linux
 @pytest.mark.slow
 def test_eight_writers_and_readers(spark, tmp_path):
-    """Six threads and two processes append two hundred times: nothing is lost or doubled, and every version is whole.
+    """Six threads and two processes append at once: nothing is lost or doubled, and every version is whole.
 
     Each read meanwhile finds whole writes, of each writer the first ones without a gap, and no fewer than the read before.
     Two of the threads do every write twice under one number, which must not show.
@@ -374,6 +378,8 @@ TASK = {"writer": "job", "tasks": 3, "overwrites": True}
 FILES = 3
 """That a write of TASK makes, one in each task; two tasks run at a time."""
 VICTIMS = ["all"] * 24 + ["driver"] * 3 + ["jvm"] * 3 + ["workers"] * 20
+if not SOAK:
+    VICTIMS = ["all"] * 4 + ["driver", "jvm", "workers", "workers"]
 MOMENTS = ("called", "some files", "all files", "log", "committed")
 
 
@@ -466,13 +472,14 @@ def complete(file: Path) -> bool:
 
 @linux
 @pytest.mark.slow
-def test_killed_fifty_times(spark, tmp_path, java_options):
+def test_killed(spark, tmp_path, java_options):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
-    Of fifty SIGKILLs 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to the driver only,
-    three to the JVM only, and twenty to the workers only, which the driver survives and does its write again. The writer
-    appends, and overwrites with every fourth write; every third writer begins where there is no table. The kills are spread
-    over a write by what can be seen of it, plus a random time. A checkpoint is due with every third version.
+    Of fifty SIGKILLs, in short eight, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to
+    the driver only, three to the JVM only, and twenty to the workers only, which the driver survives and does its write
+    again. The writer appends, and overwrites with every fourth write; every third writer begins where there is no table.
+    The kills are spread over a write by what can be seen of it, plus a random time. A checkpoint is due with every third
+    version.
     """
     chance = random.Random(6)
     victims = chance.sample(VICTIMS, len(VICTIMS))
@@ -513,6 +520,8 @@ def test_killed_fifty_times(spark, tmp_path, java_options):
             process.kill("all")
     targets[-1].same(number)
     print(f"kills by where they were, and whether there was no table before: {dict(stages)}; without workers: {dict(cut_off)}")
-    assert {stage for stage, _ in stages} >= {"before the first file", "in the job", "after the commit"}
+    assert len({stage for stage, _ in stages}) > 1
     assert any(created for _, created in stages)
-    assert cut_off
+    if SOAK:
+        assert {stage for stage, _ in stages} >= {"before the first file", "in the job", "after the commit"}
+        assert cut_off

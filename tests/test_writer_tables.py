@@ -246,7 +246,7 @@ VIOLATIONS = {
     "SELECT 1L id, 'abc' name, named_struct('code', 'xyz', 'n', 1) s": r"length\(s\.`?code`?\) <= 2",
     "SELECT 1L id, 'abc' name, 3L twice": r"Generated Column \(twice <=> \(id \* .*2.*\)\) violated by row",
     "SELECT cast(null as bigint) id, 'abc' name": r"positive \(id > 0\) violated by row with values: - id : null",
-    "SELECT 1L id, 'abc' name, named_struct('n', cast(null as int)) s": r"s\.n is NOT NULL and 1 of 1 rows .* - id : 1 - name : abc",
+    "SELECT 1L id, 'abc' name, named_struct('n', cast(null as int)) s": r"s\.n is NOT NULL and 1 of 1 .* - id : 1 - name : abc",
     "SELECT 'x' name": "column id is missing, and NOT NULL",
 }
 
