@@ -1,4 +1,4 @@
-"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep [ROWS]]
+"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep | batches [ROWS]]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
 delta.enableVariantShredding = true, zstd both, in alternation; the medians of the rounds after two to warm up are compared.
@@ -7,6 +7,7 @@ Each kind of data has a session of its own, so that the peak memory of its Pytho
 * events: 15 leaves, one of them in an array of objects; 1,000,000 and 5,000,000 rows
 * wide: 200 leaves in one object; 100,000 rows
 * deep: 8 levels of objects with 3 leaves each; 300,000 rows
+* batches: the events by `write` alone, in batches of rows against batches of bytes
 """
 
 import resource
@@ -44,11 +45,13 @@ def deep() -> str:
     return f"to_json(named_struct({inner}))"
 
 
-DATA = {"events": EVENT, "wide": wide(), "deep": deep()}
-RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 300_000))
+DATA = {"events": EVENT, "wide": wide(), "deep": deep(), "batches": EVENT}
+RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 300_000), ("batches", 1_000_000))
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def compare(kind: str, rows: int) -> None:
+    """The two in alternation. For `batches` the second is `write` itself, told the bytes of a batch."""
     work = Path(tempfile.mkdtemp(prefix="delta-variant-write-"))
     spark = session()
     source = str(work / "source")
@@ -62,11 +65,18 @@ def compare(kind: str, rows: int) -> None:
     def delta_spark(table: Path) -> None:
         spark.read.parquet(source).write.format("delta").mode("append").save(str(table))
 
-    seconds: dict[str, list[float]] = {"write": [], "delta-spark": []}
+    def by_bytes(table: Path) -> None:
+        spark.conf.set(BATCH_BYTES, "64m")
+        ours(table)
+        spark.conf.unset(BATCH_BYTES)
+
+    other = ("by bytes", by_bytes) if kind == "batches" else ("delta-spark", delta_spark)
+    steps = (("write", ours), other)
+    seconds: dict[str, list[float]] = {name: [] for name, _ in steps}
     size: dict[str, int] = {}
     for round_ in range(WARM_UP + ROUNDS):
-        for name, action in (("write", ours), ("delta-spark", delta_spark)):
-            table = work / name
+        for name, action in steps:
+            table = work / name.replace(" ", "-")
             shutil.rmtree(table, ignore_errors=True)
             spark.sql(
                 f"CREATE TABLE delta.`{table}` (id LONG, v VARIANT) USING delta "
@@ -82,7 +92,7 @@ def compare(kind: str, rows: int) -> None:
     for name, runs in seconds.items():
         median = statistics.median(runs)
         print(f"  {name:12} {median:6.2f} s  {rows / median:>10,.0f} rows/s  {size[name] / rows:6.1f} bytes/row")
-    ratio = statistics.median(b / a for a, b in zip(seconds["write"], seconds["delta-spark"], strict=True))
+    ratio = statistics.median(b / a for a, b in zip(*seconds.values(), strict=True))
     print(f"  {'ratio':12} {ratio:6.2f} (median of {ROUNDS} pairs)")
     print(f"  peak memory of a Python worker: {worker_memory(spark) >> 20} MiB", flush=True)
     spark.stop()

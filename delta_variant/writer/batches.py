@@ -1,12 +1,12 @@
 """The size of the batches in which Spark hands rows to Python.
 
 In: the rows of a write. Out: rows and settings for one of two ways. To keep batches to a number of bytes, Spark adds up its
-buffers after every row, which is a third of its work on the way to Python. Batches of a number of rows spare it that; what is
+buffers after every row (`python -m benchmarks.write batches`). Batches of a number of rows spare it that; what is
 then to keep them small is a count of our own. Where that goes over the limit, values are left out, a mark tells the task, and
 the job runs again the other way. That way is taken at once where nobody knows how large values are (arrays, maps), and where
 the session says how many bytes a batch has.
 
-Invariant: a batch has at most BATCH_BYTES and one row, or what the session says.
+Invariant: the values without a fixed size take at most BATCH_BYTES of a batch and one row, or what the session says.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-BATCH_ROWS, BATCH_BYTES = 16_384, 128 << 20
+BATCH_ROWS, BATCH_BYTES = 1 << 14, 128 << 20
+"""Of the rows a power of two."""
 _ROWS, _BYTES = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)  # the number with which Spark does not count
 _SIZE = "__delta_variant_size"
@@ -75,7 +76,8 @@ def _lengths(spark: SparkSession, column: Column, kind: t.DataType) -> Iterator[
         for field in kind:
             yield from _lengths(spark, column.getField(field.name), field.dataType)
     elif isinstance(kind, t.VariantType):
-        yield F.octet_length(_invoke(spark, _expression(spark, column), "getValue", "BinaryType"))
+        for part in ("getValue", "getMetadata"):
+            yield F.octet_length(_invoke(spark, _expression(spark, column), part, "BinaryType"))
     elif isinstance(kind, (t.StringType, t.BinaryType)):
         yield F.octet_length(column)
     elif not isinstance(kind, t.AtomicType):
