@@ -249,9 +249,10 @@ class Transaction:
         """How many data files the snapshot has: by its checksum file, where it has one, as to add up the log takes a job."""
         if self.version < 0:
             return 0
-        snapshot = self.delta.snapshot()
-        checksum = snapshot.checksumOpt()
-        return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
+        with delta_errors(f"reading {self._table.name}"):
+            snapshot = self.delta.snapshot()
+            checksum = snapshot.checksumOpt()
+            return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
 
     def create(self, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
         """Put a new table's metadata into this transaction; Delta derives the protocol, and checks names and types."""
