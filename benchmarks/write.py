@@ -6,7 +6,7 @@ Each kind of data has a session of its own, so that the peak memory of its Pytho
 
 * events: 15 leaves, one of them in an array of objects; 1,000,000 and 5,000,000 rows
 * wide: 200 leaves in one object; 100,000 rows
-* deep: 8 levels of objects with 3 leaves each; 300,000 rows
+* deep: 8 levels of objects with 3 leaves each; 1,000,000 rows
 * batches: the events by `write` alone, in batches of rows against batches of bytes
 """
 
@@ -46,7 +46,7 @@ def deep() -> str:
 
 
 DATA = {"events": EVENT, "wide": wide(), "deep": deep(), "batches": EVENT}
-RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 300_000), ("batches", 1_000_000))
+RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000), ("batches", 1_000_000))
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 import uuid
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ _WRITE = (
 # Delta gives tables of its own making the name of the preview unless this is off.
 PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
 _STABLE_FEATURES = {PREVIEW_NAMES: "false"}
+_patching = threading.Lock()
 
 
 def java(spark: SparkSession) -> Any:
@@ -79,9 +81,11 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
 
     It has the session's settings, temporary views, functions and optimizer rules. Delta asks for the active session.
     """
-    to_df, cloned = RDD.toDF, jvm.classic(spark)._jsparkSession.cloneSession()  # every session made replaces toDF
-    clone = SparkSession(spark.sparkContext, cloned)
-    RDD.toDF = to_df  # type: ignore[method-assign]
+    cloned = jvm.classic(spark)._jsparkSession.cloneSession()
+    with _patching:
+        to_df = RDD.toDF  # every session made replaces it
+        clone = SparkSession(spark.sparkContext, cloned)
+        RDD.toDF = to_df  # type: ignore[method-assign]
     sessions = java(spark).org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(clone._jsparkSession)

@@ -101,6 +101,7 @@ CASES = {
         ("*, 0 p FROM damaged", "./t", {}, MalformedVariantError, r"writing to .*/t`: column v: "),
     ],
     "mode": [
+        (GOOD, "./t", {"mode": None}, UNSUPPORTED, "mode=None is not one of append"),
         (GOOD, "./t", {"mode": "upsert"}, UNSUPPORTED, "mode='upsert' is not one of append, overwrite, error"),
         (GOOD, "./t", {"mode": "error"}, TableError, r"/t` exists already: use mode='append' or 'overwrite'"),
         (GOOD, "./t", {"replace_where": "p = 0"}, UNSUPPORTED, "replace_where says what an overwrite replaces"),

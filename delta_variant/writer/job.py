@@ -50,6 +50,7 @@ _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _PARTITION, _KEY = "__delta_variant_partition_{}", "__delta_variant_key_{}"
 _VIOLATION = "DeltaInvariantViolationException"
+_WORKER_GONE = "Python worker exited unexpectedly"
 
 
 def make_plan(
@@ -186,6 +187,8 @@ def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
         return TableError(f"writing the files of {table} failed: {last[-1]}{advice}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
+    if isinstance(error, Py4JJavaError) and _WORKER_GONE in str(error):
+        return TableError(f"writing the files of {table} failed: a Python worker was killed, for its memory perhaps: try again")
     return None
 
 

@@ -35,7 +35,7 @@ _DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
 
 def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None) -> None:
     """UnsupportedFeatureError for a mode that is none, and for what only an overwrite can do."""
-    if mode.lower() not in SAVE_MODES:
+    if str(mode).lower() not in SAVE_MODES:
         raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(SAVE_MODES)}")
     if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
         raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
