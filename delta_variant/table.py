@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
-from delta_variant.paths import normalized, parse_variant_path
+from delta_variant.paths import normalized, parse_variant_path, quoted
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
 from delta_variant.transaction import PREVIEW_NAMES, Table, Transaction, delta_errors, own_session
 
@@ -50,7 +50,7 @@ class VariantTable:
     @classmethod
     def forPath(cls, spark: SparkSession, path: str | os.PathLike[str]) -> VariantTable:  # noqa: N802  # as DeltaTable has it
         """The table in a directory."""
-        return cls(Table.of(spark, f"delta.`{str(path).replace('`', '``')}`"))
+        return cls(Table.of(spark, f"delta.{quoted(str(path))}"))
 
     @classmethod
     def forName(cls, spark: SparkSession, name: str) -> VariantTable:  # noqa: N802

@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
+from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ class Table:
             if not key.startswith("fs."):
                 raise UnsupportedFeatureError(f"storage_options: {key} is not a setting of Hadoop's, such as fs.s3a.endpoint")
         text = os.fspath(target)
-        quoted = _QUOTED_PATH.fullmatch(text)
-        if quoted:
-            text = quoted[1].replace("``", "`")
-        if quoted or not isinstance(target, str) or "/" in text or os.sep in text:
-            return cls(spark, "delta.`{}`".format(text.replace("`", "``")), text, None, options)
+        found = _QUOTED_PATH.fullmatch(text)
+        if found:
+            text = found[1].replace("``", "`")
+        if found or not isinstance(target, str) or "/" in text or os.sep in text:
+            return cls(spark, f"delta.{quoted(text)}", text, None, options)
         return cls(spark, text, None, _catalog_entry(spark, text), options)
 
     @property

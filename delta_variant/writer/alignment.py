@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.paths import quoted
 from delta_variant.transaction import java, settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[
         have = given.get(field.name.lower())
         if have is None and field.name.lower() in computed:
             continue
-        column = None if have is None else F.col(f"`{have.name.replace('`', '``')}`")
+        column = None if have is None else F.col(quoted(have.name))
         columns.append(_fit(spark, column, have, field, (field.name,), table).alias(field.name))
     with settings(spark, {"spark.sql.ansi.enabled": "true"}):  # a cast keeps the rule it was made under
         return df.select(*columns)

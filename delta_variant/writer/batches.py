@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
 from delta_variant import jvm
+from delta_variant.paths import quoted
 from delta_variant.transaction import java, scala_object
 from delta_variant.writer.task import LARGE
 
@@ -52,7 +53,7 @@ def by_rows(df: DataFrame) -> tuple[DataFrame, str, dict[str, str]] | None:
     marked = next((name for name, kind in fields.items() if isinstance(kind, (t.VariantType, t.StringType))), None)
     if spark.conf.get(_BYTES, None) is not None or marked is None:
         return None
-    columns = {name: F.col(f"`{name.replace('`', '``')}`") for name in fields}
+    columns = {name: F.col(quoted(name)) for name in fields}
     try:
         lengths = {name: [*_lengths(spark, columns[name], kind)] for name, kind in fields.items()}
     except _UnknownError:

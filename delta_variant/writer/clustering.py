@@ -76,7 +76,7 @@ def _column(schema: t.StructType, name: str, text: str) -> tuple[Column, t.DataT
             raise InvalidSchemaError(
                 f"cluster_by: {text}: there is no column {name}; the columns are {', '.join(schema.names)}"
             )
-        column = F.col(f"`{field.name.replace('`', '``')}`") if column is None else column.getField(field.name)
+        column = F.col(paths.quoted(field.name)) if column is None else column.getField(field.name)
         kind = field.dataType
     return column, kind
 
@@ -86,7 +86,7 @@ def arranged(df: DataFrame, partitions: int, sort_keys: int, properties: Mapping
 
     df: its last columns are `partitions` partition values in text, then `sort_keys` of `keys`.
     """
-    names = [f"`{name.replace('`', '``')}`" for name in df.columns]
+    names = [*map(paths.quoted, df.columns)]
     data, keys = names[: len(names) - sort_keys], names[len(names) - sort_keys :]
     by = data[len(data) - partitions :]
     order = [*map(F.col, by), *(F.col(name).asc_nulls_last() for name in keys)]

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from delta_variant import shredding
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.paths import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +89,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def dotted(path: Path) -> str:
     """A column's name as users write it."""
-    return ".".join(name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`" for name in path)
+    return ".".join(name if _PLAIN.fullmatch(name) else quoted(name) for name in path)
 
 
 def _required(array: pa.Array) -> pa.StructArray:

@@ -105,20 +105,23 @@ def write(
                 raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
         else:
             transaction = _created(df, table, shred, partition_by, cluster_by)
-        removal = modes.removal(spark, mode, replace_where, partition_overwrite, transaction.features)
-        transaction.features.check_writable(overwrite=removal is not None)
-        check_partitioning(partition_by, transaction.features.partition_by, table.name)
+        features = transaction.features
+        removal = modes.removal(spark, mode, replace_where, partition_overwrite, features)
+        features.check_writable(overwrite=removal is not None)
+        check_partitioning(partition_by, features.partition_by, table.name)
         merged = merge_schema and evolution.merge(spark, df.schema, transaction)
+        if merged:
+            features = transaction.features
         plan = job.make_plan(spark, transaction, shred, cluster_by, compression, max_rows_per_file)
         rows = _rows(df, spark, transaction, replace_where)
-        rows = job.transport(rows, transaction.features, plan, cluster_by)
-        names = mapping.logical_names(transaction.features.schema)
+        rows = job.transport(rows, features, plan, cluster_by)
+        names = mapping.logical_names(features.schema)
         reports = job.run(rows, plan, table.name, names)
         count, size = sum(r["rows"] for r in reports), sum(r["size"] for r in reports)
         shredded = {names.get(name, name) for r in reports for name in json.loads(r["shredded"])}
         version = transaction.version
         if reports or removal is not None or txn is not None or merged or version < 0:
-            by = transaction.features.partition_by if version < 0 else tuple(partition_by)
+            by = features.partition_by if version < 0 else tuple(partition_by)
             version = transaction.commit(
                 [r["add"] for r in reports],
                 mode=save_mode, rows=count, size=size, partition_by=by, removal=removal, txn=txn, merged=merge_schema,

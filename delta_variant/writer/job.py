@@ -24,6 +24,7 @@ from pyspark.sql import types as t
 
 from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.paths import quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
 from delta_variant.writer import batches, clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
@@ -113,14 +114,15 @@ def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mappin
         columns = statistics.configuredDeltaStatsColumnSpec(transaction.delta.metadata()).deltaStatsColumnNamesOpt().get()
         named = [jvm.items(column.nameParts()) for column in jvm.items(columns)]
     paths = [folded.get(tuple(map(str.lower, parts)), tuple(parts)) for parts in named]
-    return ",".join(".".join(f"`{name.replace('`', '``')}`" for name in path) for path in paths)
+    return ",".join(".".join(map(quoted, path)) for path in paths)
 
 
 def transport(df: DataFrame, features: TableFeatures, plan: Plan, cluster_by: Sequence[str]) -> DataFrame:
     """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order."""
     columns, values = [], {}
-    for field, physical in zip(*schemas(features.schema), strict=True):
-        column = F.col(f"`{field.name.replace('`', '``')}`")
+    schema, physical_schema = schemas(features.schema)
+    for field, physical in zip(schema, physical_schema, strict=True):
+        column = F.col(quoted(field.name))
         if physical.name in plan.partition_by:
             if isinstance(field.dataType, t.BinaryType):
                 raise UnsupportedFeatureError(
@@ -133,7 +135,7 @@ def transport(df: DataFrame, features: TableFeatures, plan: Plan, cluster_by: Se
             column = column.cast(nullable(physical.dataType))
         columns.append(column.alias(physical.name))
     by = [values[name].alias(_PARTITION.format(i)) for i, name in enumerate(plan.partition_by)]
-    keys = [key.alias(_KEY.format(i)) for i, key in enumerate(clustering.keys(schemas(features.schema)[0], cluster_by))]
+    keys = [key.alias(_KEY.format(i)) for i, key in enumerate(clustering.keys(schema, cluster_by))]
     return clustering.arranged(df.select(*columns, *by, *keys), len(by), len(keys), features.properties)
 
 
@@ -154,10 +156,10 @@ def run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str]) -> list
 
 def _run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str], batch: Mapping[str, str]) -> list[Any]:
     outcomes = Outcomes(df.sparkSession)
-    transport = {**_TRANSPORT, **batch, _TASK_BYTES: str(plan.max_bytes)}
+    asked = {**_TRANSPORT, **batch, _TASK_BYTES: str(plan.max_bytes)}
     cancelled: BaseException | None = None
     try:
-        with outcomes.watched() as telling, settings(df.sparkSession, transport):
+        with outcomes.watched() as telling, settings(df.sparkSession, asked):
             reports = df.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL).collect()
     except BaseException as error:
         _delete(plan, outcomes.files)

@@ -136,10 +136,11 @@ def _settle() -> None:
 
 def _small(batches: Iterator[pa.RecordBatch], marked: str) -> Iterator[pa.RecordBatch]:
     """The batches, up to one with LARGE in it. A value that is just that text costs no more than running the job again."""
+    text, variant = pa.scalar(LARGE), pa.scalar(binary.encode(LARGE)[1])
     for batch in batches:
-        column, mark = batch.column(marked), pa.scalar(LARGE)
+        column, mark = batch.column(marked), text
         if pa.types.is_struct(column.type):
-            column, mark = column.field(column.type.get_field_index("value")), pa.scalar(binary.encode(LARGE)[1])
+            column, mark = column.field(column.type.get_field_index("value")), variant
         if pc.any(pc.equal(column, mark)).as_py():
             raise LargeValueError
         yield batch
