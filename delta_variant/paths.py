@@ -2,7 +2,9 @@
 
 Two syntaxes: RFC 9535 normalized paths, which key the bounds in the Delta log (`$['actor']['id']`, Delta variantShredding,
 "Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`, `$.tags[0]`).
-A key is a str, an array index an int. `quoted` is for names outside a Variant. Invariant: `parse_normalized(normalized(keys)) == keys` for all keys.
+A key is a str, an array index an int. `quoted` is for names outside a Variant.
+
+Invariant: `parse_normalized(normalized(keys)) == keys` for all keys.
 """
 
 from __future__ import annotations
