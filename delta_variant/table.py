@@ -21,10 +21,10 @@ from pyspark.sql.types import StructType
 
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
-from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
+from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_variant_path, quoted
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
-from delta_variant.transaction import PREVIEW_NAMES, Table, Transaction, delta_errors, own_session
+from delta_variant.transaction import Table, delta_errors, own_session
 
 if TYPE_CHECKING:
     import os
@@ -130,7 +130,7 @@ class VariantTable:
         return figure
 
     def _switch(self, *, on: bool) -> int:
-        names = Transaction(self._table).features.names
+        names = self._table.features().names
         properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
         if on and names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
@@ -138,7 +138,7 @@ class VariantTable:
             # With the stable name asked for, Delta would put it beside the preview's.
             spark.conf.set(PREVIEW_NAMES, "true" if "variantShredding-preview" in names else "false")
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
-        return Transaction(self._table).version
+        return int(self._table.snapshot().version())
 
     def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
         """What the log of the newest version knows, a row per file (`java/Bounds.java`), and the VARIANT columns it numbers:

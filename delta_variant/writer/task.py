@@ -1,8 +1,8 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In come the aligned columns as `mapInArrow` delivers them, VARIANT as struct<value, metadata>, followed by one column per
-partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its Add action
-(PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
+In come the aligned columns as `mapInArrow` delivers them, known by their place, VARIANT as struct<value, metadata>, followed by
+one column per partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its
+Add action (PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
 
 Invariants: memory holds the batches that a shape is inferred from, one batch more, and a row group. A file is one
 partition value and one shape. A task that fails deletes its files; what is left after a kill nobody refers to.
@@ -20,9 +20,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from delta_variant import binary, stats
+from delta_variant import stats
 from delta_variant.errors import DeltaVariantError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.storage import Storage
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 8192
 """Rows at the start of a file that its shape is inferred from."""
-LARGE = "delta_variant: a large value was here"
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("error", pa.string()),
 ])  # fmt: skip
@@ -79,12 +77,8 @@ class Plan:
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
     first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
-    marked: str | None = None
-    """The column that has LARGE for its value where a large value was taken from the row (`batches`)."""
-
-
-class LargeValueError(DeltaVariantError):
-    """A task came upon a large value. It stays between the tasks and the driver, which runs the job again."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of a batch in their order, without the partition values; None where batches have the names."""
 
 
 class Outcome(Protocol):
@@ -104,7 +98,7 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in _small(batches, plan.marked) if plan.marked else batches:
+        for batch in batches:
             task.add(batch)
         reports = task.close()
     except DeltaVariantError as error:
@@ -132,18 +126,6 @@ def _settle() -> None:
     """PySpark collects garbage after every task, which takes 95 ms over the objects of Numba and pyarrow: they stay, once."""
     gc.collect()
     gc.freeze()
-
-
-def _small(batches: Iterator[pa.RecordBatch], marked: str) -> Iterator[pa.RecordBatch]:
-    """The batches, up to one with LARGE in it. A value that is just that text costs no more than running the job again."""
-    text, variant = pa.scalar(LARGE), pa.scalar(binary.encode(LARGE)[1])
-    for batch in batches:
-        column, mark = batch.column(marked), text
-        if pa.types.is_struct(column.type):
-            column, mark = column.field(column.type.get_field_index("value")), variant
-        if pc.any(pc.equal(column, mark)).as_py():
-            raise LargeValueError
-        yield batch
 
 
 class _Task:
