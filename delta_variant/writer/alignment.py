@@ -163,7 +163,7 @@ def type_name(data_type: t.DataType) -> str:
 
 
 def storable_schema(schema: t.StructType) -> t.StructType:
-    """The schema of a new table for these columns: every column nullable, of field metadata the comment only, as Delta does.
+    """The schema of a new table for these columns: every column and field nullable.
 
     UnsupportedFeatureError for a type that Delta tables do not have.
     """
@@ -174,14 +174,9 @@ def storable_schema(schema: t.StructType) -> t.StructType:
 
 
 def nullable(data_type: t.DataType) -> t.DataType:
-    """The type with nulls allowed everywhere, and of field metadata the comments only."""
+    """The type with nulls allowed everywhere."""
     if isinstance(data_type, t.StructType):
-        return t.StructType(
-            [
-                t.StructField(f.name, nullable(f.dataType), True, {k: v for k, v in f.metadata.items() if k == "comment"})
-                for f in data_type
-            ]
-        )
+        return t.StructType([t.StructField(f.name, nullable(f.dataType), True, f.metadata) for f in data_type])
     if isinstance(data_type, t.ArrayType):
         return t.ArrayType(nullable(data_type.elementType), True)
     if isinstance(data_type, t.MapType):
