@@ -26,6 +26,7 @@ from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
+from delta_variant.version import __version__
 from delta_variant.writer import batches, clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
@@ -52,6 +53,12 @@ _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _PARTITION, _KEY = "__delta_variant_partition_{}", "__delta_variant_key_{}"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
+# The end of a traceback whose task could not be unpickled, or whose first line is in a module of ours that is being imported.
+_NOT_LOADED = re.compile(
+    r"in read_command\n.*\n\w+: [^\n]*\bdelta_variant\b|"
+    r'Traceback \(most recent call last\):\s+File "[^"\n]*\bdelta_variant/[^"\n]*", line \d+, in <module>\n',
+    re.DOTALL,
+)
 
 
 def make_plan(
@@ -184,9 +191,13 @@ def _run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str], batch:
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
     """What Spark raised, as an error of this package where it is about the files or the rows; else it stays Spark's."""
     if isinstance(error, PythonException):
-        last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-        advice = ": set PYSPARK_PYTHON to a Python that has delta-variant" if "ModuleNotFoundError" in last[-1] else ""
-        return TableError(f"writing the files of {table} failed: {last[-1]}{advice}")
+        last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")][-1]
+        if _NOT_LOADED.search(str(error)):
+            last = (
+                f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same "
+                "version in their Python, which PYSPARK_PYTHON names"
+            )
+        return TableError(f"writing the files of {table} failed: {last}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
     if isinstance(error, Py4JJavaError) and _WORKER_GONE in str(error):
