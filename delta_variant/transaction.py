@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
+from delta_variant.hadoop import storage_of
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
@@ -247,7 +248,8 @@ class Transaction:
     @property
     def storage(self) -> Storage:
         """Where the data files go."""
-        return Storage.of(str(self.log.dataPath()), self.log.newDeltaHadoopConf().get)
+        with delta_errors(f"reading the storage settings of {self._table.name}"):
+            return storage_of(self._spark, self.log.dataPath(), self.log.newDeltaHadoopConf())
 
     @property
     def files(self) -> int:
