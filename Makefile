@@ -21,13 +21,13 @@ $(VENV)/.package: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 		|| { echo "delta-variant needs Python 3.10 to 3.13; set PYTHON=/path/to/one." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@echo "Installing delta-variant and PySpark in $(VENV), some 620 MB to download:"
+	@$(BIN)/python -m pip install --quiet --progress-bar off --upgrade pip
+	@echo "Installing delta-variant and PySpark in $(VENV), some 610 MB to download:"
 	@$(call INSTALL,.)
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.package
-	@echo "Installing the tools for tests and benchmarks in $(VENV), some 190 MB to download:"
+	@echo "Installing the tools for tests and benchmarks in $(VENV), some 170 MB to download:"
 	@$(call INSTALL,.[dev])
 	@touch $@
 

@@ -1,7 +1,7 @@
 """Hadoop's side of a table's storage: a path and its Configuration in the JVM → `Storage`.
 
-All settings cross py4j as one text. Credential stores (`hadoop.security.credential.provider.path` and S3A's own) are read by
-Hadoop; what they hold goes before plain settings, as in Hadoop's `Configuration.getPassword`.
+Settings cross py4j as text, not one by one. Credential stores (`hadoop.security.credential.provider.path` and S3A's own) are
+read by Hadoop; what they hold goes before plain settings, as in Hadoop's `Configuration.getPassword`.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STORE = "hadoop.security.credential.provider.path"
+_S3A_STORES = ("fs.s3a.security.credential.provider.path", "fs.s3a.bucket.{}.security.credential.provider.path")
+_PREFIXES = ("fs.", "google.cloud.", "hadoop.security.credential.")
 
 
 def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:
@@ -27,32 +29,33 @@ def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:
 
     UnsupportedFeatureError for what `Storage.of` refuses; an error of py4j's for a credential store that cannot be read.
     """
-    location = str(path)
-    if path.toUri().getScheme() in (None, "file"):
+    location, uri = str(path), path.toUri()
+    if uri.getScheme() in (None, "file"):
         return Storage.of(location)
     settings = _settings(spark, conf)
-    host = path.toUri().getHost()
-    # As S3A has it: its own stores before Hadoop's.
-    names = (f"fs.s3a.bucket.{host}.security.credential.provider.path", "fs.s3a.security.credential.provider.path", _STORE)
-    stores = [store for name in names if (store := settings.pop(name, "").strip())]
-    if stores:
-        conf.set(_STORE, ",".join(stores))
+    stores = [settings.pop(_STORE, "").strip()]
+    if uri.getScheme() in ("s3", "s3a"):  # S3A asks its own stores first, and those of the bucket in place of the general ones
+        general, particular = (settings.pop(name.format(uri.getHost()), None) for name in _S3A_STORES)
+        stores.insert(0, ((general if particular is None else particular) or "").strip())
+    if any(stores):
+        conf.set(_STORE, ",".join(filter(None, stores)))
         settings |= _secrets(spark, conf)
     return Storage.of(location, settings.get, settings, lambda: _bucket_region(path, conf))
 
 
 def _settings(spark: SparkSession, conf: Any) -> dict[str, str]:
-    """Every setting, with its variables filled in."""
-    mapper = jvm.classic(spark)._jvm.com.fasterxml.jackson.databind.ObjectMapper()
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix("")))
-    return found
+    """The settings of file systems and their credentials, with variables filled in."""
+    java: Any = jvm.classic(spark)._jvm
+    mapper = java.com.fasterxml.jackson.databind.ObjectMapper()
+    texts = {prefix: mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)) for prefix in _PREFIXES}
+    return {prefix + name: value for prefix, text in texts.items() for name, value in json.loads(text).items()}
 
 
 def _secrets(spark: SparkSession, conf: Any) -> dict[str, str]:
     """What the credential stores hold for file systems; the first store that has a name counts."""
-    factory = jvm.classic(spark)._jvm.org.apache.hadoop.security.alias.CredentialProviderFactory
+    java: Any = jvm.classic(spark)._jvm
     secrets: dict[str, str] = {}
-    for store in factory.getProviders(conf):
+    for store in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf):
         for name in store.getAliases():
             if name.startswith(("fs.", "google.")) and name not in secrets:
                 secrets[name] = "".join(store.getCredentialEntry(name).getCredential())
