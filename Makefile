@@ -7,8 +7,11 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 
 # One line for each larger download, in place of nothing for minutes.
-INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --editable '$(1)' \
-	| awk '/Downloading .* MB|Building wheel for pyspark.*started|^Installing/ { print "  " $$1, $$2, $$3, $$4; fflush() }'
+INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --editable '$(1)' | awk ' \
+	/Downloading .* MB/             { print "  " $$2, $$3, $$4 } \
+	/Building wheel.*: started/     { print "  building", $$4 } \
+	/^Installing collected/         { print "  unpacking" } \
+	{ fflush() }'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check soak lint bench clean

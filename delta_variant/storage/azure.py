@@ -21,7 +21,7 @@ HONOURED = (
     "account.oauth2.client.secret", "account.oauth2.client.endpoint",
 )  # fmt: skip
 _IDENTITY = "use an account key, a fixed SAS token, a client's secret or a managed identity"
-_ENCRYPTION = "make it the encryption of the account"
+_ENCRYPTION = "unset it and make the encryption that of the account"
 # name: the value that changes nothing, and the way out
 REFUSED = {
     "account.keyprovider": (f"{_ABFS}services.SimpleKeyProvider", _IDENTITY),

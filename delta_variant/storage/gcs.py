@@ -22,7 +22,7 @@ _KEY_FILES = {
     f"auth.service.account.{name}": ("", _DEFAULT)
     for name in ("json.keyfile", "keyfile", "email", "private.key", "private.key.id")
 } | {"auth.service.account.enable": ("true", _DEFAULT)}  # fmt: skip
-_ENCRYPTION = "make it the default encryption of the bucket"
+_ENCRYPTION = "unset it and make the encryption the default of the bucket"
 # name: the value that changes nothing, and the way out
 REFUSED = {
     "auth.access.token.provider": ("", _DEFAULT),

@@ -64,7 +64,7 @@ HONOURED = (
     "proxy.host", "proxy.port", "proxy.username", "proxy.password", "proxy.ssl.enabled", "connection.establish.timeout",
     "connection.timeout", "attempts.maximum",
 )  # fmt: skip
-_ENCRYPTION = "make it the default encryption of the bucket"
+_ENCRYPTION = "unset it and make the encryption the default of the bucket"
 _SIGNING = "leave signing to the AWS SDK"
 _KEYS_ELSEWHERE = "give the keys in another way, such as fs.s3a.access.key and fs.s3a.secret.key"
 _STORE = "give the keys in settings"
@@ -79,7 +79,7 @@ REFUSED = {
     "encryption.cse.v1.compatibility.enabled": ("false", _ENCRYPTION),
     "server-side-encryption-algorithm": ("", _ENCRYPTION),
     "server-side-encryption.key": ("", _ENCRYPTION),
-    "create.storage.class": ("standard", "let a lifecycle rule of the bucket move the objects"),
+    "create.storage.class": ("standard", "unset it and let a lifecycle rule of the bucket move the objects"),
     "object.content.encoding": ("", "unset it"),
     "requester.pays.enabled": ("false", "write to a bucket whose owner pays"),
     "custom.signers": ("", _SIGNING),

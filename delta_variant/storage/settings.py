@@ -9,7 +9,7 @@ Invariant: messages name settings and show no value, unless the value is the nam
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
@@ -30,8 +30,8 @@ class Settings:
 
     location: str
     """For messages."""
-    find: Setting
-    names: Collection[str]
+    find: Setting = field(repr=False)
+    names: Collection[str] = field(repr=False)
     """Names of settings, of other connectors too; empty where they cannot be listed."""
     forms: tuple[str, ...]
 
