@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
 from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS, TableFeatures
+from delta_variant.hadoop import storage_of
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
@@ -292,7 +293,8 @@ class Transaction:
     @property
     def storage(self) -> Storage:
         """Where the data files go."""
-        return Storage.of(str(self.log.dataPath()), self.log.newDeltaHadoopConf().get)
+        with delta_errors(f"reading the storage settings of {self._table.name}"):
+            return storage_of(self.spark, self.log.dataPath(), self.log.newDeltaHadoopConf())
 
     @property
     def files(self) -> int:

@@ -88,19 +88,20 @@ def copied(spark, path):
     return read(spark, path).where("p = 1").selectExpr("id + 1000 id", "p", "'new' who").coalesce(1)
 
 
+def moved(spark, path):
+    """The rows of a partition, to take the place of another."""
+    return read(spark, path).where("p = 2").selectExpr("id", "1L p", "who").coalesce(1)
+
+
 OURS = {
     "append": lambda spark, path: (new(spark), "append", {}),
     "append missing": lambda spark, path: (missing(spark, path), "append", {}),
     "append a copy": lambda spark, path: (copied(spark, path), "append", {}),
     "overwrite": lambda spark, path: (new(spark), "overwrite", {}),
     "replaceWhere": lambda spark, path: (new(spark, "p = 1"), "overwrite", {"replace_where": "p = 1"}),
-    "replaceWhere reading": lambda spark, path: (
-        read(spark, path).where("p = 2").selectExpr("id", "1L p", "who").coalesce(1), "overwrite", {"replace_where": "p = 1"},
-    ),
+    "replaceWhere reading": lambda spark, path: (moved(spark, path), "overwrite", {"replace_where": "p = 1"}),
     "dynamic": lambda spark, path: (new(spark, "p = 1"), "overwrite", {"partition_overwrite": "dynamic"}),
-    "dynamic reading": lambda spark, path: (
-        read(spark, path).where("p = 2").selectExpr("id", "1L p", "who").coalesce(1), "overwrite", {"partition_overwrite": "dynamic"},
-    ),
+    "dynamic reading": lambda spark, path: (moved(spark, path), "overwrite", {"partition_overwrite": "dynamic"}),
 }  # fmt: skip
 _OPTIONS = {"replace_where": "replaceWhere", "partition_overwrite": "partitionOverwriteMode"}
 

@@ -24,6 +24,7 @@ from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
+from delta_variant.version import __version__
 from delta_variant.writer import clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
@@ -50,6 +51,13 @@ _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
+_IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
+# The end of a traceback whose task could not be unpickled, or whose first line is in a module of ours that is being imported.
+_NOT_LOADED = re.compile(
+    r"in read_command\n.*\n\w+: [^\n]*\bdelta_variant\b|"
+    r'Traceback \(most recent call last\):\s+File "[^"\n]*\bdelta_variant/[^"\n]*", line \d+, in <module>\n',
+    re.DOTALL,
+)
 
 
 def make_plan(
@@ -190,13 +198,20 @@ def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ..
 
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
     """What Spark raised, as an error of this package where it is about the files or the rows; else it stays Spark's."""
+    text = str(error)
     if isinstance(error, PythonException):
-        last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-        advice = ": set PYSPARK_PYTHON to a Python that has delta-variant" if "ModuleNotFoundError" in last[-1] else ""
-        return TableError(f"writing the files of {table} failed: {last[-1]}{advice}")
+        last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
+        if _NOT_LOADED.search(text):
+            last = (
+                f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same "
+                "version in their Python, which PYSPARK_PYTHON names"
+            )
+        elif not _IN_A_TASK.search(text):
+            return None
+        return TableError(f"writing the files of {table} failed: {last}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
-    if isinstance(error, Py4JJavaError) and _WORKER_GONE in str(error):
+    if isinstance(error, Py4JJavaError) and _WORKER_GONE in text:
         return TableError(f"writing the files of {table} failed: a Python worker was killed, for its memory perhaps: try again")
     return None
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from delta_variant import stats
-from delta_variant.errors import DeltaVariantError
+from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.storage import Storage
+from delta_variant.version import __version__
 from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
@@ -79,6 +80,8 @@ class Plan:
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
     columns: tuple[str, ...] | None = None
     """Names of the columns of a batch in their order, without the partition values; None where batches have the names."""
+    version: str = __version__
+    """Of this package on the driver."""
 
 
 class Outcome(Protocol):
@@ -94,6 +97,13 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     An error of this package's family is a row of its own, with its class and message, so that it reaches the driver as
     it is and Spark does not try the same rows again; so is an error of the storage that would come again.
     """
+    if plan.version != __version__:
+        message = (
+            f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
+            "the Python of both"
+        )
+        yield pa.RecordBatch.from_pylist([{"error": json.dumps([TableError.__name__, message])}], REPORT)
+        return
     task = _Task(plan)
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
