@@ -64,8 +64,9 @@ class VariantTable:
     def enable_shredding(self) -> int:
         """Later writes shred VARIANT columns: sets `delta.enableVariantShredding` to `true`, and adds the features it needs.
 
-        A feature that the table has under its preview's name keeps it. Files that are there stay as they are. Returns the
-        table's version, and raises TableError, with Delta's message, where the table cannot be altered.
+        A table whose Variants have the preview feature gets the preview of shredding, as its readers support the previews. Files
+        that are there stay as they are. Returns the table's version, and raises TableError, with Delta's message, where the table
+        cannot be altered.
         """
         return self._switch(on=True)
 
@@ -134,9 +135,9 @@ class VariantTable:
         properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
         if on and names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
+        by_preview = "variantShredding-preview" in names or ("variantType-preview" in names and "variantType" not in names)
         with delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
-            # With the stable name asked for, Delta would put it beside the preview's.
-            spark.conf.set(PREVIEW_NAMES, "true" if "variantShredding-preview" in names else "false")
+            spark.conf.set(PREVIEW_NAMES, str(by_preview).lower())
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
         return int(self._table.snapshot().version())
 

@@ -268,28 +268,29 @@ def test_the_session_stays_as_it_is(spark, tmp_path):
     assert active().get().equals(spark._jsparkSession)
 
 
-@pytest.mark.parametrize("made", ["plain", "preview", "without"])
+@pytest.mark.parametrize("made", ["plain", "variantShredding-preview", "variantType-preview", "without"])
 def test_the_property_is_switched(spark, tmp_path, made):
-    """Switching on adds the features a table lacks and keeps the names of those it has; switching off leaves them."""
-    properties = {"preview": "'delta.feature.variantShredding-preview' = 'supported'"}.get(made, "'a' = 'b'")
+    """Switching on adds the features a table lacks, previews where it has one of them; switching off leaves them."""
+    properties = f"'delta.feature.{made}' = 'supported'" if made.endswith("-preview") else "'a' = 'b'"
     kind = "bigint" if made == "without" else "variant"
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v {kind}) USING delta TBLPROPERTIES ({properties})")
     table = Table.of(spark, tmp_path / "t")
-    before = Transaction(table).features
+    before = table.features()
     assert not before.shredding
     switch = VariantTable.forPath(spark, tmp_path / "t")
     assert switch.enable_shredding() == 1
-    on = Transaction(table).features
+    on = table.features()
     assert on.shredding
-    name = "variantShredding-preview" if made == "preview" else "variantShredding"
+    name = "variantShredding-preview" if made.endswith("-preview") else "variantShredding"
     assert {feature for feature in on.names if feature.startswith("variantShredding")} == {name}
-    assert {feature for feature in on.names if feature.startswith("variantType")} == {"variantType"}
+    type_name = "variantType-preview" if made == "variantType-preview" else "variantType"
+    assert {feature for feature in on.names if feature.startswith("variantType")} == {type_name}
     if made != "without":
         df = spark.range(20).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v")
         assert write(df, tmp_path / "t").shredded == ("v",)
         DeltaTable.forPath(spark, str(tmp_path / "t")).update("id = 1", {"v": F.parse_json(F.lit("null"))})
     switch.disable_shredding()
-    off = Transaction(table).features
+    off = table.features()
     assert off.names == on.names
     assert off.properties["delta.enableVariantShredding"] == "false"
     if made != "without":
