@@ -64,9 +64,9 @@ class VariantTable:
     def enable_shredding(self) -> int:
         """Later writes shred VARIANT columns: sets `delta.enableVariantShredding` to `true`, and adds the features it needs.
 
-        A table whose Variants have the preview feature gets the preview of shredding, as its readers support the previews. Files
-        that are there stay as they are. Returns the table's version, and raises TableError, with Delta's message, where the table
-        cannot be altered.
+        A table whose Variants have the preview feature gets the preview of shredding, as its readers support the previews.
+        Files that are there stay as they are. Returns the table's version, and raises TableError, with Delta's message, where
+        the table cannot be altered.
         """
         return self._switch(on=True)
 

@@ -40,12 +40,7 @@ if TYPE_CHECKING:
     from delta_variant.writer.columns import Path
     from delta_variant.writer.shapes import Shred
 
-# How rows come to the tasks. The memory of a task depends on the bytes of a batch.
-_TRANSPORT = {
-    "spark.sql.execution.arrow.useLargeVarTypes": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
-}
+_ARROW_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 # What a task gets of a partition that is shuffled: as many bytes as a file is to have.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
@@ -168,9 +163,10 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     """
     table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
     outcomes = Outcomes(rows.sparkSession)
+    own = {_ARROW_TYPES: "false", _TASK_BYTES: str(plan.max_bytes)}
     cancelled: BaseException | None = None
     try:
-        with outcomes.watched() as telling, settings(rows.sparkSession, {**_TRANSPORT, _TASK_BYTES: str(plan.max_bytes)}):
+        with outcomes.watched() as telling, settings(rows.sparkSession, own):
             reports = rows.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL)
             written = transaction.run(source, reports)
     except BaseException as error:

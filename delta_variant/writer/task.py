@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 8192
 """Rows at the start of a file that its shape is inferred from."""
+_BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
+"""Smaller batches cost more than they are worth."""
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("error", pa.string()),
 ])  # fmt: skip
@@ -108,7 +110,7 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in batches:
+        for batch in _gathered(batches):
             task.add(batch)
         reports = task.close()
     except DeltaVariantError as error:
@@ -136,6 +138,18 @@ def _settle() -> None:
     """PySpark collects garbage after every task, which takes 95 ms over the objects of Numba and pyarrow: they stay, once."""
     gc.collect()
     gc.freeze()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, small ones put together: the size of a batch is a setting of the session, meant for the user's functions."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= _BATCH_ROWS or sum(b.nbytes for b in waiting) >= _BATCH_BYTES:
+            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 class _Task:
