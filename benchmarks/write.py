@@ -1,4 +1,5 @@
 """`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep | batches [ROWS]]
+The memory of `write` alone: python -m benchmarks.write memory [KILOBYTES]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
 delta.enableVariantShredding = true, zstd both, in alternation; the medians of the rounds after two to warm up are compared.
@@ -8,6 +9,7 @@ Each kind of data has a session of its own, so that the peak memory of its Pytho
 * wide: 200 leaves in one object; 100,000 rows
 * deep: 8 levels of objects with 3 leaves each; 1,000,000 rows
 * batches: the events by `write` alone, in batches of rows against batches of bytes
+* memory: the peak of a Python worker for documents of 1 KB to 1 MB, half text and half an array of objects
 """
 
 import resource
@@ -48,6 +50,10 @@ def deep() -> str:
 DATA = {"events": EVENT, "wide": wide(), "deep": deep(), "batches": EVENT}
 RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000), ("batches", 1_000_000))
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+DOCUMENT = """to_json(named_struct('id', id, 'text', concat_ws('', transform(sequence(1, {0}), i -> sha2(concat(id, i), 256))),
+  'items', transform(sequence(1, {0}), i -> named_struct('n', i, 'sku', substr(sha2(concat(i, id), 256), 1, 48)))))"""
+"""Of 64 bytes for each number up to {0} in either half."""
+KILOBYTES, MEGABYTES, FILE_SIZES = (1, 16, 100, 1024), 400, ("16mb", "128mb", "1gb")
 
 
 def compare(kind: str, rows: int) -> None:
@@ -99,6 +105,26 @@ def compare(kind: str, rows: int) -> None:
     shutil.rmtree(work)
 
 
+def memory(kilobytes: int) -> None:
+    """The peak of a worker over tables whose files are small and large."""
+    work = Path(tempfile.mkdtemp(prefix="delta-variant-write-"))
+    spark = session(**{"spark.databricks.delta.allowArbitraryProperties.enabled": "true"})
+    rows, source = MEGABYTES * 1024 // kilobytes, str(work / "source")
+    documents = F.parse_json(F.expr(DOCUMENT.format(kilobytes * 8)))
+    spark.conf.set("spark.sql.variant.writeShredding.enabled", "false")
+    spark.range(0, rows, 1, 8).select("id", documents.alias("v")).write.parquet(source)
+    for size in FILE_SIZES:
+        spark.sql(
+            f"CREATE TABLE delta.`{work / size}` (id LONG, v VARIANT) USING delta "
+            f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.targetFileSize' = '{size}')"
+        )
+        assert dv.write(spark.read.parquet(source).coalesce(2), work / size).rows == rows
+    peak = worker_memory(spark) >> 20
+    print(f"memory, documents of {kilobytes:>4} KB, files of {', '.join(FILE_SIZES)}: {peak} MiB at most", flush=True)
+    spark.stop()
+    shutil.rmtree(work)
+
+
 def source_bytes(source: str) -> int:
     return sum(file.stat().st_size for file in Path(source).glob("*.parquet"))
 
@@ -117,12 +143,19 @@ def worker_memory(spark: SparkSession) -> int:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        kind = sys.argv[1]
-        compare(kind, int(sys.argv[2].replace("_", "")) if len(sys.argv) > 2 else dict(reversed(RUNS))[kind])
+    if len(sys.argv) > 2:
+        kind, number = sys.argv[1], int(sys.argv[2].replace("_", ""))
+        if kind == "memory":
+            memory(number)
+        else:
+            compare(kind, number)
         return
-    for kind, rows in RUNS:
-        subprocess.run([sys.executable, "-m", "benchmarks.write", kind, str(rows)], check=True)
+    runs = [*RUNS, *(("memory", kilobytes) for kilobytes in KILOBYTES)]
+    if len(sys.argv) == 2:
+        runs = [run for run in runs if run[0] == sys.argv[1]]
+        runs = runs if sys.argv[1] == "memory" else runs[:1]
+    for kind, number in runs:
+        subprocess.run([sys.executable, "-m", "benchmarks.write", kind, str(number)], check=True)
 
 
 if __name__ == "__main__":

@@ -241,6 +241,8 @@ class Written:
     bytes: int = 0
     shredded: tuple[tuple[str, ...], ...] = ()
     """Of each file, the columns that are shredded in it."""
+    left_plain: int = 0
+    """Files that shredding would have made larger."""
     error: tuple[str, str] | None = None
     """Class and message of an error that a task reported."""
 
@@ -354,7 +356,7 @@ class Transaction:
             name, text = json.loads(totals["error"])
             return Written(error=(name, text))
         shredded = tuple(tuple(json.loads(columns)) for columns in totals["shredded"])
-        return Written(totals["files"], totals["rows"], totals["bytes"], shredded)
+        return Written(totals["files"], totals["rows"], totals["bytes"], shredded, totals["left_plain"])
 
     def remove(self, removal: Removal) -> None:
         """Remove files, which the transaction thereby reads; call it after `run`."""

@@ -87,6 +87,11 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
     return _BY_ARROW.get(data_type)
 
 
+def is_exact(data_type: pa.DataType) -> bool:
+    """Integers and decimals, the exact numerics (VariantEncoding, "Exact Numeric")."""
+    return bool(pa.types.is_integer(data_type) or pa.types.is_decimal(data_type))
+
+
 def is_binary(data_type: pa.DataType) -> bool:
     """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too."""
     if pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):

@@ -25,14 +25,15 @@ def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Pl
 
 
 def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
-    """The Add actions, with their statistics decoded. Raises what the task reported."""
+    """The Add actions, with their statistics decoded, and what the task reported beside them. Raises what it reported."""
     reports = next(write_files(plan, iter(batches))).to_pylist()
     for report in reports:
         if report["error"]:
             name, message = json.loads(report["error"])
             raise getattr(errors, name)(message)
     adds = [json.loads(report["add"])["add"] for report in reports]
-    return [{**add, "stats": json.loads(add["stats"]), "rows": r["rows"]} for add, r in zip(adds, reports, strict=True)]
+    told = ({**report, "shredded": json.loads(report["shredded"])} for report in reports)
+    return [{**r, **add, "stats": json.loads(add["stats"])} for add, r in zip(adds, told, strict=True)]
 
 
 def schema(plan: Plan, add: dict) -> pa.Schema:

@@ -3,6 +3,7 @@
 import datetime as dt
 import enum
 import json
+import re
 import struct
 import uuid
 import zoneinfo
@@ -10,6 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,6 +157,51 @@ def test_smallest_forms(metadata, value, expected):
 def test_other_forms(metadata, value, expected):
     """A value in a form that is not the smallest reads as the same value."""
     assert same(binary.decode(*raw(metadata, value)), expected)
+
+
+# The tables of the encoding specification once more: a value in the type of a column, which need not be the smallest.
+OF_A_TYPE = [
+    ("0c 05", 5, pa.int8()),
+    ("10 05 00", 5, pa.int16()),
+    ("14 fb ff ff ff", -5, pa.int32()),
+    ("18 05 00 00 00 00 00 00 00", 5, pa.int64()),
+    ("1c 00 00 00 00 00 00 00 80", -0.0, pa.float64()),
+    ("38 00 00 c0 3f", 1.5, pa.float32()),
+    ("20 02 96 00 00 00", Decimal("1.5"), pa.decimal128(9, 2)),
+    ("24 02 6a ff ff ff ff ff ff ff", Decimal("-1.5"), pa.decimal128(10, 2)),
+    ("24 00 01 00 00 00 00 00 00 00", Decimal(1), pa.decimal128(18, 0)),
+    ("28 01 f1 ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff", Decimal("-1.5"), pa.decimal128(19, 1)),
+    ("28 26 ff ff ff ff 3f 22 8a 09 7a c4 86 5a a8 4c 3b 4b", Decimal("0." + "9" * 38), pa.decimal128(38, 38)),
+    ("24 01 0f 00 00 00 00 00 00 00", Decimal("1.5"), pa.decimal64(2, 1)),
+    ("04", True, pa.bool_()),
+    ("08", False, pa.bool_()),
+    ("05 78", "x", pa.large_string()),
+    ("3c 01 00 00 00 ff", b"\xff", pa.binary()),
+    ("2c ff ff ff 7f", 2**31 - 1, pa.date32()),
+    ("30 00 00 00 00 00 00 00 80", -(2**63), pa.timestamp("us", "Asia/Tokyo")),
+    ("34 ff ff ff ff ff ff ff 7f", 2**63 - 1, pa.timestamp("us")),
+    ("48 e8 03 00 00 00 00 00 00", 1000, pa.timestamp("ns", "UTC")),
+    ("44 00 00 00 00 00 00 00 00", 0, pa.time64("us")),
+    ("50 00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff", bytes.fromhex("00112233445566778899aabbccddeeff"), pa.binary(16)),
+    ("00", None, pa.int64()),
+]
+
+
+@pytest.mark.parametrize(("value", "given", "kind"), OF_A_TYPE)
+def test_arrow_scalars_keep_their_type(value, given, kind):
+    """An Arrow scalar becomes the primitive that a shredded column of its type holds, alone and inside an object."""
+    scalar = pa.scalar(given, kind)
+    assert binary.encode(scalar) == raw(EMPTY, value)
+    inside = bytes.fromhex(value)
+    assert binary.encode({"a": scalar})[1] == bytes([2, 1, 0, 0, len(inside)]) + inside
+
+
+@pytest.mark.parametrize("kind", [pa.uint8(), pa.timestamp("ms"), pa.date64(), pa.list_(pa.int8()), pa.float16()])
+def test_arrow_scalars_that_no_column_holds(kind):
+    """An Arrow type that VariantShredding does not list is refused by name."""
+    value = [1] if pa.types.is_list(kind) else 1.0 if kind == pa.float16() else 1
+    with pytest.raises(DeltaVariantError, match=re.escape(f"cannot hold an Arrow {kind}")):
+        binary.encode(pa.scalar(value, kind))
 
 
 def number(n, width):

@@ -60,7 +60,7 @@ def error_of(frame, name, **options):
 
 told = {}
 try:
-    first = dv.write(rows(0, 100), directory / "t")
+    first = dv.write(rows(0, 100), directory / "t", shred={"v": "n bigint", "s.w": "bigint"})
     told["write"] = [first.version, first.rows, list(first.shredded)]
     dv.write(rows(100, 100), directory / "t", shred={"v": "n bigint"})
     same("t", range(200))

@@ -128,27 +128,51 @@ def test_a_group_that_is_not_there_is_refused(tmp_path):
 # ------------------------------------------------------------------------------------------------ what the footer holds
 
 
-def test_floats_and_metadata_have_no_footer_bounds(tmp_path):
-    """No FLOAT or DOUBLE column has statistics, wherever it is: pyarrow's ignore NaN. VARIANT metadata has none; value has."""
-    array = shredding.shred(column([{"f": 1.5, "i": 1}, {"f": math.nan}]), "f double, i bigint")
-    floats = pa.array([1.0, math.nan], pa.float32())
-    table = pa.table(
-        {
-            "v": array,
-            "f": floats,
-            "d": floats.cast(pa.float64()),
-            "l": pa.array([[1.0], [math.nan]]),
-            "m": pa.array([[("k", 1.0)], []], pa.map_(pa.string(), pa.float64())),
-            "s": pa.StructArray.from_arrays([floats], ["f"]),
-            "metadata": pa.array(["a", "b"]),
-        }
-    )
-    write(tmp_path / "f", table, {V})
+FLOATS = [1.5, math.nan, -0.0, None, math.inf]
+
+
+def test_footer_bounds_of_floats(tmp_path):
+    """A row group with a NaN has neither the minimum and maximum of that column nor a column index for it, wherever the column
+    is; others have both, a zero minimum as -0.0 and a zero maximum as 0.0. Null counts are always there."""
+    floats = pa.array(FLOATS, pa.float32())
+    doubles = floats.cast(pa.float64())
+    halves = np.array([0.0 if x is None else x for x in FLOATS], np.float16)
+    columns = {
+        "v": shredding.shred(column([{"f": x, "i": 1} for x in FLOATS]), "f double, i bigint"),
+        "f": floats,
+        "d": doubles,
+        "h": pa.array(halves, mask=np.array([x is None for x in FLOATS])),
+        "l": pa.ListArray.from_arrays(pa.array(range(6), pa.int32()), doubles),
+        "m": pa.MapArray.from_arrays(pa.array(range(6), pa.int32()), pa.array(["k"] * 5), doubles),
+        "s": pa.StructArray.from_arrays([floats], ["f"]),
+    }
+    write(tmp_path / "f", pa.table(columns), {V}, row_group_bytes=1)
+    metadata = pq.read_metadata(tmp_path / "f")
+    assert metadata.num_row_groups == len(FLOATS)
+    for number, value in enumerate(FLOATS):
+        group = metadata.row_group(number)
+        chunks = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+        has_nan, is_null = value is not None and math.isnan(value), value is None
+        for name in ("v.typed_value.f.typed_value", "f", "d", "h", "l.list.element", "m.key_value.value", "s.f"):
+            chunk = chunks[name]
+            assert chunk.statistics.has_min_max == (not has_nan and not is_null)
+            assert chunk.has_column_index == (not has_nan)
+            if chunk.statistics.has_min_max and name != "h":  # which pyarrow shows as bytes
+                found = chunk.statistics.min, chunk.statistics.max
+                assert found == (value, value)
+                assert value != 0 or [*map(str, found)] == ["-0.0", "0.0"]
+        assert chunks["d"].statistics.null_count == is_null
+        assert chunks["v.typed_value.i.typed_value"].statistics.max == 1
+        assert all(chunk.has_offset_index for chunk in chunks.values())
+
+
+def test_footer_bounds_of_variants(tmp_path):
+    """The metadata of a VARIANT has no statistics; `value` has, and so has an ordinary column of that name."""
+    array = shredding.shred(column([{"i": 1}, {"j": 2}]), "i bigint")
+    write(tmp_path / "f", pa.table({"v": array, "metadata": pa.array(["a", "b"])}), {V})
     columns = footer_columns(tmp_path / "f")
-    floating = {name for name, chunk in columns.items() if chunk.physical_type in ("FLOAT", "DOUBLE")}
-    assert len(floating) == 6
-    assert {name for name, chunk in columns.items() if chunk.is_stats_set} == columns.keys() - floating - {"v.metadata"}
-    assert columns["v.value"].statistics.null_count == 2
+    assert {name for name, chunk in columns.items() if not chunk.is_stats_set} == {"v.metadata"}
+    assert columns["v.value"].statistics.null_count == 1
     assert columns["v.typed_value.i.typed_value"].statistics.null_count == 1
 
 

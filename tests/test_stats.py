@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,9 @@ V = ("v",)
 UTC = dt.timezone.utc
 
 
+SECOND = pa.array([False, True])
+
+
 def collect(*batches, variants=(), indexed=None, **options):
     leaves = indexed_columns(batches[0].schema, variants) if indexed is None else indexed
     stats = FileStats(batches[0].schema, variants=variants, indexed=leaves, **options)
@@ -41,11 +45,16 @@ def collect(*batches, variants=(), indexed=None, **options):
     return json.loads(stats.json())
 
 
-def bounds(*parts, as_type, **options):
-    """Lower and upper bounds of a VARIANT column that was written in these parts."""
+def texts(*parts, as_type, **options):
+    """The texts of the lower and the upper bounds of a VARIANT column that was written in these parts."""
     batches = [pa.record_batch([shredding.shred(column(rows), as_type)], ["v"]) for rows in parts]
     stats = collect(*batches, variants={V}, **options)
-    return tuple(decode_bounds(stats[side]["v"]) if "v" in stats[side] else {} for side in ("minValues", "maxValues"))
+    return tuple(stats[side].get("v") for side in ("minValues", "maxValues"))
+
+
+def bounds(*parts, as_type, **options):
+    """The same, decoded."""
+    return tuple({} if text is None else decode_bounds(text) for text in texts(*parts, as_type=as_type, **options))
 
 
 # ------------------------------------------------------------------------------------------------- the text of the bounds
@@ -124,6 +133,7 @@ TYPES = {
     "bigint": (-(2**63), 2**63 - 1),
     "float": (np.float32(-1.1), np.float32(3e38)),
     "double": (-math.inf, 1e300),
+    "decimal(5,2)": (Decimal("-1.50"), Decimal("3.00")),
     "decimal(10,2)": (Decimal("-1.50"), Decimal("3.00")),
     "decimal(38,10)": (Decimal("-1.0000000001"), Decimal("3.0000000000")),
     "date": (dt.date(1, 1, 1), dt.date(9999, 12, 31)),
@@ -136,15 +146,14 @@ TYPES = {
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("as_field", [True, False])
 def test_every_ordered_type(kind, as_field):
-    """The bounds are the values themselves, of the column's type, for fields and for Variants that are scalars."""
+    """The bounds are the values themselves, both in the column's type, for fields and for Variants that are scalars."""
     low, high = TYPES[kind]
     wrap = (lambda v: {"a": v}) if as_field else (lambda v: v)
-    as_type = schema.parse(f"a {kind}") if as_field else schema.parse(f"a {kind}").field(0).type
-    found = bounds([wrap(high)], [wrap(low), wrap(high)], ["SQL NULL"], as_type=as_type)
+    leaf = schema.parse(f"a {kind}").field(0).type
+    found = texts([wrap(high)], [wrap(low), wrap(high)], ["SQL NULL"], as_type=pa.struct([("a", leaf)]) if as_field else leaf)
     path = "$['a']" if as_field else "$"
-    assert same(list(found), [{path: low}, {path: high}])
-    if isinstance(low, Decimal):
-        assert [b[path].as_tuple().exponent for b in found] == [low.as_tuple().exponent] * 2
+    assert same([decode_bounds(text) for text in found], [{path: low}, {path: high}])
+    assert found == tuple(encode_bounds({path: pa.scalar(value, leaf)}) for value in (low, high))
 
 
 def test_binary_has_no_bounds():
@@ -175,6 +184,29 @@ def test_rows_without_the_path_do_not_matter():
     rows = [{"a": {"b": 1}}, {}, {"a": {}}, {"a": "x"}, {"a": None}, "x", None, "SQL NULL", {"a": {"b": 2, "c": 3}}]
     assert bounds(rows, as_type="a struct<b: bigint>") == ({"$['a']['b']": 1}, {"$['a']['b']": 2})
     assert bounds([{}, "SQL NULL"], as_type="a bigint") == ({}, {})
+
+
+def test_an_object_in_value_rules_its_paths_out():
+    """Where another writer left an object whole in `value`, its fields are in no column: paths through it have no bounds."""
+    shredded = shredding.shred(column([{"a": {"b": 1}, "c": 1}] * 2), "a struct<b: bigint>, c bigint")
+    a = shredded.field("typed_value").field("a")
+    for left, expected in (
+        (binary.encode({"b": 9})[1], {"$['c']": 1}),
+        (binary.encode("x")[1], {"$['a']['b']": 1, "$['c']": 1}),
+    ):
+        changed = pa.StructArray.from_arrays(
+            [
+                pa.array([None, left]),
+                pa.StructArray.from_arrays(a.field(1).flatten(), fields=list(a.field(1).type), mask=SECOND),
+            ],
+            fields=list(a.type),
+        )
+        typed = pa.StructArray.from_arrays(
+            [changed, shredded.field("typed_value").field("c")], fields=list(shredded.type.field("typed_value").type)
+        )
+        array = pa.StructArray.from_arrays([*shredded.flatten()[:2], typed], fields=list(shredded.type))
+        stats = collect(pa.record_batch([array], ["v"]), variants={V})
+        assert decode_bounds(stats["maxValues"]["v"]) == expected
 
 
 def test_a_scalar_root_with_a_json_null():
@@ -240,26 +272,22 @@ def test_strings_are_ordered_by_their_bytes():
     assert found == ({"$['a']": "\uffff"}, {"$['a']": "\U00010000"})
 
 
-def test_values_outside_pythons_calendar():
-    """A date or time before year 1 or after 9999 leaves its bound out, and only its own."""
-    for micros, present in (([0, 2**62], "minValues"), ([-(2**62), 0], "maxValues")):
-        typed = pa.array(micros, pa.int64()).cast(pa.timestamp("us", "UTC"))
-        days = pa.array([m // 10**12 for m in micros], pa.int32()).cast(pa.date32())
-        fields = {name: pa.StructArray.from_arrays([pa.nulls(2, pa.binary()), array], ["value", "typed_value"])
-                  for name, array in (("t", typed), ("d", days))}  # fmt: skip
-        array = pa.StructArray.from_arrays(
-            [
-                pa.array([b"\x01\x01\x00\x01t"] * 2),
-                pa.nulls(2, pa.binary()),
-                pa.StructArray.from_arrays(fields.values(), fields),
-            ],
-            ["metadata", "value", "typed_value"],
-        )
-        stats = collect(pa.record_batch([array], ["v"]), variants={V})
-        epoch = {"$['t']": dt.datetime(1970, 1, 1, tzinfo=UTC), "$['d']": dt.date(1970, 1, 1)}
-        assert decode_bounds(stats[present]["v"]) == epoch
-        absent = {"minValues": "maxValues", "maxValues": "minValues"}[present]
-        assert "v" not in stats[absent]
+FAR = {
+    "date": (-(2**31), 2**31 - 1),
+    "timestamp": (-(2**63) + 1, 2**63 - 1),
+    "timestamp_ntz": (-62_135_596_800_000_001, 253_402_300_800_000_000),
+}
+
+
+@pytest.mark.parametrize("kind", FAR)
+def test_values_outside_pythons_calendar(kind):
+    """Dates and times before year 1 and after 9999 are bounds like others: exact, and in the form of `binary.decode`."""
+    leaf = schema.parse(f"a {kind}").field(0).type
+    ends = [pa.scalar(end, leaf) for end in FAR[kind]]
+    rows = [{"a": binary.decode(*binary.encode(end))} for end in ends]
+    found = texts(rows, [{"a": binary.decode(*binary.encode(pa.scalar(0, leaf)))}], as_type=f"a {kind}")
+    assert found == tuple(encode_bounds({"$['a']": end}) for end in ends)
+    assert same([decode_bounds(text) for text in found], [{"$['a']": row["a"]} for row in rows])
 
 
 def test_strings_that_are_not_utf8_have_no_bounds():
@@ -281,16 +309,22 @@ PART = st.lists(st.one_of(st.just("SQL NULL"), SPARK_VARIANTS, OBJECTS), max_siz
 
 @given(st.one_of(st.lists(PART, min_size=1, max_size=3), st.lists(st.lists(OBJECTS, max_size=6), min_size=1, max_size=3)))
 def test_bounds_enclose_every_value(parts):
-    """For any rows and the schema inferred from them: a path with a bound has values of one type only, none outside it."""
-    as_type = schema.infer(column([row for rows in parts for row in rows]))
+    """For any rows and the schema inferred from them: a path with a bound has values of one type only, none outside it, and
+    its columns hold exactly these values, null in the rows without the path."""
+    rows = [row for part in parts for row in part]
+    as_type = schema.infer(column(rows))
     if as_type is None:
         return
+    shredded = shredding.shred(column(rows), as_type)
     for side, found in zip(("low", "high"), bounds(*parts, as_type=as_type), strict=True):
         for path, bound in found.items():
-            for value in (value for rows in parts for row in rows for value in at(row, paths.parse_normalized(path))):
+            keys = paths.parse_normalized(path)
+            values = [at(row, keys) for row in rows]
+            for value in (value for found in values for value in found):
                 assert type(value) is type(bound) or {type(value), type(bound)} <= {int, Decimal}
                 a, b = (value.encode(), bound.encode()) if isinstance(value, str) else (value, bound)
                 assert a >= b if side == "low" else a <= b
+            assert typed(shredded, keys) == [found[0] if found else None for found in values]
 
 
 def at(row, keys):
@@ -300,6 +334,14 @@ def at(row, keys):
             return []
         row = row[key]
     return [] if isinstance(row, str) and row == "SQL NULL" and not keys else [row]
+
+
+def typed(shredded, keys):
+    """What the columns alone say of a path: `typed_value` of every key on the way, and null under null."""
+    array = pc.struct_field(shredded, "typed_value")
+    for key in keys:
+        array = pc.struct_field(pc.struct_field(array, [array.type.get_field_index(key)]), "typed_value")
+    return array.to_pylist()
 
 
 def test_the_most_useful_paths_are_kept():
@@ -528,6 +570,8 @@ QUERIES = {
                 from values (date'0001-01-01', 1), (date'1582-10-04', 400), (date'2024-02-29', 0), (null, null) t(x, y)""",
     "times": f"select {TIMES} from values (1700000000123456L), (-1700000000123456L), (null) t(x)",
     "times far away": f"select {TIMES} from values (253402300800000001L), (-62135596800000001L) t(x)",
+    "ends of time": f"""select {TIMES}, date_from_unix_date(y) d
+                        from values (9223372036854775807L, 2147483647), (-9223372036854775808L, -2147483648) t(x, y)""",
     "strings": "select x from values ('b'), ('é'), (null), ('a'), ('') t(x)",
     "strings with escapes": r"""select x from values ('"\\'), ('\t\n'), ('/') t(x)""",
     "long strings": "select repeat(x, 40) s, concat(repeat('z', 32), x) t from values ('é'), ('a'), ('z') t(x)",

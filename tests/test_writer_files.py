@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,12 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from delta_variant import binary
 from delta_variant.errors import TableError
+from delta_variant.parquet import read_table
+from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG, decode_bounds
 from delta_variant.storage import Storage
 from delta_variant.writer import sizes
+from delta_variant.writer.columns import physical, physical_type
 from delta_variant.writer.task import write_files
 from tests import tasks
-from tests.strategies import column
+from tests.strategies import column, values
 
 TARGET = 512 << 10
 
@@ -130,6 +136,131 @@ def test_other_errors_of_the_storage_are_tried_again(tmp_path):
     """A directory that is missing may be there the next time: the error is not put into a report, so that Spark tries again."""
     with pytest.raises(FileNotFoundError):
         list(write_files(tasks.plan(tmp_path / "none", {("v",)}), iter(random_batches(1, 10))))
+
+
+# ------------------------------------------------------------------------------------------------------------ small files
+
+
+def orders(count: int) -> list[dict]:
+    return [
+        {"id": i, "user": {"name": f"user {i % 7}", "mail": "@" if i % 3 else None}, "ok": i % 2 == 0, "parts": [i, i + 1]}
+        for i in range(count)
+    ]
+
+
+SHAPE = pa.struct([
+    ("id", pa.int64()), ("ok", pa.bool_()), ("parts", pa.list_(pa.int64())),
+    ("user", pa.struct([("mail", pa.string()), ("name", pa.string())])),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 20, 150])
+def test_small_files_stay_small(tmp_path, count):
+    """A file of few rows is plain, as large as one that was never to be shredded, and knows what the shredded one knows."""
+    rows = orders(count)
+    batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
+    [auto] = tasks.run(tasks.plan(tmp_path, {("v",)}, nonnull=True), [batch])
+    [plain] = tasks.run(tasks.plan(tmp_path, {("v",)}, infer=False), [batch])
+    [shredded] = tasks.run(tasks.plan(tmp_path, {("v",)}, shapes={("v",): SHAPE}, nonnull=True), [batch])
+    assert (auto["left_plain"], auto["shredded"], auto["size"]) == (True, [], plain["size"])
+    assert (shredded["left_plain"], shredded["shredded"]) == (False, ["v"])
+    assert auto["size"] < shredded["size"]
+    assert auto["stats"] == shredded["stats"]
+    assert decode_bounds(auto["stats"]["maxValues"]["v"])["$['id']"] == count - 1
+    assert (auto["tags"][BOUNDS_TAG], shredded["tags"][BOUNDS_TAG]) == ("1", "2")
+    assert auto["tags"][NONNULL_TAG] == shredded["tags"][NONNULL_TAG]
+    assert not plain.get("tags")
+    assert pq.read_metadata(tmp_path / auto["path"]).num_columns == 2
+    assert (tmp_path / auto["path"]).stat().st_size == auto["size"]
+    assert values(read_table(tmp_path / auto["path"])["v"].combine_chunks()) == rows
+
+
+def test_files_that_shredding_makes_smaller_are_shredded(tmp_path):
+    """From some hundred rows on, whatever the number of columns and files; other columns do not matter."""
+    rows = orders(3000)
+    other = pa.array(range(3000))
+    batch = pa.RecordBatch.from_arrays([column(rows), other, column(rows)], names=["v", "i", "w"])
+    adds = tasks.run(tasks.plan(tmp_path, {("v",), ("w",)}, max_rows=1500), [batch])
+    assert [(add["left_plain"], add["shredded"], add["tags"][BOUNDS_TAG]) for add in adds] == [(False, ["v", "w"], "2")] * 2
+    [plain] = tasks.run(tasks.plan(tmp_path, {("v",), ("w",)}, infer=False), [batch])
+    assert sum(add["size"] for add in adds) < plain["size"]
+
+
+def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
+    """Only columns whose schema was inferred are left plain."""
+    batch = pa.RecordBatch.from_arrays([column(orders(20)), column(orders(20))], names=["v", "w"])
+    plan = tasks.plan(tmp_path, {("v",), ("w",)}, shapes={("v",): SHAPE})
+    [add] = tasks.run(plan, [batch])
+    assert (add["left_plain"], add["shredded"], add["tags"][BOUNDS_TAG]) == (True, ["v"], "1")
+    assert "$['id']" in decode_bounds(add["stats"]["minValues"]["w"])
+
+
+# ----------------------------------------------------------------------------------------------------------------- memory
+
+
+def large_batches(count: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Batches of 32 MiB, as long as each is asked for, of documents of so many bytes."""
+    metadata, value = binary.encode({"id": 1, "text": "x" * size})
+    rows = (32 << 20) // size
+    for _ in range(count):
+        yield pa.RecordBatch.from_arrays(
+            [pa.StructArray.from_arrays([pa.array([value] * rows), pa.array([metadata] * rows)], ["value", "metadata"])], ["v"]
+        )
+
+
+@pytest.mark.parametrize("size", [16 << 10, 100 << 10, 1 << 20])
+def test_memory_is_bounded(tmp_path, size):
+    """However large the documents and the file, Arrow's and NumPy's buffers take less than 160 MiB, the batches included."""
+    plan = tasks.plan(tmp_path, {("v",)}, max_bytes=1 << 30)
+    list(write_files(plan, large_batches(1, size)))  # kernels are compiled
+    before = pa.total_allocated_bytes()
+    peak = 0
+
+    def watched():
+        nonlocal peak
+        for batch in large_batches(8, size):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+            yield batch
+
+    tracemalloc.start()
+    try:
+        [report] = write_files(plan, watched())
+        assert report.num_rows == 1
+        assert peak + tracemalloc.get_traced_memory()[1] < 160 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_written_lets_go_of_the_batch():
+    """Columns in their physical type, shredded, plain and ordinary ones, share no memory with what Spark sent."""
+    given = column([{"a": 1}, "SQL NULL", {"a": 2, "b": "x"}])
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), given)
+    columns = {
+        "v": given,
+        "p": given,
+        "s": pa.array(["a", None, "b"]),
+        "l": array,
+        "st": pa.StructArray.from_arrays([given, pa.array([1, 2, 3])], ["w", "i"]),
+    }
+    variants = frozenset({("v",), ("p",), ("l", "list", "element"), ("st", "w")})
+    shapes = {("v",): pa.struct([("a", pa.int64())]), ("st", "w"): pa.struct([("a", pa.int64())])}
+    for name, values_in in columns.items():
+        ours = buffers(values_in)
+        target = physical_type(values_in.type, (name,), variants, shapes)
+        found = buffers(physical(values_in, target, (name,), variants, shapes))
+        assert not ours & found, name
+
+
+def buffers(array: pa.Array) -> set[int]:
+    return {buffer.address for buffer in array.buffers() if buffer is not None and buffer.size}
+
+
+def test_a_sample_is_bounded_in_bytes(tmp_path):
+    """A schema is inferred from 16 MiB: what comes after them has no columns of its own, however few rows there were."""
+    parts = [{"text": "x" * (100 << 10)}] * 200, [{"late": i} for i in range(200)]
+    plan = tasks.plan(tmp_path, {("v",)})
+    [add] = tasks.run(plan, [pa.RecordBatch.from_arrays([column(rows)], names=["v"]) for rows in parts])
+    assert [field.name for field in tasks.schema(plan, add).field("v").type.field("typed_value").type] == ["text"]
 
 
 def test_bounds_of_files_in_a_row(tmp_path):

@@ -287,7 +287,7 @@ def test_the_property_is_switched(spark, tmp_path, made):
     assert {feature for feature in on.names if feature.startswith("variantType")} == {type_name}
     if made != "without":
         df = spark.range(20).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v")
-        assert write(df, tmp_path / "t").shredded == ("v",)
+        assert write(df, tmp_path / "t", shred={"v": "k bigint"}).shredded == ("v",)
         DeltaTable.forPath(spark, str(tmp_path / "t")).update("id = 1", {"v": F.parse_json(F.lit("null"))})
     switch.disable_shredding()
     off = table.features()

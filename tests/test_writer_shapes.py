@@ -137,7 +137,7 @@ NESTED = {
 @pytest.mark.parametrize("given", [{}, {("s", "w"): pa.struct([("id", pa.int64())])}])
 def test_nested_variants(tmp_path, given):
     """VARIANT fields of structs are shredded, inferred or as given, with bounds under the struct; in arrays and maps plain."""
-    rows = [{"id": i, "tag": f"t{i}"} for i in range(100)]
+    rows = [{"id": i, "tag": f"t{i:04}"} for i in range(4000)]  # few rows would be left plain
     plan = tasks.plan(tmp_path, NESTED, shapes=given)
     batch = nested(rows)
     (add,) = tasks.run(plan, [batch])
@@ -149,10 +149,10 @@ def test_nested_variants(tmp_path, given):
     assert fields["a", "list", "element", "v"].value_type.field("v").type == shredding.UNSHREDDED
     assert written.field("m").type.item_type == shredding.UNSHREDDED
     low, high = (add["stats"][side]["s"] for side in ("minValues", "maxValues"))
-    tags = {} if given else {"$['tag']": "t0"}
+    tags = {} if given else {"$['tag']": "t0000"}
     assert decode_bounds(low["w"]) == {"$['id']": 0, **tags}
-    assert decode_bounds(high["deep"]["v"]) == {"$['id']": 98, "$['tag']": "t98"}
-    assert add["stats"]["nullCount"]["s"] == {"w": 50, "n": 50, "deep": {"v": 50}}
+    assert decode_bounds(high["deep"]["v"]) == {"$['id']": 3998, "$['tag']": "t3998"}
+    assert add["stats"]["nullCount"]["s"] == {"w": 2000, "n": 2000, "deep": {"v": 2000}}
     back = read_table(tmp_path / add["path"])
     s = back.column("s").combine_chunks()
     for path in (["w"], ["deep", "v"]):
@@ -187,7 +187,7 @@ def test_values_that_spark_cannot_read(tmp_path, value, shape):
 
 def test_uuids_stay_plain(tmp_path):
     """Spark reads a UUID in `value` and not in a column of its own: inference leaves UUIDs where they are."""
-    rows = [{"u": uuid.UUID(int=i), "n": i, "l": [uuid.UUID(int=i)]} for i in range(50)]
+    rows = [{"u": uuid.UUID(int=i), "n": i, "l": [uuid.UUID(int=i)]} for i in range(2000)]
     plan = tasks.plan(tmp_path, {("v",), ("w",)})
     batch = pa.RecordBatch.from_arrays([column(rows), column([row["u"] for row in rows])], names=["v", "w"])
     (add,) = tasks.run(plan, [batch])

@@ -17,6 +17,9 @@ In: the two byte strings of the Variant binary encoding (version 1). Out: natura
 | time, uuid               | datetime.time, uuid.UUID              | datetime.time without a zone, uuid.UUID                  |
 | array, object            | list, dict                            | list, tuple; dict with str keys                          |
 
+`encode` takes Arrow scalars too, as the primitive that a shredded column of their type holds: `pa.scalar(5, pa.int32())` is an
+int32, and the precision of a decimal128 decides between decimal4, decimal8 and decimal16, as it does in Parquet.
+
 Subclasses count as what they derive from: an IntEnum is an int. Outside Python's years 1 to 9999, dates decode to
 numpy.datetime64[D] and timestamps to pandas.Timestamp in microseconds. The smallest int64, which both take for NaT, decodes to
 numpy.datetime64[4us] or [4ns], without its zone.

@@ -1,4 +1,4 @@
-"""encode: Python values → Variants, in the smallest exact form.
+"""encode: Python values → Variants, in the smallest exact form; Arrow scalars in the form of their type.
 
 In: what the package's table lists. Out: (metadata, value). Source: VariantEncoding. Invariant: fields are sorted by the UTF-8
 bytes of their names, and so is the dictionary, which holds each name once and no other.
@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.binary.decoder import EPOCH, EPOCH_UTC, MICROSECOND, VERSION
@@ -212,6 +213,21 @@ def _encode_time(value: dt.time) -> bytes:
     return _primitive(t.TIME, struct.pack("<q", seconds * 1_000_000 + value.microsecond))
 
 
+def _encode_arrow(value: pa.Scalar) -> bytes:
+    """The primitive that a shredded column of this Arrow type holds. Arrow keeps fixed-size values as Variant does."""
+    if not value.is_valid:
+        return _primitive(t.NULL)
+    kind = t.of_arrow(value.type)
+    if kind is None:
+        raise DeltaVariantError(f"a Variant cannot hold an Arrow {value.type}")
+    if kind.size == t.VARIABLE or kind.id == t.TRUE:
+        return _encode_scalar(value.as_py())
+    payload = pa.repeat(value, 1).buffers()[1].to_pybytes()
+    if pa.types.is_decimal(value.type):
+        payload = bytes([value.type.scale]) + payload
+    return _primitive(kind.id, payload[: kind.size])
+
+
 _ENCODERS: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
     (type(None), lambda _: _primitive(t.NULL)),
     ((bool, np.bool_), lambda b: _primitive(t.TRUE if b else t.FALSE)),
@@ -226,4 +242,5 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
     (np.datetime64, _encode_datetime64),
     ((bytes, bytearray, memoryview), lambda b: _sized(t.BINARY, bytes(b))),
     (uuid.UUID, lambda u: _primitive(t.UUID, u.bytes)),
+    (pa.Scalar, _encode_arrow),
 )

@@ -197,14 +197,16 @@ public class Write {
   private String totals(Row[] reports) {
     long rows = 0;
     long bytes = 0;
+    int plain = 0;
     ObjectNode totals = JSON.createObjectNode();
     ArrayNode shredded = totals.putArray("shredded");
     for (int r = 0; r < reports.length; r++) {
-      if (!reports[r].isNullAt(4)) return totals.put("error", reports[r].getString(4)).toString();
+      if (!reports[r].isNullAt(5)) return totals.put("error", reports[r].getString(5)).toString();
       actions.add(Action$.MODULE$.fromJson(reports[r].getString(0)));
       rows += reports[r].getLong(1);
       bytes += reports[r].getLong(2);
       shredded.add(reports[r].getString(3));
+      if (reports[r].getBoolean(4)) plain++;
     }
     Map metrics = new HashMap();
     metrics.put("numFiles", Long.valueOf(reports.length));
@@ -212,7 +214,7 @@ public class Write {
     metrics.put("numOutputBytes", Long.valueOf(bytes));
     register(metrics);
     if (reports.length > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
-    return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).toString();
+    return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
   }
 
   /** What DESCRIBE HISTORY shows as operationMetrics. */

@@ -5,8 +5,8 @@
 
 Source: parquet-format, `LogicalTypes.md` (VARIANT) and `VariantShredding.md`.
 
-Invariants: memory holds one row group and the footer, never the file. The footer has no min and max for FLOAT and DOUBLE
-columns: pyarrow leaves NaN out of them, and Spark then drops rows. What was not closed has no footer.
+Invariants: memory holds one row group, the page indexes and the footer, never the file. No reader loses a row by a minimum and
+a maximum: a FLOAT or DOUBLE column has none where a NaN is among its values. What was not closed has no footer.
 """
 
 from delta_variant.parquet.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileWriter

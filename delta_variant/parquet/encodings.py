@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from delta_variant.parquet.footer import Names
 
-SAMPLE_ROWS = 4096
+SAMPLE_ROWS, SAMPLE_BYTES, LEAST_ROWS = 4096, 4 << 20, 16
 SAMPLE_BATCHES = 4
 
 
@@ -40,20 +40,22 @@ def columns(array: pa.Array, names: Names = ()) -> Iterator[tuple[Names, pa.Arra
     elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
         yield from columns(array.flatten(), (*names, "list", "element"))
     elif pa.types.is_map(kind):
-        yield from columns(array.keys, (*names, "key_value", "key"))
-        yield from columns(array.items, (*names, "key_value", "value"))
+        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items know nothing of a slice
+        yield from columns(array.keys.slice(start, end - start), (*names, "key_value", "key"))
+        yield from columns(array.items.slice(start, end - start), (*names, "key_value", "value"))
     else:
         yield names, array
 
 
 def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
-    """About 4,096 rows from up to four of the batches, the same ones for the same batches."""
+    """About 4,096 rows, or as many as have 4 MiB, from up to four of the batches, the same ones for the same batches."""
     random = np.random.default_rng(0)
     batches = batches[:: -(-len(batches) // SAMPLE_BATCHES) or 1]
-    total = sum(batch.num_rows for batch in batches)
+    total, size = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+    wanted = min(SAMPLE_ROWS, max(LEAST_ROWS, total * SAMPLE_BYTES // max(1, size)))
     parts = [pa.nulls(0, pa.struct(list(schema)))]
     for batch in batches:
-        count = -(-batch.num_rows * SAMPLE_ROWS // total)
+        count = -(-batch.num_rows * wanted // total)
         rows = batch if count >= batch.num_rows else batch.take(pa.array(np.unique(random.integers(0, batch.num_rows, count))))
         parts.append(rows.to_struct_array())
     return pa.concat_arrays(parts)

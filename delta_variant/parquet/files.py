@@ -2,7 +2,7 @@
 
 In: batches of one physical Arrow schema, shredded structs included, and the names of their VARIANT groups. Out: a file.
 Batches are collected up to a row group's size, because pyarrow makes a row group of every call. What pyarrow writes on
-closing, the footer, is held back and annotated (`footer`).
+closing, page indexes and the footer, is held back and the footer edited (`footer`).
 
 Invariants: those of the package. After an error nothing readable is left behind.
 """
@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,7 +24,7 @@ from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -55,7 +56,9 @@ class FileWriter:
     ) -> None:
         self._schema = schema.remove_metadata()
         self._variants = frozenset(variants)
-        names = {names for names, _ in encodings.columns(encodings.sample([], self._schema))}
+        leaves = list(encodings.columns(encodings.sample([], self._schema)))
+        self._floats = {number for number, (_, values) in enumerate(leaves) if _is_floating(values.type)}
+        names = {names for names, _ in leaves}
         for group in self._variants:
             if (*group, "metadata") not in names:
                 raise InvalidSchemaError(f"{'.'.join(group)} is not a VARIANT column of the schema to be written")
@@ -65,6 +68,8 @@ class FileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = self._flushed = 0
+        self._groups = 0
+        self._with_nan: set[tuple[int, int]] = set()  # column chunks, by the numbers of row group and leaf column
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
         self._open = True
@@ -147,6 +152,7 @@ class FileWriter:
         if self._writer is None:
             self._writer = self._parquet_writer()
         if self._pending:
+            self._find_nan()
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
         self._pending.clear()
         self._flushed += self._bytes
@@ -158,10 +164,22 @@ class FileWriter:
             self._writer.add_key_value_metadata(self._metadata)
         self._sink.hold_back()
         self._writer.close()
-        self._sink.release(self._variants)
+        self._sink.release(self._annotated)
         if self._path is not None:
             self._sink.file.close()
         self._open = False
+
+    def _annotated(self, footer: bytes) -> bytes:
+        footer = footers.annotated(footer, self._variants)
+        return footers.with_safe_floats(footer, self._with_nan) if self._floats else footer
+
+    def _find_nan(self) -> None:
+        """Notes the columns of the row group at hand that hold a NaN."""
+        for batch in self._pending if self._floats else ():
+            for number, (_, values) in enumerate(encodings.columns(batch.to_struct_array())):
+                if number in self._floats and _has_nan(values):
+                    self._with_nan.add((self._groups, number))
+        self._groups += 1
 
     def _parquet_writer(self) -> pq.ParquetWriter:
         sample = encodings.sample(self._pending, self._schema)
@@ -175,15 +193,26 @@ class FileWriter:
             compression=self._compression,
             use_dictionary=[name for name, encoding in chosen.items() if encoding == "DICTIONARY"],
             column_encoding={name: encoding for name, encoding in chosen.items() if encoding != "DICTIONARY"},
-            write_statistics=[name for name, names, values in columns if self._has_bounds(names, values.type)],
+            write_statistics=[name for name, names, _ in columns if not self._is_metadata(names)],
+            write_page_index=True,
             store_schema=False,
             store_decimal_as_integer=True,
             use_compliant_nested_type=True,
         )
 
-    def _has_bounds(self, names: Names, kind: pa.DataType) -> bool:
-        is_metadata = names[-1] == "metadata" and names[:-1] in self._variants
-        return not pa.types.is_floating(kind) and not is_metadata
+    def _is_metadata(self, names: Names) -> bool:
+        return names[-1] == "metadata" and names[:-1] in self._variants
+
+
+def _is_floating(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind))
+
+
+def _has_nan(values: pa.Array) -> bool:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary
+    numbers = values.drop_null().to_numpy()
+    return bool(len(numbers) and np.isnan(numbers.min()))
 
 
 class _Sink:
@@ -214,7 +243,7 @@ class _Sink:
     def hold_back(self) -> None:
         self._held = []
 
-    def release(self, variants: Collection[Names]) -> None:
+    def release(self, edit: Callable[[bytes], bytes]) -> None:
         before, footer = footers.split(b"".join(self._held or ()))
         self._held = None
-        self.write(before + footers.joined(footers.annotated(footer, variants)))
+        self.write(before + footers.joined(edit(footer)))

@@ -1,12 +1,15 @@
-"""The VARIANT logical type in a Parquet footer, which pyarrow can neither write nor show.
+"""What pyarrow cannot say in a Parquet footer: the VARIANT logical type, and which bounds are not for use.
 
 In: the bytes of a footer (FileMetaData, Thrift compact protocol). Out: the names of its VARIANT groups, or the same footer
-with the type inserted. Source: parquet-format `parquet.thrift`, SchemaElement and LogicalType; Thrift compact protocol.
+with the type inserted, or without the bounds of some column chunks. Source: parquet-format, `parquet.thrift`.
 
 The schema is a list of elements in depth-first order, each with the number of its children. An element carries no length,
 so the type is an insertion before its stop byte: field 10 (logicalType, a union) holding field 16 (VARIANT, a struct)
 holding field 1 (specification_version, i8) = 1. Inside VARIANT groups, columns of 16 bytes without a logical type get UUID
 (field 14, an empty struct), the only one of that size that VariantShredding has. Everything else is copied byte by byte.
+
+All that a footer refers to, page indexes too, lies before it: its offsets stay right when it grows or shrinks. Readers find a
+column index by the footer alone, so that one without a reference is as good as deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from delta_variant.errors import InvalidSchemaError
+from delta_variant.parquet import thrift
 
 if TYPE_CHECKING:
     import os
@@ -26,17 +30,19 @@ Names = tuple[str, ...]
 
 MAGIC = b"PAR1"
 
-# Thrift compact types
-_TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-
 # Fields of FileMetaData, SchemaElement and LogicalType
 _SCHEMA, _TYPE, _TYPE_LENGTH, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE, _UUID, _VARIANT = 2, 1, 2, 4, 5, 10, 14, 16
-_FIXED_LEN_BYTE_ARRAY = 7
+_FLOAT, _DOUBLE, _FIXED_LEN_BYTE_ARRAY = 4, 5, 7
 
-_VARIANT_TYPE = bytes([_STRUCT, _VARIANT << 1, 1 << 4 | _I8, 1, 0, 0])
+# Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics
+_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
+_COLUMN_INDEX = (6, 7)  # its offset and its length
+_BOUNDS = (1, 2, 5, 6, 7, 8)  # smallest and largest, in the old and the new fields, and whether they are exact
+
+_VARIANT_TYPE = bytes([thrift.STRUCT, _VARIANT << 1, 1 << 4 | thrift.I8, 1, 0, 0])
 """The union of field 10: field 16 in the long form, in it field 1 = 1, the two stop bytes."""
 
-_UUID_TYPE = bytes([_UUID << 4 | _STRUCT, 0, 0])
+_UUID_TYPE = bytes([_UUID << 4 | thrift.STRUCT, 0, 0])
 
 
 class _Element(NamedTuple):
@@ -72,11 +78,41 @@ def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
             elif element.is_16_bytes and inside is not None and element.names[: len(inside)] == inside:
                 logical = _UUID_TYPE
         if logical:
-            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | _STRUCT]), logical]
+            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | thrift.STRUCT]), logical]
             copied = element.stop
     if left:
         raise InvalidSchemaError(f"no group of the file can be a VARIANT column: {sorted('.'.join(names) for names in left)}")
     return b"".join([*out, footer[copied:]])
+
+
+def with_safe_floats(footer: bytes, with_nan: Collection[tuple[int, int]]) -> bytes:
+    """The footer without what makes readers drop rows of FLOAT and DOUBLE columns.
+
+    with_nan: the column chunks with a NaN, each by the numbers of its row group and of its leaf column. They lose their minimum
+    and maximum, in the statistics and in the column index: pyarrow leaves NaN out of both, and Spark takes it for the largest
+    number. All chunks of these types lose their encoding statistics: where these say that every page has a dictionary,
+    parquet-mr drops row groups by what is in it, and takes 0.0 and -0.0 for two values, which are equal in Spark.
+    """
+
+    def row_group(number: int, at: int) -> tuple[bytes, int]:
+        def chunk(column: int, at: int) -> tuple[bytes, int]:
+            has_nan = (number, column) in with_nan
+            edits: dict[int, thrift.Edit | None] = {_META_DATA: lambda at: _safe_chunk(footer, at, has_nan=has_nan)}
+            return thrift.edited(footer, at, edits | dict.fromkeys(_COLUMN_INDEX) if has_nan else edits)
+
+        return thrift.edited(footer, at, {_COLUMNS: lambda at: thrift.edited_list(footer, at, chunk)})
+
+    return thrift.edited(footer, 0, {_ROW_GROUPS: lambda at: thrift.edited_list(footer, at, row_group)})[0]
+
+
+def _safe_chunk(footer: bytes, at: int, *, has_nan: bool) -> tuple[bytes, int]:
+    """ColumnMetaData for `with_safe_floats`. Its first field, of one byte and a number, is the physical type."""
+    edits: dict[int, thrift.Edit | None] = {}
+    if thrift.varint(footer, at + 1)[0] >> 1 in (_FLOAT, _DOUBLE):
+        edits[_ENCODING_STATS] = None
+    if has_nan:
+        edits[_STATISTICS] = lambda at: thrift.edited(footer, at, dict.fromkeys(_BOUNDS))
+    return thrift.edited(footer, at, edits)
 
 
 def split(tail: bytes) -> tuple[bytes, bytes]:
@@ -100,22 +136,22 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 def _elements(footer: bytes) -> Iterator[_Element]:
-    at = next(start for field, _, start, _ in _fields(footer, 0) if field == _SCHEMA)
-    count, _, at = _list_header(footer, at)
+    at = next(start for field, _, start, _ in thrift.fields(footer, 0) if field == _SCHEMA)
+    count, _, at = thrift.list_header(footer, at)
     parents: list[Names | None] = [None]  # of the elements to come, the next one last
     for _ in range(count):
         name, children, is_variant, fixed, length, last_field, stop = "", 0, False, False, 0, 0, at
-        for field, _, start, end in _fields(footer, at):
+        for field, _, start, end in thrift.fields(footer, at):
             if field == _TYPE:
-                fixed = _varint(footer, start)[0] >> 1 == _FIXED_LEN_BYTE_ARRAY
+                fixed = thrift.varint(footer, start)[0] >> 1 == _FIXED_LEN_BYTE_ARRAY
             elif field == _TYPE_LENGTH:
-                length = _varint(footer, start)[0] >> 1
+                length = thrift.varint(footer, start)[0] >> 1
             elif field == _NAME:
-                name = footer[_varint(footer, start)[1] : end].decode()
+                name = footer[thrift.varint(footer, start)[1] : end].decode()
             elif field == _NUM_CHILDREN:
-                children = _varint(footer, start)[0] >> 1
+                children = thrift.varint(footer, start)[0] >> 1
             elif field == _LOGICAL_TYPE:
-                is_variant = any(kind == _VARIANT for kind, *_ in _fields(footer, start))
+                is_variant = any(kind == _VARIANT for kind, *_ in thrift.fields(footer, start))
             last_field, stop = field, end
         if not stop > at:
             raise InvalidSchemaError("a schema element of the footer is empty")
@@ -124,61 +160,3 @@ def _elements(footer: bytes) -> Iterator[_Element]:
         parents += [names] * children
         yield _Element(names, is_variant, fixed and length == 16, last_field, stop)
         at = stop + 1
-
-
-def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a struct: id, type, where the value starts and where it ends."""
-    field = 0
-    while data[at]:
-        delta, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if delta:
-            field += delta
-        else:
-            zigzag, at = _varint(data, at)
-            field = zigzag >> 1  # ids are positive
-        end = at if kind in (_TRUE, _FALSE) else _after(data, at, kind)
-        yield field, kind, at, end
-        at = end
-
-
-def _after(data: bytes, at: int, kind: int) -> int:
-    """Where a value of this type ends; booleans as they are in lists."""
-    if kind in (_I16, _I32, _I64):
-        return _varint(data, at)[1]
-    if kind in (_TRUE, _FALSE, _I8):
-        return at + 1
-    if kind == _DOUBLE:
-        return at + 8
-    if kind == _BINARY:
-        size, at = _varint(data, at)
-        return at + size
-    if kind in (_LIST, _SET):
-        count, kind, at = _list_header(data, at)
-        for _ in range(count):
-            at = _after(data, at, kind)
-        return at
-    if kind == _STRUCT:
-        for *_, end in _fields(data, at):
-            at = end
-        return at + 1
-    raise InvalidSchemaError(f"the footer holds a value of Thrift type {kind}, which FileMetaData does not have")
-
-
-def _list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """A list's length, the type of its elements, where they start."""
-    count, kind = data[at] >> 4, data[at] & 15
-    if count < 15:
-        return count, kind, at + 1
-    count, at = _varint(data, at + 1)
-    return count, kind, at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at

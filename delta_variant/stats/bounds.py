@@ -1,7 +1,7 @@
 """Bounds of the paths of a VARIANT column ⇄ the text that stands for them in the Delta log.
 
-In: {normalized path: Python value}. Out: a Variant object, its metadata and value one after the other, filled up with zero
-bytes to a multiple of 4, in Z85. Source: Delta variantShredding, "Statistics for Variant Columns".
+In: {normalized path: a value that `binary.encode` takes}. Out: a Variant object, its metadata and value one after the other,
+filled up with zero bytes to a multiple of 4, in Z85. Source: Delta variantShredding, "Statistics for Variant Columns".
 
 The proposal's two examples are the other way round, value before metadata, and cut where the bytes end: a last group of
 n + 1 digits stands for n bytes, as in Ascii85. Reading takes both orders (metadata starts with a byte that ends in the
@@ -24,7 +24,12 @@ Texts = TypeVar("Texts", bound="tuple[str | None, ...]")
 
 
 def encode_bounds(bounds: Mapping[str, Any]) -> str:
-    """The text for lower, or upper, bounds. Raises DeltaVariantError for a value that Variant cannot hold."""
+    """The text for lower, or upper, bounds: values by normalized path.
+
+    A Python value gets the narrowest type that holds it. An Arrow scalar keeps its type, and the two bounds of a path must have
+    one type (Delta variantShredding): `{"$['id']": pa.scalar(5, pa.int64())}`. Raises DeltaVariantError for a value that
+    Variant cannot hold.
+    """
     data = b"".join(binary.encode(dict(bounds)))
     return z85.encode(data + bytes(-len(data) % 4))
 
@@ -43,7 +48,10 @@ def longest_fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], Te
 
 
 def decode_bounds(text: str) -> dict[str, Any]:
-    """The bounds that a text stands for, by normalized path. Raises MalformedVariantError."""
+    """The bounds that a text stands for, by normalized path, as `binary.decode` gives them. Raises MalformedVariantError.
+
+    Outside the years 1 to 9999, dates are numpy.datetime64[D] and timestamps pandas.Timestamp.
+    """
     missing = -len(text) % 5
     data = z85.decode(text + "#" * missing)  # the largest digit: what is cut off can only be smaller
     data = data[: len(data) - missing]

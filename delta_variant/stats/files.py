@@ -3,9 +3,13 @@
 In: record batches of the physical schema, VARIANT columns shredded or not. Out: the JSON of the Add action's `stats`.
 
 A path of a VARIANT column has bounds if it ends in a typed primitive, is reached through objects only, and never has a value
-of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Where
-only JSON nulls or a NaN are in the way, the path goes into the tag of `tags`. Which columns count is Delta's rule: leaves in
-the schema's order, a VARIANT being one, arrays and maps too, though these have null counts only.
+of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Nor has
+it bounds where an object on the way lies in `value` as a whole, which VariantShredding forbids. Therefore the column of a path
+that has bounds holds every value that the file has at this path, and null in rows without the path. Where only JSON nulls or
+a NaN are in the way, the path goes into the tag of `tags`.
+
+Which columns have statistics is Delta's rule: leaves in the schema's order, a VARIANT being one, arrays and maps too, though
+these have null counts only.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import paths
+from delta_variant import types as t
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 from delta_variant.stats.tags import encode_nonnull
@@ -187,21 +192,21 @@ class _Variant:
         self._nulls += values.null_count
         self._add(values, ())
 
-    def _add(self, group: pa.Array, keys: Names) -> None:
-        """Takes in a group of `value` and `typed_value`, the Variants at one path."""
+    def _add(self, group: pa.Array, keys: Names, *, reached: bool = True) -> None:
+        """Takes in a group of `value` and `typed_value`, the Variants at one path. reached: whether columns have them all."""
         at = group.type.get_field_index("typed_value")
         if at < 0:
             return
         children = _children(group)
-        typed = children[at]
+        typed, rest = children[at], group.type.get_field_index("value")
         if pa.types.is_struct(typed.type):
+            reached = reached and (rest < 0 or not _has_objects(children[rest], typed))
             for field, child in zip(typed.type, _children(typed), strict=True):
-                self._add(child, (*keys, field.name))
+                self._add(child, (*keys, field.name), reached=reached)
         elif has_order(typed.type) or pa.types.is_boolean(typed.type):
             path = self._paths.setdefault(keys, _Path(typed.type))
-            rest = group.type.get_field_index("value")
             nulls = 0 if rest < 0 else _json_nulls(children[rest])
-            if path is None or nulls is None:
+            if path is None or nulls is None or not reached:
                 self._paths[keys] = None
                 return
             missing = typed.null_count - nulls
@@ -221,7 +226,7 @@ class _Variant:
     def nonnull(self) -> list[tuple[tuple[int, bool], Names, list[Any]]]:
         """Rank, keys and array of each path that has no bounds, though its values are all of one type."""
         known = ((path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and not path.bounded)
-        return [(rank, keys, path.counts + path.bounds(self._prefix)) for rank, keys, path in known]
+        return [(rank, keys, [*path.counts, *map(_smallest, path.bounds(self._prefix))]) for rank, keys, path in known]
 
     def _bounds(self) -> tuple[str | None, str | None]:
         """The most useful paths, as many as are allowed and fit."""
@@ -254,7 +259,7 @@ class _Path(Extremes):
         return self.low is not None and not self.counts[0] and not self.has_nan
 
     def bounds(self, prefix: int) -> list[Any]:
-        """The smallest and the largest value as a Variant holds them, None where it cannot; nothing without values."""
+        """The smallest and the largest value as `binary.encode` takes them, None where it cannot; nothing without values."""
         return list(variant_bounds(self, prefix)) if self.low is not None or self.has_nan else []
 
     def rank(self, prefix: int) -> tuple[int, bool]:
@@ -273,6 +278,19 @@ def _json_nulls(values: pa.Array) -> int | None:
     if count and pc.any(pc.not_equal(values, pa.scalar(_JSON_NULL, values.type))).as_py():
         return None
     return count
+
+
+def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
+    """Whether `value` holds whole objects, where `typed_value` is null: their fields are in no column."""
+    if values.null_count == len(values):
+        return False
+    whole = values.filter(pc.and_(values.is_valid(), typed.is_null()))
+    return any(first[0] & 3 == t.OBJECT for first in pc.binary_slice(whole, 0, 1).unique().to_pylist())
+
+
+def _smallest(bound: Any) -> Any:
+    """Exact numerics in their smallest form: a tag has little room, and says nothing of types."""
+    return bound.as_py() if isinstance(bound, pa.Scalar) and t.is_exact(bound.type) else bound
 
 
 def _children(group: pa.Array) -> list[pa.Array]:

@@ -1,10 +1,10 @@
 """The smallest and the largest value of one column of one file, and the forms these take in the Delta log.
 
-In: Arrow arrays of one type. Out: JSON for ordinary columns, as delta-spark 4.4 writes it, and Python values for the bounds
-of Variant paths. Values are compared as Spark compares them: strings by their UTF-8 bytes, NaN above everything.
+In: Arrow arrays of one type. Out: JSON for ordinary columns, as delta-spark 4.4 writes it, and for the bounds of Variant paths
+values for `binary.encode`. They are compared as Spark compares them: strings by their UTF-8 bytes, NaN above everything.
 
-Invariants: `low` and `high` are never inside the values seen. A value that has no exact form (a date outside Python's
-calendar in a Variant, a string that is not UTF-8) has no bound.
+Invariants: `low` and `high` are never inside the values seen. A string that is not UTF-8 has no bound. Every date and every
+timestamp has one, in years that Python's calendar lacks too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ STRING_PREFIX = 32
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MICROS_A_DAY = 86_400_000_000
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # the origin of timestamps without a zone
 _DAYS_IN_400_YEARS = 146_097
 _NO_BYTES = np.empty(0, np.uint8)
 _LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
@@ -178,7 +177,10 @@ def _timestamp_text(micros: int, zone: str | None) -> str:
 
 
 def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any, Any]:
-    """Python values that stand for the smallest and the largest value in a Variant object; None where there is none."""
+    """The smallest and the largest value as they go into a Variant object, both of the column's type; None where there is none.
+
+    Arrow scalars keep the type (`binary.encode`): the two bounds of a path have one type (Delta variantShredding).
+    """
     kind, low, high = extremes.kind, extremes.low, extremes.high
     if extremes.has_nan:  # the largest number, as Spark orders them
         low, high = math.nan if low is None else low, math.nan
@@ -186,14 +188,9 @@ def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any
         return None, None
     if is_string(kind):
         return _variant_strings(low, high, prefix)
-    if pa.types.is_date32(kind):
-        return _date(low), _date(high)
-    if pa.types.is_timestamp(kind):
-        return _datetime(low * _MICROS[kind.unit], kind.tz), _datetime(high * _MICROS[kind.unit], kind.tz)
     if pa.types.is_floating(kind):
-        number = float if pa.types.is_float64(kind) else np.float32
-        return number(-0.0 if low == 0 else low), number(0.0 if high == 0 else high)  # either zero may be in the file
-    return low, high
+        low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high  # either zero may be in the file
+    return pa.scalar(low, kind), pa.scalar(high, kind)
 
 
 def _variant_strings(low: bytes, high: bytes, prefix: int) -> tuple[str | None, str | None]:
@@ -203,18 +200,3 @@ def _variant_strings(low: bytes, high: bytes, prefix: int) -> tuple[str | None, 
         return None, None
     cut = last if len(last) <= prefix else last[:prefix] + _LAST_CHARACTER
     return first[:prefix], cut if cut.encode() >= high else None
-
-
-def _date(days: int) -> dt.date | None:
-    try:
-        return dt.date.fromordinal(days + _EPOCH_ORDINAL)
-    except (OverflowError, ValueError):
-        return None
-
-
-def _datetime(micros: int, zone: str | None) -> dt.datetime | None:
-    try:
-        moment = _EPOCH + dt.timedelta(microseconds=micros)
-    except OverflowError:
-        return None
-    return moment if zone is None else moment.replace(tzinfo=dt.timezone.utc)

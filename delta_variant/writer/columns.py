@@ -5,7 +5,8 @@ physical schema, VARIANT as struct<metadata, value> or shredded (VariantShreddin
 children of a VARIANT optional, as in Spark's own files. A VARIANT at the top or in structs can be shredded, one inside an
 array or a map stays plain, for which Delta has no bounds.
 
-Invariant: bytes that are no Variant, or one that Spark cannot read back, do not pass, shredded or not.
+Invariants: bytes that are no Variant, or one that Spark cannot read back, do not pass, shredded or not. What comes out shares
+no memory with what comes in: until its row group is full, a slice would keep all of the batch that Spark sent.
 """
 
 from __future__ import annotations
@@ -56,26 +57,31 @@ def physical(
     """A column in its physical type. Errors name the VARIANT column."""
     if path in variants:
         with naming(path):
-            variants_in = _required(array)
             if path in shapes:
-                return shredding.shred(variants_in, shapes[path], for_spark=True)
-            shredding.validate(variants_in, for_spark=True)
-            return variants_in
+                return shredding.shred(_required(array, ("metadata",)), shapes[path], for_spark=True)
+            plain = _required(array, ("metadata", "value"))
+            shredding.validate(plain, for_spark=True)
+            return plain
     if not any(variant[: len(path)] == path for variant in variants):
-        return array if array.type == target else array.cast(target)
+        return _copied(array if array.type == target else array.cast(target))
     nulls = array.is_null() if array.null_count else None
     if pa.types.is_struct(target):
         children = [physical(array.field(i), f.type, (*path, f.name), variants, shapes) for i, f in enumerate(target)]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
     entry: Callable[..., pa.Array] = lambda values, kind, *steps: physical(values, kind, (*path, *steps), variants, shapes)  # noqa: E731
+    array = _copied(array)  # `keys`, `items` and `values` are all that a batch has, whatever slice of it this is
     if pa.types.is_map(target):
         keys = entry(array.keys, target.key_type, "key_value", "key")
         items = entry(array.items, target.item_type, "key_value", "value")
         entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     else:
         entries = entry(array.values, target.value_type, "list", "element")
-    # Offsets and nulls stay as they are, an offset into the parent included.
     return pa.Array.from_buffers(target, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """The array in memory of its own."""
+    return pa.concat_arrays([array])
 
 
 @contextmanager
@@ -92,14 +98,16 @@ def dotted(path: Path) -> str:
     return ".".join(name if _PLAIN.fullmatch(name) else quoted(name) for name in path)
 
 
-def _required(array: pa.Array) -> pa.StructArray:
+def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     """A VARIANT column with its children in the order of the specification, and not null as its type says they are.
 
-    Spark sends nulls under a null row, which pyarrow does not write into required columns.
+    copied: those that go into the file as they are. Spark sends nulls under a null row, which pyarrow does not write into
+    required columns.
     """
     children = []
     for name in ("metadata", "value"):
         child = array.field(array.type.get_field_index(name))
+        child = _copied(child) if name in copied else child
         if child.null_count:
             child = pa.Array.from_buffers(child.type, len(child), [None, *child.buffers()[1:]], offset=child.offset)
         children.append(child)

@@ -51,6 +51,8 @@ class Commit:
     bytes: int
     shredded: tuple[str, ...]
     """The VARIANT columns that were shredded, in at least one file."""
+    left_plain: int = 0
+    """Files of few rows in which a column was left plain, since shredding it would have made the file larger."""
 
 
 def write(
@@ -80,8 +82,9 @@ def write(
     partition_overwrite="dynamic" those of the partitions that the new rows are in. Without either, the session's setting
     spark.sql.sources.partitionOverwriteMode counts.
     shred: "auto" shreds every VARIANT column, where the table allows shredding, to the schema stored in the table's property
-    `delta_variant.shredding.<column>`, or else to one inferred for each file; a mapping gives the schemas (Spark DDL or Arrow
-    types) of the columns it names, and others get the stored one or are plain; False writes plain.
+    `delta_variant.shredding.<column>`, or else to one inferred for each file, unless that makes a file of few rows larger; a
+    mapping gives the schemas (Spark DDL or Arrow types) of the columns it names, and others get the stored one or are plain;
+    False writes plain.
     partition_by: for a new table; an existing table keeps its own.
     cluster_by: columns (`id`) and paths of VARIANT columns (`v:actor.id`), by which the rows are sorted, so that files hold
     narrow ranges of them. Spark samples the rows for that first: it computes `df` a second time, unless `df` is cached.
@@ -134,7 +137,8 @@ def write(
         if removal is not None:
             transaction.remove(removal)
         version = transaction.commit()
-    return Commit(version, written.files, written.rows, written.bytes, job.shredded_columns(written, features))
+    shredded = job.shredded_columns(written, features)
+    return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain)
 
 
 def _new_properties(schema: t.StructType, shred: Shred | Mapping[str, str | pa.DataType]) -> dict[str, str]:

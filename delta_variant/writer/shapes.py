@@ -235,11 +235,14 @@ def _agreed(shape: pa.DataType, known: pa.DataType) -> pa.DataType:
         return pa.struct([(f.name, _agreed(f.type, types[f.name]) if f.name in types else f.type) for f in shape])
     if schemas.is_list(shape) and schemas.is_list(known):
         return pa.list_(_agreed(shape.value_type, known.value_type))
-    return known if _is_exact(shape) and _is_exact(known) else shape
+    return known if variant_types.is_exact(shape) and variant_types.is_exact(known) else shape
 
 
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+def leaves(shape: pa.DataType) -> int:
+    """How many columns a shape has, those for `value` left out."""
+    if pa.types.is_struct(shape):
+        return sum(leaves(field.type) for field in shape)
+    return leaves(shape.value_type) if schemas.is_list(shape) else 1
 
 
 def _readable(shape: pa.DataType | None) -> pa.DataType | None:

@@ -4,13 +4,18 @@ In come the aligned columns as `mapInArrow` delivers them, known by their place,
 one column per partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its
 Add action (PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
 
-Invariants: memory holds the batches that a shape is inferred from, one batch more, and a row group. A file is one
-partition value and one shape. A task that fails deletes its files; what is left after a kill nobody refers to.
+A file that ends before its shape had to be known is encoded in memory, and if it is small, twice: shredded and plain. The
+smaller one is kept, with the bounds of the shredded one.
+
+Invariants: memory holds the rows that a shape is inferred from, a batch, a slice of it while it is shredded, and a row group.
+Each is bounded in bytes, but a single row is never divided. A file is one partition value and one shape. A task that fails
+deletes its files; what is left after a kill nobody refers to.
 """
 
 from __future__ import annotations
 
 import gc
+import io
 import json
 import time
 import uuid
@@ -29,20 +34,27 @@ from delta_variant.version import __version__
 from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.shapes import Inference, column, shreddable
+from delta_variant.writer.shapes import Inference, column, leaves, shreddable
 from delta_variant.writer.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SAMPLE_ROWS = 8192
-"""Rows at the start of a file that its shape is inferred from."""
+SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
+"""What the shape of a file is inferred from: so many rows at its start, or fewer where they are large."""
+SLICE_BYTES = 8 << 20
+"""Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
+LEAF_BYTES = 8 << 10
+"""A leaf adds up to 600 bytes to a file. Only a file with less than this for each inferred leaf is encoded plain as well."""
 _BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
 """Smaller batches cost more than they are worth."""
 REPORT = pa.schema([
-    ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("error", pa.string()),
+    ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("left_plain", pa.bool_()),
+    ("error", pa.string()),
 ])  # fmt: skip
-REPORT_DDL = "add string, rows bigint, size bigint, shredded string, error string"
+"""Of a file: its Add action, rows, bytes, the names of its shredded columns (a JSON array), and whether it is plain because
+shredding would have made it larger. Of a task that failed: the error alone."""
+REPORT_DDL = "add string, rows bigint, size bigint, shredded string, left_plain boolean, error string"
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,7 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     try:
         for batch in _gathered(batches):
             task.add(batch)
+            del batch  # before the next one is read
         reports = task.close()
     except DeltaVariantError as error:
         task.abort()
@@ -145,11 +158,18 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
+        del batch  # nothing but `waiting` holds it while the next one is read
         if sum(b.num_rows for b in waiting) >= _BATCH_ROWS or sum(b.nbytes for b in waiting) >= _BATCH_BYTES:
-            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
-            waiting = []
+            yield _joined(waiting)
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield _joined(waiting)
+
+
+def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The batches that wait as one; no batch waits afterwards."""
+    joined = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+    waiting.clear()
+    return joined
 
 
 class _Task:
@@ -166,6 +186,7 @@ class _Task:
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shape is not known yet
         self._rows = 0  # of the current file, pending ones included
         self._reports: list[dict[str, Any]] = []
+        self._path = ""  # of the current file, in the table
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -187,7 +208,8 @@ class _Task:
         if self._plan.max_rows is not None:
             room = min(room, self._plan.max_rows - self._rows)
         if self._file is None and self._plan.infer:
-            room = min(room, SAMPLE_ROWS - self._rows)
+            space = SAMPLE_BYTES - self._pending_bytes()
+            room = min(room, SAMPLE_ROWS - self._rows, max(1, space * rows.num_rows // max(1, rows.nbytes)))
         return room
 
     def _is_full(self) -> bool:
@@ -197,7 +219,10 @@ class _Task:
         """Bytes of the current file, closed now."""
         if self._file is not None:
             return self._sizes.of_file(self._file.writer)
-        return self._sizes.of_rows(sum(rows.nbytes for rows in self._pending))
+        return self._sizes.of_rows(self._pending_bytes())
+
+    def _pending_bytes(self) -> int:
+        return sum(rows.nbytes for rows in self._pending)
 
     def close(self) -> list[dict[str, Any]]:
         self._finish()
@@ -218,28 +243,53 @@ class _Task:
             self._sizes.learn(self._file.writer, self._file.come)
             return
         self._pending.append(rows)
-        enough = self._rows >= SAMPLE_ROWS or sum(rows.nbytes for rows in self._pending) >= self._plan.max_bytes
+        enough = self._rows >= SAMPLE_ROWS or self._pending_bytes() >= min(SAMPLE_BYTES, self._plan.max_bytes)
         if enough or not self._plan.infer:
             self._open()
 
     def _open(self) -> None:
-        pending, self._pending = self._pending, []
-        shapes = self._shapes(pending)
+        """Begins a file with the pending rows."""
+        rows, self._pending = self._pending, []
+        self._file = self._encoder(self._sink(), rows, self._shapes(rows))
+
+    def _write_small(self) -> None:
+        """Writes a file whose rows are all pending: plain, where shredding does not make it smaller."""
+        rows, self._pending = self._pending, []
+        shapes = self._shapes(rows)
+        shredded = kept = self._in_memory(rows, shapes)
+        inferred = sum(leaves(shape) for path, shape in shapes.items() if path not in self._plan.shapes)
+        if inferred and shredded.size <= LEAF_BYTES * inferred:
+            plain = self._in_memory(rows, self._plan.shapes)
+            kept = plain if plain.size <= shredded.size else shredded
+        with self._sink() as sink:
+            sink.write(kept.sink.getbuffer())
+        self._report(shredded, kept)
+
+    def _in_memory(self, rows: list[pa.RecordBatch], shapes: Mapping[Path, pa.DataType]) -> _File:
+        file = self._encoder(io.BytesIO(), rows, shapes)
+        file.close()
+        return file
+
+    def _encoder(self, sink: Any, rows: list[pa.RecordBatch], shapes: Mapping[Path, pa.DataType]) -> _File:
+        group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, self._plan.max_bytes)
+        file = _File(self._plan, sink, rows[0].schema, shapes, group_bytes)
+        for batch in rows:
+            file.write(batch)
+        return file
+
+    def _sink(self) -> pa.NativeFile:
+        """A new file for rows of the current partition."""
         folder = "/".join(directory(n, v) for n, v in zip(self._plan.partition_by, self._key or (), strict=True))
         if self._plan.random_prefix:
             folder = uuid.uuid4().hex[: self._plan.random_prefix]
         extension = "" if self._plan.compression == "none" else f".{self._plan.compression}"
         name = f"part-{self._number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
-        relative = f"{folder}/{name}" if folder else name
         root = self._plan.location.root
         if folder and self._plan.location.has_directories:
             self._fs.create_dir(f"{root}/{folder}")
-        self.paths.append(f"{root}/{relative}")
-        sink = self._fs.open_output_stream(self.paths[-1])
-        group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, self._plan.max_bytes)
-        self._file = _File(self._plan, sink, pending[0].schema, shapes, relative, group_bytes)
-        for rows in pending:
-            self._file.write(rows)
+        self._path = f"{folder}/{name}" if folder else name
+        self.paths.append(f"{root}/{self._path}")
+        return self._fs.open_output_stream(self.paths[-1])
 
     def _shapes(self, rows: list[pa.RecordBatch]) -> dict[Path, pa.DataType]:
         """The shredding schema of each column that gets one in a file that begins with these rows."""
@@ -257,33 +307,49 @@ class _Task:
 
     def _finish(self) -> None:
         if self._pending:
-            self._open()
-        if self._file is not None:
-            values = dict(zip(self._plan.partition_by, self._key or (), strict=True))
-            self._reports.append(self._file.close(values))
-            self._sizes.learn(self._file.writer, self._file.come)
+            self._write_small()
+        elif self._file is not None:
+            self._file.close()
+            self._file.sink.close()
+            self._report(self._file, self._file)
         self._file = None
         self._rows = 0
 
+    def _report(self, shredded: _File, kept: _File) -> None:
+        """Reports a file; `shredded`, which may not be the one kept, knows the bounds."""
+        if kept is shredded:
+            self._sizes.learn(kept.writer, kept.come)
+        add: dict[str, Any] = {
+            "path": uri(self._path),
+            "partitionValues": dict(zip(self._plan.partition_by, self._key or (), strict=True)),
+            "size": kept.size,
+            "modificationTime": int(time.time() * 1000),
+            "dataChange": True,
+            "stats": shredded.stats.json(),
+        }
+        if shredded.shapes:
+            mark = stats.TYPED_TAG_VALUE if kept is shredded else stats.BOUNDS_TAG_VALUE
+            tags = {stats.BOUNDS_TAG: mark, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
+            add["tags"] = {name: text for name, text in tags.items() if text}
+        self._reports.append({
+            "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
+            "rows": kept.rows,
+            "size": kept.size,
+            "shredded": json.dumps(sorted(map(dotted, kept.shapes))),
+            "left_plain": kept is not shredded,
+        })  # fmt: skip
+
 
 class _File:
-    """One Parquet file: physical columns, their statistics, and its Add action."""
+    """One Parquet file: physical columns and their statistics."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        sink: pa.NativeFile,
-        schema: pa.Schema,
-        shapes: Mapping[Path, pa.DataType],
-        path: str,
-        group_bytes: int,
-    ) -> None:
-        self._plan, self._sink, self._path, self._shapes = plan, sink, path, shapes
+    def __init__(self, plan: Plan, sink: Any, schema: pa.Schema, shapes: Mapping[Path, pa.DataType], group_bytes: int) -> None:
+        self._plan, self.sink, self.shapes = plan, sink, shapes
         fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, shapes)) for f in schema]
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
-        self._rows = 0
+        self.rows = self.size = 0
         self.come = 0  # bytes of the rows as they came
-        self._stats = stats.FileStats(
+        self.stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
             indexed=stats.indexed_columns(self._schema, plan.variants, plan.num_indexed, plan.stats_columns),
@@ -302,37 +368,27 @@ class _File:
 
     def write(self, rows: pa.RecordBatch) -> None:
         check_nulls(rows, self._plan.not_null)
+        step = max(1, rows.num_rows * SLICE_BYTES // max(1, rows.nbytes))
+        for start in range(0, rows.num_rows, step):
+            self._write(rows.slice(start, step))
+
+    def _write(self, rows: pa.RecordBatch) -> None:
         columns = [
-            physical(values, target.type, (target.name,), self._plan.variants, self._shapes)
+            physical(values, target.type, (target.name,), self._plan.variants, self.shapes)
             for values, target in zip(rows.columns, self._schema, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        self._stats.update(batch)
+        self.stats.update(batch)
         self.writer.write(batch)
-        self._rows += rows.num_rows
+        self.rows += rows.num_rows
         self.come += rows.nbytes
 
-    def close(self, partition_values: Mapping[str, str | None]) -> dict[str, Any]:
-        size = self.writer.close()
-        self._sink.close()
-        add: dict[str, Any] = {
-            "path": uri(self._path),
-            "partitionValues": partition_values,
-            "size": size,
-            "modificationTime": int(time.time() * 1000),
-            "dataChange": True,
-            "stats": self._stats.json(),
-        }
-        if self._shapes:
-            nonnull = self._stats.nonnull() if self._plan.nonnull else None
-            tags = {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE, stats.NONNULL_TAG: nonnull}
-            add["tags"] = {name: text for name, text in tags.items() if text}
-        line = json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":"))
-        return {"add": line, "rows": self._rows, "size": size, "shredded": json.dumps(sorted(map(dotted, self._shapes)))}
+    def close(self) -> None:
+        self.size = self.writer.close()
 
     def abort(self) -> None:
         self.writer.abort()
-        self._sink.close()
+        self.sink.close()
 
 
 def _task_number() -> int:

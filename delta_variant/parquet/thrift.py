@@ -1,0 +1,116 @@
+"""Thrift's compact protocol, as far as Parquet's footer uses it: where values are, and structs copied with changes.
+
+In: bytes, which a Parquet writer has made, and positions in them. Out: positions, or new bytes. Nothing is decoded that is not
+asked for. A struct carries no length: its fields, each with its type and the distance to the number of the field before, end
+with a zero byte. Source: Thrift, "Thrift Compact Protocol Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from delta_variant.errors import InvalidSchemaError
+
+TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+Edit = Callable[[int], tuple[bytes, int]]
+"""Where a value starts → its new bytes, and where the old ones end."""
+
+
+def fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a struct: id, type, where the value starts and where it ends."""
+    field = 0
+    while data[at]:
+        field, kind, at = _field(data, at, field)
+        end = _after_field(data, at, kind)
+        yield field, kind, at, end
+        at = end
+
+
+def edited(data: bytes, at: int, edits: Mapping[int, Edit | None]) -> tuple[bytes, int]:
+    """The struct with the values of some fields edited, or (None) without these fields, and where the old one ends."""
+    out, field, last = [], 0, 0
+    while data[at]:
+        field, kind, start = _field(data, at, field)
+        edit = edits.get(field)
+        if edit is not None:
+            value, at = edit(start)
+        else:
+            at = _after_field(data, start, kind)
+            value = data[start:at]
+        if edit is not None or field not in edits:
+            out += [_header(field - last, kind), value]
+            last = field
+    return b"".join([*out, b"\0"]), at + 1
+
+
+def edited_list(data: bytes, start: int, edit: Callable[[int, int], tuple[bytes, int]]) -> tuple[bytes, int]:
+    """The list with every element edited, which is told the element's number and where it starts."""
+    count, _, at = list_header(data, start)
+    out = [data[start:at]]
+    for number in range(count):
+        element, at = edit(number, at)
+        out.append(element)
+    return b"".join(out), at
+
+
+def list_header(data: bytes, at: int) -> tuple[int, int, int]:
+    """A list's length, the type of its elements, where they start."""
+    count, kind = data[at] >> 4, data[at] & 15
+    if count < 15:
+        return count, kind, at + 1
+    count, at = varint(data, at + 1)
+    return count, kind, at
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number, and where it ends; signed ones are twice as large, the sign in the last bit."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
+    """A field's id and type, and where its value starts. last: the id of the field before."""
+    delta, kind = data[at] >> 4, data[at] & 15
+    if delta:
+        return last + delta, kind, at + 1
+    zigzag, at = varint(data, at + 1)
+    return zigzag >> 1, kind, at  # ids are positive
+
+
+def _header(delta: int, kind: int) -> bytes:
+    if delta > 15:
+        raise InvalidSchemaError(f"the footer's fields are {delta} numbers apart, which FileMetaData does not have")
+    return bytes([delta << 4 | kind])
+
+
+def _after_field(data: bytes, at: int, kind: int) -> int:
+    return at if kind in (TRUE, FALSE) else _after(data, at, kind)
+
+
+def _after(data: bytes, at: int, kind: int) -> int:
+    """Where a value of this type ends; booleans as they are in lists."""
+    if kind in (I16, I32, I64):
+        return varint(data, at)[1]
+    if kind in (TRUE, FALSE, I8):
+        return at + 1
+    if kind == DOUBLE:
+        return at + 8
+    if kind == BINARY:
+        size, at = varint(data, at)
+        return at + size
+    if kind in (LIST, SET):
+        count, kind, at = list_header(data, at)
+        for _ in range(count):
+            at = _after(data, at, kind)
+        return at
+    if kind == STRUCT:
+        for *_, end in fields(data, at):
+            at = end
+        return at + 1
+    raise InvalidSchemaError(f"the footer holds a value of Thrift type {kind}, which FileMetaData does not have")
