@@ -37,14 +37,14 @@ $(VENV)/.installed: $(VENV)/.package
 demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
 	@$(BIN)/delta-variant demo
 
-test: lint  ## all that CI runs: lint, types, import order, every test
-	$(BIN)/python -m pytest
+test: lint  ## all that CI runs: lint, types, import order, every test, in two processes
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
 
-soak: $(VENV)/.installed  ## the writers at once and the kills at full length: 200 commits, 50 kills
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
+soak: $(VENV)/.installed  ## the writers at once, the conflicts and the kills at full length: 200 commits, 112 pairs, 50 kills
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py tests/test_writer_conflicts.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .

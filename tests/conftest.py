@@ -1,7 +1,8 @@
-"""One Spark session for the whole run, with the real Delta JARs: a JVM start costs more than most tests."""
+"""One Spark session for each process of the run, with the real Delta JARs: a JVM start costs more than most tests."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 from decimal import Decimal
 from importlib import resources
@@ -44,7 +45,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
-    session = configure(builder).getOrCreate()
+    lock = tmp_path_factory.getbasetemp().parent / "session.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # Ivy's cache is not made for two processes that fill it at once
+        session = configure(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

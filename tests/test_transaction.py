@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
@@ -44,8 +45,12 @@ def run(transaction: Transaction, adds: list[str], rows: int = 1) -> None:
     """The job of a write whose tasks report these Add actions."""
     source, _ = transaction.planned(transaction.spark.range(1))
     each = F.explode(F.array(*map(F.lit, adds))) if adds else F.explode(F.array().cast("array<string>"))
-    columns = [F.lit(rows).cast("bigint"), F.lit(1).cast("bigint"), F.lit("[]"), F.lit(None).cast("string")]
-    transaction.run(source, transaction.spark.range(1).select(each.alias("add"), *columns))
+    transaction.run(source, transaction.spark.range(1).select(each.alias("add"), *others(rows)))
+
+
+def others(rows: int) -> list[Column]:
+    """The columns of a report beside the Add action."""
+    return [F.lit(n).cast("bigint") for n in (rows, 1)] + [F.lit("[]"), F.lit(False), F.lit(None).cast("string")]
 
 
 @pytest.fixture
@@ -110,8 +115,7 @@ def test_many_actions(spark, tmp_path):
     one = json.loads(add(transaction.storage.root, 0))
     source, _ = transaction.planned(spark.range(1))
     line = json.dumps(one).replace("0.parquet", "%d.parquet")
-    columns = [F.lit(1).cast("bigint"), F.lit(1).cast("bigint"), F.lit("[]"), F.lit(None).cast("string")]
-    written = transaction.run(source, spark.range(12_000).select(F.format_string(line, "id"), *columns))
+    written = transaction.run(source, spark.range(12_000).select(F.format_string(line, "id"), *others(1)))
     assert (written.files, written.rows, written.bytes) == (12_000, 12_000, 12_000)
     assert transaction.commit() == 0
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()

@@ -220,6 +220,17 @@ def test_vacuum_keeps_partitions_with_special_characters(spark, tmp_path):
     assert read(spark, tmp_path / "t").agg(F.sum("n")).first()[0] == sum(range(len(SPECIAL)))
 
 
+def test_partition_times_of_every_year(spark, tmp_path):
+    """Partition values may be before the year 1 and after 9999, where Python's calendar ends."""
+    moments = [-(10**17), -62_135_596_800_000_001, 253_402_300_800_000_000, 2**63 - 1]
+    texts = ", ".join(f"timestamp_micros({micros}L)" for micros in moments)
+    df = spark.range(1).selectExpr("id", f"explode(array({texts})) t").selectExpr("id", "t", "date_add(cast(t as date), 1) d")
+    write(df, tmp_path / "t", partition_by=["t", "d"])
+    columns = ["unix_micros(t)", "unix_date(d)"]
+    assert canonical(read(spark, tmp_path / "t").selectExpr(*columns)) == canonical(df.selectExpr(*columns))
+    assert read(spark, tmp_path / "t").where(f"t > timestamp_micros({moments[1]}L)").count() == 2
+
+
 def test_partition_timestamps_in_other_time_zones(spark, tmp_path):
     """A partition timestamp is written in UTC, whatever zone the session has, the hour that comes twice included."""
     start = 1_699_163_400

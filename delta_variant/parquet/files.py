@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from delta_variant.parquet.footer import Names
 
-ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES = 48 << 20
 ROW_GROUP_ROWS = 1 << 20
 
 

@@ -119,7 +119,7 @@ def _json(kind: pa.DataType, value: Any) -> str:
     if pa.types.is_date32(kind):
         return f'"{_date_text(value)}"'
     if pa.types.is_timestamp(kind):
-        return f'"{_timestamp_text(value * _MICROS[kind.unit], kind.tz)}"'
+        return f'"{timestamp_text(value * _MICROS[kind.unit], kind.tz)}"'
     if pa.types.is_floating(kind):
         if math.isinf(value):
             return '"Infinity"' if value > 0 else '"-Infinity"'
@@ -165,11 +165,11 @@ def _date_text(days: int) -> str:
     return f"{sign}{abs(year):04d}-{date.month:02d}-{date.day:02d}"
 
 
-def _timestamp_text(micros: int, zone: str | None) -> str:
-    """Milliseconds, rounded down, which is how Delta keeps timestamps in the log."""
+def timestamp_text(micros: int, zone: str | None, digits: int = 3) -> str:
+    """ISO 8601 with so many digits of a second, rounded down: statistics have milliseconds. UTC where there is a zone."""
     days, micros = divmod(micros, _MICROS_A_DAY)
     seconds, micros = divmod(micros, 1_000_000)
-    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros // 1000:03d}"
+    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros:06d}"[: 9 + digits]
     return f"{_date_text(days)}T{time}{'' if zone is None else 'Z'}"
 
 

@@ -7,7 +7,6 @@ directories and files for the log (PROTOCOL.md, "Partition Value Serialization")
 from __future__ import annotations
 
 import unicodedata
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant.errors import InvalidSchemaError
+from delta_variant.stats.values import timestamp_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # ExternalCatalogUtils.escapePathName
 _ESCAPED_IN_DIRECTORY = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive on purpose: the text says Z
 
 
 def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
@@ -67,7 +66,7 @@ def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
             )
         return None
     if name in plan.timestamps:
-        return (_EPOCH + timedelta(microseconds=int(value))).isoformat(timespec="microseconds") + "Z"
+        return timestamp_text(int(value), "UTC", digits=6)
     return value
 
 
