@@ -1,0 +1,117 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.stats.DeltaScan;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * What the bounds decide about the files that Delta left of a scan: which of them stay, and for `explain`, why.
+ *
+ * Janino compiles this file: no generics, no lambdas.
+ */
+public class Decision {
+  private static final int MAX_OTHERS = 2;  // predicates on ordinary columns that Delta is asked: each is a job
+
+  private final DeltaScan scan;
+  private final FileBounds files;
+  private final Tree.Values[] bounds;
+  private final Filters asked;
+
+  public Decision(DeltaScan scan, FileBounds files, Tree.Values[] bounds, Filters asked) {
+    this.scan = scan;
+    this.files = files;
+    this.bounds = bounds;
+    this.asked = asked;
+  }
+
+  /** The files for which the tree is TRUE or NULL. Delta is asked of ordinary columns only where that may rule out more. */
+  public List left(JsonNode tree) throws InterruptedException {
+    List left = left(tree, null);
+    int others = asked.others().size();
+    if (others == 0 || others > MAX_OTHERS || !files.small()) return left;
+    boolean[][] delta = new boolean[others][files.size()];
+    if (left(tree, delta).size() == left.size()) return left;
+    for (int o = 0; o < others; o++) {
+      Seq predicate = Bounds.seq(Collections.singletonList(asked.others().get(o)));
+      for (Iterator i = scan.scannedSnapshot().filesForScan(predicate, false).files().iterator(); i.hasNext(); ) {
+        int file = files.number(((AddFile) i.next()).path());
+        if (file >= 0) delta[o][file] = true;
+      }
+    }
+    return left(tree, delta);
+  }
+
+  private List left(JsonNode json, boolean[][] delta) throws InterruptedException {
+    Tree tree = Tree.of(json, bounds, asked.constants(), delta);
+    List left = new ArrayList();
+    synchronized (files) {
+      for (Iterator i = scan.files().iterator(); i.hasNext(); ) {
+        if (Thread.currentThread().isInterrupted()) throw new InterruptedException();
+        AddFile file = (AddFile) i.next();
+        int number = files.number(file.path());
+        if (number < 0 || tree.of(number) != Tree.FALSE) left.add(file);
+      }
+    }
+    return left;
+  }
+
+  /** [number, verdict, files] for each question and verdict (delta_variant/skipping/verdicts.py). */
+  public ArrayNode tally(JsonNode questions, String mark, Seq marks) {
+    ArrayNode result = new ObjectMapper().createArrayNode();
+    for (int q = 0; q < questions.size(); q++) {
+      JsonNode question = Bounds.item(questions, q);
+      Tree out = Tree.of(question.get("tree"), bounds, asked.constants(), null);
+      Tree maybe = Tree.of(question.get("question"), bounds, asked.constants(), null);
+      Map counts = new TreeMap();
+      synchronized (files) {
+        for (Iterator i = ((Seq) scan.files().distinct()).iterator(); i.hasNext(); ) {
+          AddFile file = (AddFile) i.next();
+          int number = files.number(file.path());
+          if (number < 0) continue;
+          String verdict = unused(number, question, hasTag(file, mark, marks));
+          if (out.of(number) == Tree.FALSE) verdict = "out";
+          else if (maybe.of(number) == Tree.TRUE) verdict = "maybe";
+          Integer before = (Integer) counts.get(verdict);
+          counts.put(verdict, Integer.valueOf(before == null ? 1 : before.intValue() + 1));
+        }
+      }
+      for (java.util.Iterator i = counts.entrySet().iterator(); i.hasNext(); ) {
+        Map.Entry count = (Map.Entry) i.next();
+        result.addArray().add(question.get("number")).add((String) count.getKey()).add((Integer) count.getValue());
+      }
+    }
+    return result;
+  }
+
+  /** Why a bound that there may be says neither FALSE nor TRUE. */
+  private String unused(int file, JsonNode question, boolean marked) {
+    if (question.get("kind").isNull()) return "other";
+    Object kind = bounds[question.get("kind").asInt()].get(file);
+    if (kind == null) return "none";
+    if (contains(question.get("kinds"), kind.toString())) return "other";
+    if (!contains(question.get("marked"), kind.toString())) return kind.toString();
+    return marked ? "other" : "unmarked";
+  }
+
+  private static boolean contains(JsonNode names, String name) {
+    for (int n = 0; n < names.size(); n++) {
+      if (Bounds.item(names, n).asText().equals(name)) return true;
+    }
+    return false;
+  }
+
+  /** Whether a file has the tag, with one of the values unless they are null. */
+  public static boolean hasTag(AddFile file, String tag, Seq values) {
+    scala.collection.immutable.Map tags = file.tags();
+    return tags != null && tags.contains(tag) && (values == null || values.contains(tags.apply(tag)));
+  }
+}
