@@ -64,22 +64,24 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     Raises SessionError where the rule does not compile against the session's Spark and Delta, or does not skip a file.
     """
     jvm.start_callbacks(spark)
-    marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
     try:
-        rule = _rule(spark, _Translate(), _Tell(), BOUNDS_TAG, marks, NONNULL_TAG, dict(found))
+        rule = _rule(spark, _Translate(), _Tell(), BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, dict(found))
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
-        cause = f"queries of which 1 file of 2 can match open {opened}" if set(opened) != {1} else None
     except Py4JError as error:
-        cause = str(getattr(error, "java_exception", error))
-    if cause:
-        versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
-        raise SessionError(
-            f"delta-variant {version('delta-variant')} cannot skip files in this session, which runs {versions} ({cause}): install "
-            "the versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; writing "
-            "needs no enable"
-        )
+        lines = str(getattr(error, "java_exception", error)).strip().splitlines()
+        raise _mismatch(spark, ": ".join(dict.fromkeys([lines[0], lines[-1]]))) from error
+    if set(opened) != {1}:
+        raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     _set_rules(spark, [*_rules(spark), rule])
+
+
+def _mismatch(spark: SparkSession, cause: str) -> SessionError:
+    versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
+    return SessionError(
+        f"delta-variant {version('delta-variant')} cannot skip files in this session, which runs {versions} ({cause}): install the "
+        "versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; writing needs none"
+    )
 
 
 def _rule(spark: SparkSession, *arguments: Any) -> Any:

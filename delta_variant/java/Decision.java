@@ -7,7 +7,10 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import scala.collection.Iterator;
@@ -19,12 +22,14 @@ import scala.collection.immutable.Seq;
  * Janino compiles this file: no generics, no lambdas.
  */
 public class Decision {
-  private static final int MAX_OTHERS = 2;  // predicates on ordinary columns that Delta is asked: each is a job
+  // To ask Delta of a predicate on ordinary columns takes a job; it has to spare the query the reading of so many bytes.
+  private static final String ASK_BYTES = "spark.delta_variant.askDeltaBytes";
 
   private final DeltaScan scan;
   private final FileBounds files;
   private final Tree.Values[] bounds;
   private final Filters asked;
+  private boolean spares;
 
   public Decision(DeltaScan scan, FileBounds files, Tree.Values[] bounds, Filters asked) {
     this.scan = scan;
@@ -33,21 +38,44 @@ public class Decision {
     this.asked = asked;
   }
 
-  /** The files for which the tree is TRUE or NULL. Delta is asked of ordinary columns only where that may rule out more. */
+  /** The files for which the tree is TRUE or NULL. Delta is asked of ordinary columns only where that may rule out enough. */
   public List left(JsonNode tree) throws InterruptedException {
     List left = left(tree, null);
-    int others = asked.others().size();
-    if (others == 0 || others > MAX_OTHERS || !files.small()) return left;
-    boolean[][] delta = new boolean[others][files.size()];
-    if (left(tree, delta).size() == left.size()) return left;
-    for (int o = 0; o < others; o++) {
-      Seq predicate = Bounds.seq(Collections.singletonList(asked.others().get(o)));
+    Set others = new TreeSet();
+    others(tree, others);
+    if (others.isEmpty()) return left;
+    boolean[][] delta = new boolean[asked.others().size()][files.size()];
+    long spared = bytes(left) - bytes(left(tree, delta));
+    long worth = Long.parseLong(SparkSession.active().conf().get(ASK_BYTES, "16777216"));
+    spares = !files.small() || spared <= worth * others.size();
+    if (spares) return left;
+    for (java.util.Iterator o = others.iterator(); o.hasNext(); ) {
+      int other = ((Integer) o.next()).intValue();
+      Seq predicate = Bounds.seq(Collections.singletonList(asked.others().get(other)));
       for (Iterator i = scan.scannedSnapshot().filesForScan(predicate, false).files().iterator(); i.hasNext(); ) {
         int file = files.number(((AddFile) i.next()).path());
-        if (file >= 0) delta[o][file] = true;
+        if (file >= 0) delta[other][file] = true;
       }
     }
     return left(tree, delta);
+  }
+
+  /** Whether Delta was spared a question about ordinary columns. */
+  public boolean sparesDelta() {
+    return spares;
+  }
+
+  private static void others(JsonNode tree, Set numbers) {
+    if (Bounds.item(tree, 0).asText().equals("other")) numbers.add(Integer.valueOf(Bounds.item(tree, 1).asInt()));
+    for (int p = 1; p < tree.size(); p++) {
+      if (Bounds.item(tree, p).size() > 0 && Bounds.item(Bounds.item(tree, p), 0).isTextual()) others(Bounds.item(tree, p), numbers);
+    }
+  }
+
+  private static long bytes(List files) {
+    long bytes = 0;
+    for (int f = 0; f < files.size(); f++) bytes += ((AddFile) files.get(f)).size();
+    return bytes;
   }
 
   private List left(JsonNode json, boolean[][] delta) throws InterruptedException {

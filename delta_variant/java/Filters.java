@@ -272,8 +272,8 @@ public class Filters {
   private ObjectNode other(Expression e) {
     ObjectNode node = JSON.createObjectNode();
     if (!e.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(e)) return node.put("aside", true);
-    others.add(e);
-    return node.put("other", others.size() - 1).put("text", text(e));
+    if (!others.contains(e)) others.add(e);
+    return node.put("other", others.indexOf(e)).put("text", text(e));
   }
 
   private static String text(Expression e) {

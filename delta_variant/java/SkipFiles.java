@@ -205,6 +205,9 @@ public class SkipFiles extends Rule {
         Tree.Values[] bounds = files.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
         Decision decision = new Decision(prepared, files, bounds, asked);
         if (outcome.hasNonNull("tree")) result = narrowed(scan, decision.left(outcome.get("tree")));
+        if (outcome.has("reasons") && decision.sparesDelta()) {
+          outcome.withArray("reasons").add("Delta was not asked of ordinary columns beside OR: that would take longer than it spares");
+        }
         if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), mark, marks));
       } else if (outcome.has("reasons")) {
         outcome.withArray("reasons").add("the bounds of this version could not be read: " + files.failure());
