@@ -4,6 +4,14 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+SHELL   = bash
+
+# One line for each larger download, in place of nothing for minutes.
+INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --editable '$(1)' | awk ' \
+	/Downloading .* MB/             { print "  " $$2, $$3, $$4 } \
+	/Building wheel.*: started/     { print "  building", $$4 } \
+	/^Installing collected/         { print "  unpacking" } \
+	{ fflush() }'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check soak lint bench clean
@@ -11,16 +19,22 @@ BIN     = $(VENV)/bin
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
 
-# Installed anew whenever pyproject.toml changes.
-$(VENV)/.installed: pyproject.toml
+# Both are made anew whenever pyproject.toml changes. The demo needs the package, everything else the tools of its extra `dev` too.
+$(VENV)/.package: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 		|| { echo "delta-variant needs Python 3.10 to 3.13; set PYTHON=/path/to/one." >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --progress-bar off --upgrade pip
+	@echo "Installing delta-variant and PySpark in $(VENV), some 610 MB to download:"
+	@$(call INSTALL,.)
 	@touch $@
 
-demo: $(VENV)/.installed  ## write a real feed shredded and query it, counting the files opened
+$(VENV)/.installed: $(VENV)/.package
+	@echo "Installing the tools for tests and benchmarks in $(VENV), some 170 MB to download:"
+	@$(call INSTALL,.[dev])
+	@touch $@
+
+demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
 	@$(BIN)/delta-variant demo
 
 test: lint  ## all that CI runs: lint, types, import order, every test

@@ -14,6 +14,8 @@ when they are first used, so that these need neither PySpark nor a JVM.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from delta_variant.version import __version__
+
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.optimizer import Report, Scan, explain
@@ -40,6 +42,7 @@ __all__ = [
     "Report",
     "Scan",
     "VariantTable",
+    "__version__",
     "arrow",
     "binary",
     "configure",

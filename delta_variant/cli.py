@@ -83,12 +83,13 @@ def demo(path: Path | None) -> None:
     folder = (path or Path(tempfile.mkdtemp(prefix="delta-variant-demo-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"true": folder / "earthquakes", "false": folder / "earthquakes_plain"}
-    with _step("Starting Spark (the first time it downloads Delta's JARs)"), _quiet(folder / "spark.log"):
+    with _step("Starting Spark (the first time it downloads Delta's JARs, 90 MB)"), _quiet(folder / "spark.log"):
         spark = _session(folder)
     try:
         feed = _feed(spark)
         for shredding, table in tables.items():
-            with _step(f"Writing {feed.count():,} earthquakes, delta.enableVariantShredding = {shredding}"):
+            note = " (the first time it compiles the kernels)" if shredding == "true" else ""
+            with _step(f"Writing {feed.count():,} earthquakes, delta.enableVariantShredding = {shredding}{note}"):
                 spark.sql(
                     f"CREATE TABLE IF NOT EXISTS delta.`{table}` (event VARIANT) USING delta "
                     f"TBLPROPERTIES ('delta.enableVariantShredding' = '{shredding}')"

@@ -28,6 +28,10 @@ class TableError(DeltaVariantError):
     """A table that is missing, is not Delta, or cannot take the operation."""
 
 
+class ConflictError(TableError):
+    """What another writer committed in between does not go with a commit; the table is as that writer left it: try again."""
+
+
 class UnsupportedFeatureError(DeltaVariantError, NotImplementedError):
     """A feature of the table, the session or the data that this package does not handle (yet)."""
 

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
+# Delta gives tables of its own making the name of the preview unless this is off.
+PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
+BOUNDS_LIMIT = "spark.databricks.delta.stats.limitPerVariant"
+DELTA_SETTINGS = {
+    "spark.databricks.delta.variantShredding.parseFooterForStats": "true",
+    BOUNDS_LIMIT: "100",
+    PREVIEW_NAMES: "false",
+}
+"""What makes delta-spark collect Variant bounds, which it does not by default, and call the feature `variantShredding`. A limit
+that the user has set stays."""
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"

@@ -22,6 +22,7 @@ from delta import configure_spark_with_delta_pip
 
 from delta_variant import jvm, optimizer
 from delta_variant.errors import SessionError
+from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,14 +34,6 @@ _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
 _JAVA = 17
 _SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
-_DELTA = "spark.databricks.delta."
-# What makes delta-spark collect Variant bounds and name the feature `variantShredding`; all are off by default.
-_SETTINGS = {
-    _DELTA + "variantShredding.parseFooterForStats": "true",
-    _DELTA + "stats.limitPerVariant": "100",
-    _DELTA + "variantShredding.forceUsePreviewTableFeature": "false",
-}
-_USERS_CHOICE = frozenset({_DELTA + "stats.limitPerVariant"})
 
 
 def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
@@ -77,11 +70,11 @@ def enable(spark: SparkSession) -> None:
     if optimizer.installed(jvm.classic(spark)):
         return
     _check_versions(*jvm.versions(spark))
-    found = {key: spark.conf.get(key, None) for key in _SETTINGS}
-    found = {key: value for key, value in found.items() if key not in _USERS_CHOICE or value is None}
+    found = {key: spark.conf.get(key, None) for key in DELTA_SETTINGS}
+    found = {key: value for key, value in found.items() if key != BOUNDS_LIMIT or value is None}
     optimizer.install(spark, found)
     for key in found:
-        spark.conf.set(key, _SETTINGS[key])
+        spark.conf.set(key, DELTA_SETTINGS[key])
 
 
 def _check_versions(spark: str, delta: str | None) -> None:
@@ -99,7 +92,7 @@ def _check_versions(spark: str, delta: str | None) -> None:
 def disable(spark: SparkSession) -> None:
     """Undo `enable`: remove the rule, and restore the settings that are still as `enable` set them."""
     for key, value in optimizer.remove(jvm.classic(spark)).items():
-        if spark.conf.get(key, None) != _SETTINGS[key]:
+        if spark.conf.get(key, None) != DELTA_SETTINGS[key]:
             continue  # somebody else has changed it since
         if value is None:
             spark.conf.unset(key)

@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
-from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
+from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_variant_path, quoted
 from delta_variant.skipping import BOUNDS_TAG_VALUES
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG
-from delta_variant.transaction import PREVIEW_NAMES, Table, Transaction, delta_errors, own_session
+from delta_variant.transaction import Table, delta_errors, own_session
 
 if TYPE_CHECKING:
     import os
@@ -65,8 +65,9 @@ class VariantTable:
     def enable_shredding(self) -> int:
         """Later writes shred VARIANT columns: sets `delta.enableVariantShredding` to `true`, and adds the features it needs.
 
-        A feature that the table has under its preview's name keeps it. Files that are there stay as they are. Returns the
-        table's version, and raises TableError, with Delta's message, where the table cannot be altered.
+        A table whose Variants have the preview feature gets the preview of shredding, as its readers support the previews.
+        Files that are there stay as they are. Returns the table's version, and raises TableError, with Delta's message, where
+        the table cannot be altered.
         """
         return self._switch(on=True)
 
@@ -131,15 +132,15 @@ class VariantTable:
         return figure
 
     def _switch(self, *, on: bool) -> int:
-        names = Transaction(self._table).features.names
+        names = self._table.features().names
         properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
         if on and names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
+        by_preview = "variantShredding-preview" in names or ("variantType-preview" in names and "variantType" not in names)
         with delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
-            # With the stable name asked for, Delta would put it beside the preview's.
-            spark.conf.set(PREVIEW_NAMES, "true" if "variantShredding-preview" in names else "false")
+            spark.conf.set(PREVIEW_NAMES, str(by_preview).lower())
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
-        return Transaction(self._table).version
+        return int(self._table.snapshot().version())
 
     def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
         """What the log of the newest version knows, a row per file (`java/Bounds.java`), and the VARIANT columns it numbers:

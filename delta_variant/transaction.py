@@ -1,11 +1,12 @@
-"""Actions into the log by Delta's own transaction: target → Table → Transaction → the version committed.
+"""Delta's own transaction, step by step: target → Table → Transaction → the version committed.
 
-In come a target as a user names it, the metadata of a table to create, and Add actions as JSON text. Out comes one
-commit made by Delta's OptimisticTransaction, so conflict detection, log stores, row ids, checkpoints and hooks are
-Delta's (PROTOCOL.md, "Actions"). What grows with the number of files crosses py4j as text, never one call per file.
+In come a target as a user names it, the options of a write, and the plan of a job that writes files. Out comes one commit
+by Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, and each is Delta's own method, called through
+`java/Write.java`; only the files are not Delta's. So conflict detection, schema merging, log stores, row ids, checkpoints and
+the hooks after a commit are Delta's too (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
 
-Invariant: an append reads nothing, so that Delta may retry it behind any other commit; what removes files has read those
-it could have removed, so that Delta refuses it when rows came in between.
+Invariants: what the rows of a write read of the table is read in its transaction. A commit that happened is never reported as
+one that failed. What grows with the number of files stays in the JVM.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -16,21 +17,20 @@ import json
 import os
 import re
 import threading
-import time
-import uuid
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delta import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm
-from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.features import TableFeatures
+from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
+from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS, TableFeatures
+from delta_variant.hadoop import storage_of
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
@@ -41,15 +41,6 @@ if TYPE_CHECKING:
 
 _QUOTED_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _SESSION_CATALOG = "spark_catalog"
-_ACTIONS_PER_CALL = 5_000  # some 20 MB of text
-# DeltaOperations.Write after its mode, in order.
-_WRITE = (
-    "partitionBy", "predicate", "userMetadata", "isDynamicPartitionOverwrite", "canOverwriteSchema", "canMergeSchema",
-    "replaceOnCond", "replaceUsingCols",
-)  # fmt: skip
-# Delta gives tables of its own making the name of the preview unless this is off.
-PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
-_STABLE_FEATURES = {PREVIEW_NAMES: "false"}
 _patching = threading.Lock()
 
 
@@ -80,13 +71,17 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 def own_session(spark: SparkSession) -> Iterator[SparkSession]:
     """A clone of the session, active in this thread for the length of a `with` block: what is set in it is its own.
 
-    It has the session's settings, temporary views, functions and optimizer rules. Delta asks for the active session.
+    It has the session's settings, temporary views, functions and optimizer rules. Delta asks for the active session. What Delta
+    writes in it, in an auto compaction after a commit, has bounds.
     """
     cloned = jvm.classic(spark)._jsparkSession.cloneSession()
     with _patching:
         to_df = RDD.toDF  # every session made replaces it
         clone = SparkSession(spark.sparkContext, cloned)
         RDD.toDF = to_df  # type: ignore[method-assign]
+    for key, value in DELTA_SETTINGS.items():
+        if key != BOUNDS_LIMIT or clone.conf.get(key, None) is None:
+            clone.conf.set(key, value)
     sessions = java(spark).org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(clone._jsparkSession)
@@ -121,7 +116,9 @@ class Table:
     """How messages call it."""
     path: str | None
     """As the user gave it; None for a table that is known by its name."""
-    entry: Any
+    identifier: Any = None
+    """Spark's TableIdentifier of a table that is known by its name, with its database."""
+    entry: Any = None
     """Its CatalogTable in the JVM; None without one."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of Hadoop's for its storage, `fs.…`, which go before the session's."""
@@ -143,14 +140,14 @@ class Table:
         if found:
             text = found[1].replace("``", "`")
         if found or not isinstance(target, str) or "/" in text or os.sep in text:
-            return cls(spark, f"delta.{quoted(text)}", text, None, options)
-        return cls(spark, text, None, _catalog_entry(spark, text), options)
+            return cls(spark, f"delta.{quoted(text)}", text, options=options)
+        return cls(spark, text, None, *_in_catalog(spark, text), options=options)
 
     @property
     def log(self) -> Any:
         """Delta's DeltaLog. UnsupportedFeatureError for storage that files cannot be written to."""
         hadoop = java(self.spark).org.apache.hadoop.fs
-        path = hadoop.Path(self.path or self.entry.location().toString())
+        path = hadoop.Path(self._location())
         default = hadoop.FileSystem.getDefaultUri(self._hadoop_conf())
         Storage.of(str(path if path.toUri().getScheme() else default))
         with delta_errors(f"opening {self.name}"):
@@ -158,40 +155,51 @@ class Table:
             options = jvm.scala_map(self.spark, self.options)
             return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry, options)
 
+    def _location(self) -> Any:
+        """A path, or a URI."""
+        if self.path is not None:
+            return self.path
+        if self.entry is not None:
+            return self.entry.location()
+        return self.spark._jsparkSession.sessionState().catalog().defaultTablePath(self.identifier)
+
     def _hadoop_conf(self) -> Any:
         state = self.spark._jsparkSession.sessionState()
         return state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.options))
+
+    def snapshot(self) -> Any:
+        """Delta's newest Snapshot; its version is -1 where there is no table."""
+        with delta_errors(f"reading {self.name}"):
+            # tableExists() answers from the snapshot in Delta's cache, of a directory that may be gone.
+            return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
+
+    def features(self) -> TableFeatures:
+        """Of the newest snapshot."""
+        snapshot = self.snapshot()
+        return TableFeatures.from_json(self.name, snapshot.protocol().json(), snapshot.metadata().json())
 
     def exists(self) -> bool:
         """Whether there is a Delta table; TableError for a path where something else is."""
         if self.path is None:
             return self.entry is not None
-        log = self.log
-        none = jvm.option(self.spark)
-        with delta_errors(f"reading {self.name}"):
-            # tableExists() answers from the snapshot in Delta's cache, of a directory that may be gone.
-            if int(log.update(False, none, none).version()) >= 0:
-                return True
-        path = log.dataPath()
-        files = path.getFileSystem(self._hadoop_conf())
-        # An empty log stands beside the files of a writer that was killed while it created the table.
-        foreign = files.exists(path) and not files.exists(log.logPath())
-        if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
-            raise TableError(f"{self.path} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
+        if int(self.snapshot().version()) >= 0:
+            return True
+        self.check_free()
         return False
 
-    def create(self, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]) -> Table:
-        """Create a table that is known by its name, empty, and return it."""
-        with delta_errors(f"creating {self.name}"), settings(self.spark, _STABLE_FEATURES):
-            builder = DeltaTable.create(self.spark).tableName(self.name).addColumns(schema)
-            for key, value in properties.items():
-                builder = builder.property(key, value)
-            builder.partitionedBy(*partition_by).execute()
-        return Table.of(self.spark, self.name, self.options)
+    def check_free(self) -> None:
+        """TableError where a new table cannot be put, since something else is there."""
+        path = self.log.dataPath()
+        files = path.getFileSystem(self._hadoop_conf())
+        # An empty log stands beside the files of a writer that was killed while it created the table.
+        foreign = files.exists(path) and not files.exists(self.log.logPath())
+        if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
+            place = path.toUri().getPath()
+            raise TableError(f"{place} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
 
 
-def _catalog_entry(spark: SparkSession, name: str) -> Any:
-    """The CatalogTable of that name, None if there is none; an error where it is a view or not a Delta table."""
+def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
+    """The TableIdentifier of that name, and its CatalogTable if there is one. TableError for a view, and for other formats."""
     state = spark._jsparkSession.sessionState()
     with delta_errors(f"finding the table {name!r}"):
         parts = jvm.items(state.sqlParser().parseMultipartIdentifier(name))
@@ -200,17 +208,18 @@ def _catalog_entry(spark: SparkSession, name: str) -> Any:
             raise UnsupportedFeatureError(
                 f"{name} is in the catalog {catalog}, and delta_variant.write knows tables of {_SESSION_CATALOG} and paths"
             )
+        given = java(spark).org.apache.spark.sql.catalyst.TableIdentifier
         database = jvm.option(spark, parts[-2] if len(parts) > 1 else None)
-        identifier = java(spark).org.apache.spark.sql.catalyst.TableIdentifier(parts[-1], database)
-        if state.catalog().isTempView(identifier):
+        if state.catalog().isTempView(given(parts[-1], database)):
             raise TableError(f"{name} is a temporary view: write to the table behind it")
+        identifier = given(parts[-1], jvm.option(spark, parts[-2] if len(parts) > 1 else state.catalog().getCurrentDatabase()))
         if not state.catalog().tableExists(identifier):
-            return None
+            return identifier, None
         entry = state.catalog().getTableMetadata(identifier)
     provider = entry.provider()
     if provider.isEmpty() or provider.get().lower() != "delta":
         raise TableError(f"{name} is not a Delta table ({provider.get() if provider.isDefined() else 'a view'})")
-    return entry
+    return identifier, entry
 
 
 @dataclass(frozen=True)
@@ -223,31 +232,69 @@ class Removal:
     """The files of the partitions that files are added to."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a job wrote."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    shredded: tuple[tuple[str, ...], ...] = ()
+    """Of each file, the columns that are shredded in it."""
+    error: tuple[str, str] | None = None
+    """Class and message of an error that a task reported."""
+
+
 class Transaction:
     """One of Delta's transactions on a table, from its snapshot to its commit."""
 
-    def __init__(self, table: Table) -> None:
-        """Takes the table's newest snapshot; `version` is -1 where there is no table yet."""
-        self._spark = table.spark
+    def __init__(
+        self,
+        table: Table,
+        users: SparkSession | None = None,
+        *,
+        mode: str = "Append",
+        options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Takes the table's newest snapshot; `version` is -1 where there is no table yet.
+
+        users: the session that the rows are computed in, the table's without it. mode: a save mode (Append, Overwrite,
+        ErrorIfExists, Ignore). options: those of Delta's DataFrameWriter. partition_by, properties: of the table to be created.
+        """
+        self.spark = table.spark
+        """The session of the table: the write's own."""
         self._table = table
         self.log = table.log
         """Delta's DeltaLog."""
-        none = jvm.option(self._spark)
         with delta_errors(f"reading {table.name}"):
-            entry = jvm.option(self._spark, table.entry)
-            self.delta = self.log.startTransaction(entry, none)
+            self._write = jvm.construct(
+                self.spark,
+                jvm.java_class(self.spark, "Write"),
+                self.spark._jsparkSession,
+                (users or self.spark)._jsparkSession,
+                self.log,
+                jvm.option(self.spark, table.entry),
+                mode,
+                dict(options or {}),
+                list(partition_by),
+                dict(properties or {}),
+            )
+            self.delta = self._write.transaction()
             """Delta's OptimisticTransaction."""
             self.version = int(self.delta.readVersion())
 
     @property
     def features(self) -> TableFeatures:
-        """Of the snapshot, or of the table that `create` is to make."""
+        """Of the snapshot, or of the table as `update_metadata` has it."""
         return TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
 
     @property
     def storage(self) -> Storage:
         """Where the data files go."""
-        return Storage.of(str(self.log.dataPath()), self.log.newDeltaHadoopConf().get)
+        with delta_errors(f"reading the storage settings of {self._table.name}"):
+            return storage_of(self.spark, self.log.dataPath(), self.log.newDeltaHadoopConf())
 
     @property
     def files(self) -> int:
@@ -259,98 +306,99 @@ class Transaction:
             checksum = snapshot.checksumOpt()
             return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
 
-    def create(self, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
-        """Put a new table's metadata into this transaction; Delta derives the protocol, and checks names and types."""
-        metadata = {
-            "id": str(uuid.uuid4()),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema.json(),
-            "partitionColumns": list(partition_by),
-            "configuration": dict(properties),
-            "createdTime": int(time.time() * 1000),
-        }
-        with delta_errors(f"creating {self._table.name}"), settings(self._spark, _STABLE_FEATURES):
-            action = java(self._spark).org.apache.spark.sql.delta.actions.Action
-            self.delta.updateMetadata(action.fromJson(json.dumps({"metaData": metadata})), False)
-            self.log.createLogDirectoriesIfNotExists()
+    def has_been_executed(self) -> bool:
+        """Whether the table has the transaction identifier of this write (`txnAppId`, `txnVersion`) or a later one.
 
-    def change_schema(self, schema: str) -> None:
-        """Put another schema (JSON) into this transaction; Delta checks it and gives new columns their ids."""
-        with delta_errors(f"changing the schema of {self._table.name}"):
-            metadata = json.loads(self.delta.metadata().json())
-            metadata["metaData"]["schemaString"] = schema
-            action = java(self._spark).org.apache.spark.sql.delta.actions.Action
-            self.delta.updateMetadata(action.fromJson(json.dumps(metadata)), False)
-
-    def last_of(self, app_id: str) -> int:
-        """The version of the last transaction that this application recorded in the table, -1 without one.
-
-        Delta then refuses the commit if the application records another one in between.
+        Otherwise Delta refuses the commit if the application records another one in between.
         """
-        return int(self.delta.txnVersion(app_id))
+        return bool(self._write.hasBeenExecuted())
 
-    def commit(
-        self,
-        adds: Sequence[str],
-        *,
-        mode: str,
-        rows: int,
-        size: int,
-        partition_by: Sequence[str] = (),
-        removal: Removal | None = None,
-        txn: tuple[str, int] | None = None,
-        merged: bool = False,
-    ) -> int:
-        """Commit Add actions (JSON, one each) and return the version.
+    @property
+    def merges_schema(self) -> bool:
+        """Whether columns that the table lacks are added to it: the write's option says so, or the session."""
+        return bool(self._write.canMergeSchema())
 
-        `removal` says which files go in the same version. `mode`, the save mode (Append, Overwrite, ErrorIfExists, Ignore),
-        and `merged`, whether columns were allowed to come in, are for DESCRIBE HISTORY, `rows` and `size` (bytes) its
-        metrics. `txn` is an application and its version, to be recorded with the files. TableError, with Delta's message,
-        for a conflict that Delta does not solve.
+    def update_metadata(self, schema: StructType | None) -> None:
+        """Bring the schema of the rows to the table: create it, merge or overwrite its schema, as mode and options say.
+
+        schema: None for rows that have the schema of the table.
+
+        Delta derives the protocol, gives new columns their ids, and refuses what does not fit, names and types included.
         """
-        with delta_errors(f"committing to {self._table.name}"), settings(self._spark, _STABLE_FEATURES):
-            actions = jvm.construct(self._spark, jvm.java_class(self._spark, "Actions"))
-            for start in range(0, len(adds), _ACTIONS_PER_CALL):
-                actions.add("\n".join(adds[start : start + _ACTIONS_PER_CALL]))
-            if removal is not None and self.version >= 0:
-                self._remove(actions, removal)
-            if txn is not None:
-                recorded = {"appId": txn[0], "version": txn[1], "lastUpdated": int(time.time() * 1000)}
-                actions.add(json.dumps({"txn": recorded}))
-            metrics = {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": size}
-            if removal is not None:
-                metrics |= {"numRemovedFiles": actions.removedFiles(), "numRemovedBytes": actions.removedBytes()}
-            self._register(metrics)
-            return int(self.delta.commit(actions.seq(), self._operation(mode, partition_by, removal, merged=merged)))
+        doing = "creating" if self.version < 0 else "changing the schema of"
+        with delta_errors(f"{doing} {self._table.name}"):
+            parsed = schema and java(self.spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())
+            self._write.updateMetadata(parsed or self.delta.metadata().schema())
 
-    def _remove(self, actions: Any, removal: Removal) -> None:
-        if removal.where is not None:
-            parser = self._spark._jsparkSession.sessionState().sqlParser()
-            actions.removeWhere(self.delta, jvm.scala_seq(self._spark, [parser.parseExpression(removal.where)]))
-        elif removal.dynamic:
-            actions.removePartitions(self.delta)
-        else:
-            actions.removeAll(self.delta)
+    def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """The rows of a DataFrame, to be planned anew in its own session, and a DataFrame of this session that stands for them:
+        it has the same columns and no rows."""
+        dataset = java(self.spark).org.apache.spark.sql.classic.Dataset
+        source = DataFrame(dataset.ofRows(df.sparkSession._jsparkSession, df._jdf.logicalPlan()), df.sparkSession)
+        return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf), self.spark)
 
-    def _register(self, metrics: Mapping[str, int]) -> None:
-        """What DESCRIBE HISTORY shows as operationMetrics."""
-        context = self._spark.sparkContext._jsc.sc()
-        sql_metrics = java(self._spark).org.apache.spark.sql.execution.metric.SQLMetrics
-        registered = {}
-        for name, value in metrics.items():
-            registered[name] = sql_metrics.createMetric(context, name)
-            registered[name].set(value)
-        self.delta.registerSQLMetrics(self._spark._jsparkSession, jvm.scala_map(self._spark, registered))
+    def ordering(self, source: DataFrame) -> list[tuple[int, bool, bool]]:
+        """How the rows of a DataFrame are sorted within its tasks: for each key the number of a column, whether it ascends,
+        and whether nulls come first. The DataFrame is planned, not run.
+        """
+        return [(at, ascending, nulls_first) for at, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
 
-    def _operation(self, mode: str, partition_by: Sequence[str], removal: Removal | None, *, merged: bool) -> Any:
-        """DeltaOperations.Write, for DESCRIBE HISTORY."""
-        write = jvm.load_class(self._spark, "org.apache.spark.sql.delta.DeltaOperations$Write")
-        known = {
-            "partitionBy": jvm.scala_seq(self._spark, partition_by),
-            "predicate": removal.where if removal else None,
-            "isDynamicPartitionOverwrite": True if removal and removal.dynamic else None,
-            "canMergeSchema": True if merged else None,
-        }
-        save_mode = getattr(java(self._spark).org.apache.spark.sql.SaveMode, mode)
-        options = [jvm.option(self._spark, known.get(name)) for name in _WRITE]
-        return jvm.construct(self._spark, write, save_mode, *options)
+    def run(self, source: DataFrame, reports: DataFrame) -> Written:
+        """Run a job that writes files, and keep their Add actions.
+
+        source: the rows (`planned`), whose session's listeners hear of the job. reports: a plan over what stands for them, with
+        the columns of `writer.task.REPORT`. Raises what Spark raises.
+        """
+        totals = json.loads(self._write.run(source._jdf, reports._jdf))
+        if "error" in totals:
+            name, text = json.loads(totals["error"])
+            return Written(error=(name, text))
+        shredded = tuple(tuple(json.loads(columns)) for columns in totals["shredded"])
+        return Written(totals["files"], totals["rows"], totals["bytes"], shredded)
+
+    def remove(self, removal: Removal) -> None:
+        """Remove files, which the transaction thereby reads; call it after `run`."""
+        if self.version < 0:
+            return
+        with delta_errors(f"reading {self._table.name}"):
+            if removal.where is not None:
+                self._write.removeWhere(removal.where)
+            elif removal.dynamic:
+                self._write.removePartitions()
+            else:
+                self._write.removeAll()
+
+    def commit(self) -> int:
+        """Commit, put a table that is new by its name into the catalog, and return the version.
+
+        Where there is nothing to commit, that is the version of the snapshot. ConflictError for what another writer committed
+        in between, TableError for another failure, both with Delta's message and with the table as it was. What fails after
+        the commit, a hook of Delta's, is a DeltaVariantWarning.
+        """
+        is_new_name = self.version < 0 and self._table.identifier is not None and self._table.entry is None
+        try:
+            with delta_errors(f"committing to {self._table.name}"):
+                self._write.commit(is_new_name)
+        except TableError as error:
+            if self._write.conflict():
+                raise ConflictError(str(error)) from error.__cause__
+            if self._write.version() < 0:
+                raise
+            done = f"{self._table.name} is committed as version {self._write.version()}"
+            warnings.warn(f"{done}; a step of Delta's after that failed: {error}", DeltaVariantWarning, stacklevel=4)
+        version = int(self._write.version())
+        if version < 0:
+            return self.version
+        if is_new_name:
+            self._register()
+        return version
+
+    def _register(self) -> None:
+        location = self._table._location()
+        try:
+            self._write.register(self.spark._jsparkSession, self._table.identifier, location)
+        except (Py4JError, PySparkException) as error:
+            raise TableError(
+                f"{self._table.name} is committed at {location}, but could not be put into the catalog: {message(error)}: use "
+                f"CREATE TABLE … USING delta LOCATION '{location}'"
+            ) from error

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+
+import delta_variant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -71,6 +74,9 @@ try:
     told["malformed"] = error_of(rows(0, 50).select("id", "v").union(damaged), "m")
     told["version"] = spark.sql(f"DESCRIBE HISTORY delta.`{directory / 't'}`").first().version
     told["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+    for name in ("older", "without"):  # what the workers find before the package itself
+        spark.sparkContext.environment["PYTHONPATH"] = str(directory / name)
+        told[name] = error_of(rows(0, 1), f"to-{name}")
 finally:
     spark.stop()
 print("DONE", json.dumps(told))
@@ -78,7 +84,10 @@ print("DONE", json.dumps(told))
 
 
 def test_two_executors(tmp_path):
-    """Write, append with a shape, overwrite, partitions, clustering and a failing task behave as on one machine."""
+    """Write, append with a shape, overwrite, partitions, clustering and a failing task behave as on one machine.
+
+    Executors with another version of the package, or without it, are told in one sentence.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -86,6 +95,11 @@ def test_two_executors(tmp_path):
     variants = pa.array([{"metadata": b"\x01\0\0", "value": b"\x0d"}], group)  # a string that ends before its last byte
     damaged = pa.table([pa.array([0]), variants], schema=pa.schema([("id", pa.int64()), ("v", group)]))
     pq.write_table(damaged, tmp_path / "damaged")
+    package = Path(delta_variant.__file__).parent
+    for name, text in {"older": f"__path__.append({str(package)!r})", "without": "import nowhere"}.items():
+        (tmp_path / name / "delta_variant").mkdir(parents=True)
+        (tmp_path / name / "delta_variant" / "__init__.py").write_text(text)
+    (tmp_path / "older" / "delta_variant" / "version.py").write_text("__version__ = '0.0.9'")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -101,5 +115,9 @@ def test_two_executors(tmp_path):
     assert last.startswith("DONE "), done.stdout[-3000:] + done.stderr[-6000:]
     told = json.loads(last.removeprefix("DONE "))
     assert told.pop("malformed").startswith("MalformedVariantError: writing to ")
+    here = delta_variant.__version__
+    assert f"the executors run delta-variant 0.0.9 and the driver runs {here}: install the same" in told.pop("older")
+    without = rf"executors cannot load delta-variant {here}, which the driver runs \(\w+: No module named 'nowhere'\): install"
+    assert re.search(without, told.pop("without"))
     assert told == {"write": [0, 100, ["s.w", "v"]], "partitioned": 3, "version": 2, "executors": 2}
     assert not (tmp_path / "m" / "_delta_log").exists() or not list((tmp_path / "m" / "_delta_log").glob("*.json"))

@@ -1,4 +1,4 @@
-"""Storage: what Hadoop's settings become, what is refused, and writing to an S3 server on this machine."""
+"""Storage: locations, secrets, and writing to an S3 server on this machine. Settings are in test_storage_settings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -47,72 +49,6 @@ def test_other_schemes_are_refused(location):
         Storage.of(location)
 
 
-SETTINGS = {
-    "keys": (KEYS, {"access_key": "the-key", "secret_key": "the-secret"}),
-    "session token": (
-        {**KEYS, "fs.s3a.session.token": "t"}, {"access_key": "the-key", "secret_key": "the-secret", "session_token": "t"},
-    ),
-    "half a key": ({"fs.s3a.access.key": "k"}, {}),
-    "per bucket": (
-        {**KEYS, "fs.s3a.bucket.bucket.access.key": "other", "fs.s3a.bucket.else.secret.key": "x"},
-        {"access_key": "other", "secret_key": "the-secret"},
-    ),
-    "anonymous": (
-        {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}, {"anonymous": True},
-    ),
-    "default chain": (
-        {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"}, {},
-    ),
-    "endpoint": (
-        {"fs.s3a.endpoint": "minio:9000"},
-        {"endpoint_override": "minio:9000", "scheme": "https", "force_virtual_addressing": True, "region": "us-east-1"},
-    ),
-    "endpoint without TLS": (
-        {"fs.s3a.endpoint": "minio:9000", "fs.s3a.connection.ssl.enabled": "false", "fs.s3a.path.style.access": "true"},
-        {"endpoint_override": "minio:9000", "scheme": "http", "force_virtual_addressing": False, "region": "us-east-1"},
-    ),
-    "endpoint with a scheme": (
-        {"fs.s3a.endpoint": "http://h:1", "fs.s3a.endpoint.region": "eu-west-3", "fs.s3a.path.style.access": "TRUE"},
-        {"endpoint_override": "h:1", "scheme": "http", "force_virtual_addressing": False, "region": "eu-west-3"},
-    ),
-    "AWS by region": ({"fs.s3a.endpoint": "s3.eu-central-1.amazonaws.com"}, {"region": "eu-central-1"}),
-    "AWS, central": ({"fs.s3a.endpoint": "s3.amazonaws.com", "fs.s3a.endpoint.region": "ap-south-1"}, {"region": "ap-south-1"}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_s3(name):
-    """pyarrow is told what Hadoop's S3A would do with the same settings."""
-    settings, options = SETTINGS[name]
-    storage = Storage.of("s3a://bucket/t", settings.get)
-    assert storage.options == options
-    assert isinstance(storage.open(), fs.S3FileSystem)
-
-
-def test_settings_of_other_clouds():
-    """Keys of Azure and the endpoint of a GCS server reach pyarrow; the account's own setting goes before the general one."""
-    host = "acct.dfs.core.windows.net"
-    settings = {f"fs.azure.account.key.{host}": "a2V5", "fs.azure.account.key": "no", "fs.azure.sas.fixed.token": "sas"}
-    assert Storage.of(f"abfss://box@{host}/t", settings.get).options == {"account_name": "acct", "account_key": "a2V5"}
-    del settings[f"fs.azure.account.key.{host}"], settings["fs.azure.account.key"]
-    assert Storage.of(f"abfss://box@{host}/t", settings.get).options == {"account_name": "acct", "sas_token": "sas"}
-    oauth = {"id": "i", "secret": "s", "endpoint": "https://login.microsoftonline.com/tenant/oauth2/token"}
-    settings = {f"fs.azure.account.oauth2.client.{key}": value for key, value in oauth.items()}
-    assert Storage.of(f"abfs://box@{host}/t", settings.get).options == {
-        "account_name": "acct", "client_id": "i", "client_secret": "s", "tenant_id": "tenant",
-    }  # fmt: skip
-    settings = {"fs.gs.storage.root.url": "http://localhost:4443", "fs.gs.auth.type": "UNAUTHENTICATED"}
-    options = {"anonymous": True, "endpoint_override": "localhost:4443", "scheme": "http"}
-    assert Storage.of("gs://b/t", settings.get).options == options
-
-
-def test_assumed_roles_are_refused():
-    """A credentials provider that pyarrow would not stand in for is named."""
-    provider = "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider"
-    with pytest.raises(UnsupportedFeatureError, match=r"AssumedRoleCredentialProvider: delta_variant\.write takes keys"):
-        Storage.of("s3a://b/t", {"fs.s3a.aws.credentials.provider": provider}.get)
-
-
 def test_secrets_are_not_shown():
     """A storage that is printed, in a plan or an error, does not show what opens it; sent to a task it opens the same."""
     storage = Storage.of("s3a://bucket/t", {**LOCAL, "fs.s3a.session.token": "the-token"}.get)
@@ -132,14 +68,15 @@ def test_secrets_are_not_shown():
 
 @pytest.fixture(scope="module")
 def server():
-    """The settings of an S3 server that has the bucket `lake`."""
+    """The settings of an S3 server that has the bucket `lake`, in eu-north-1."""
     from moto.server import ThreadedMotoServer
 
     running = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     settings = {**LOCAL, "fs.s3a.endpoint": f"http://{host}:{port}"}
-    files = fs.S3FileSystem(**{**Storage.of("s3a://lake", settings.get).options, "allow_bucket_creation": True})
+    north = {**settings, "fs.s3a.endpoint.region": "eu-north-1"}
+    files = fs.S3FileSystem(**Storage.of("s3a://lake", north.get).options, allow_bucket_creation=True)
     files.create_dir("lake")
     yield settings
     running.stop()
@@ -206,6 +143,112 @@ def test_a_bucket_that_is_not_there(server):
         tasks.run(tasks.plan("", {("v",)}, location=storage), [batch.select(["v"]) for batch in batches(1000)])
 
 
+# ------------------------------------------------------------------------------------------------------- what is sent to it
+
+
+class Wire:
+    """The same server behind another port, as an S3 endpoint and as an HTTP proxy; `seen` is every request that came in."""
+
+    def __init__(self) -> None:
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        class Silent(WSGIRequestHandler):
+            def log(self, *_):
+                pass
+
+        self.app = DomainDispatcherApplication(create_backend_app)
+        self.seen: list[dict[str, str]] = []
+        self.answer = None
+        """What to do in place of the server."""
+        self.server = make_server("127.0.0.1", 0, self.request, threaded=True, request_handler=Silent)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def request(self, environ, respond):
+        headers = {name[5:].replace("_", "-").lower(): text for name, text in environ.items() if name.startswith("HTTP_")}
+        self.seen.append({"method": environ["REQUEST_METHOD"], "url": environ["RAW_URI"], **headers})
+        return (self.answer or self.app)(environ, respond)
+
+    def write(self, table="s3a://lake/tables/wire", **settings):
+        """A file written with settings of S3A."""
+        given = {f"fs.s3a.{name.replace('_', '.')}": value for name, value in settings.items()}
+        storage = Storage.of(table, {**KEYS, "fs.s3a.path.style.access": "true", "fs.s3a.attempts.maximum": "1", **given}.get)
+        self.seen.clear()
+        plan = tasks.plan("", {("v",)}, location=storage)
+        return storage, tasks.run(plan, [batch.select(["v"]) for batch in batches(1000)])
+
+
+@pytest.fixture(scope="module")
+def wire(server):
+    running = Wire()
+    yield running
+    running.server.shutdown()
+
+
+@pytest.fixture
+def endpoint(wire):
+    yield f"http://127.0.0.1:{wire.server.server_port}"
+    wire.answer = None
+
+
+def test_ownership_and_identity_on_the_wire(wire, endpoint):
+    """The ACL goes with every object, and the region and the session token are those of the settings."""
+    storage, adds = wire.write(
+        endpoint=endpoint, acl_default="BucketOwnerFullControl", endpoint_region="eu-west-3", session_token="the-token"
+    )
+    begun = [request for request in wire.seen if request["url"].endswith("?uploads")]
+    assert len(begun) == len(adds) == 1
+    assert begun[0]["x-amz-acl"] == "bucket-owner-full-control"
+    assert {request["x-amz-security-token"] for request in wire.seen} == {"the-token"}
+    assert all("Credential=the-key/" in request["authorization"] for request in wire.seen)
+    assert all("/eu-west-3/s3/aws4_request" in request["authorization"] for request in wire.seen)
+    assert storage.open().get_file_info(f"{storage.root}/{adds[0]['path']}").size == adds[0]["size"]
+
+
+def test_a_proxy(wire, endpoint):
+    """With a proxy every request goes to it, for the host of the endpoint, with the user's name and password."""
+    wire.write(
+        endpoint="http://s3.eu-west-1.amazonaws.com", path_style_access="false", proxy_host="127.0.0.1",
+        proxy_port=endpoint.rpartition(":")[2], proxy_username="me", proxy_password="secret",
+    )  # fmt: skip
+    assert len(wire.seen) >= 3
+    assert {request["url"].partition("/tables")[0] for request in wire.seen} == {"http://lake.s3.eu-west-1.amazonaws.com"}
+    assert {request["proxy-authorization"] for request in wire.seen} == {"Basic bWU6c2VjcmV0"}
+    assert all("/eu-west-1/s3/aws4_request" in request["authorization"] for request in wire.seen)
+
+
+def test_patience(wire, endpoint):
+    """A request is tried as often as the setting says, and given up when the server is silent for as long as it says."""
+
+    def busy(_, respond):
+        respond("503 Service Unavailable", [("Content-Length", "0")])
+        return [b""]
+
+    def silent(environ, respond):
+        time.sleep(2)
+        return busy(environ, respond)
+
+    wire.answer = busy
+    with pytest.raises(OSError, match="503"):
+        wire.write(endpoint=endpoint, attempts_maximum="2")
+    assert [request["method"] for request in wire.seen].count("POST") == 2
+    wire.answer = silent
+    with pytest.raises(OSError, match="transferred the last 1 seconds"):
+        wire.write(endpoint=endpoint, connection_timeout="1s")
+
+
+def test_a_bucket_in_another_region(wire, endpoint):
+    """Where AWS says that the bucket is elsewhere, the error names the setting that mends it."""
+
+    def moved(_, respond):
+        respond("301 Moved Permanently", [("Content-Length", "0"), ("x-amz-bucket-region", "eu-north-1")])
+        return [b""]
+
+    wire.answer = moved
+    with pytest.raises(TableError, match=r"another region \(HTTP status 301\): set fs\.s3a\.endpoint\.region to it$"):
+        wire.write(endpoint=endpoint, endpoint_region="us-east-1")
+
+
 HADOOP = "3.5.0"  # of PySpark 4.2
 AWS = "2.35.4"  # of hadoop-aws, which asks for a bundle of 600 MB: these modules of it are what S3A needs
 PACKAGES = [
@@ -216,9 +259,10 @@ SESSION = """
 import json, sys
 from pyspark.sql import SparkSession, functions as F
 import delta_variant as dv
+from delta_variant import hadoop
 from delta_variant.errors import DeltaVariantError
 
-settings, packages, table = json.loads(sys.argv[1])
+settings, packages, table, store = json.loads(sys.argv[1])
 builder = (
     SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "2")
@@ -255,27 +299,52 @@ try:
     except Exception as error:
         done.append("no more" in str(error))
     same(range(5))
-    try:
-        dv.write(rows(0, 1), "s3a://nowhere/t", storage_options=keys)
-    except DeltaVariantError as error:
-        done.append(type(error).__name__)
+    for target, options in ("s3a://nowhere/t", {}), (table, {"fs.s3a.encryption.algorithm": "AES256"}):
+        try:
+            dv.write(rows(0, 1), target, storage_options={**keys, **options})
+        except DeltaVariantError as error:
+            done.append(type(error).__name__)
+
+    # Keys in a credential store, of which Hadoop alone knows how to read it.
+    conf = spark._jsc.hadoopConfiguration()
+    conf.set("hadoop.security.credential.provider.path", store)
+    (alias,) = spark._jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf)
+    for key, value in keys.items():
+        letters = spark.sparkContext._gateway.new_array(spark._jvm.char, len(value))
+        for i, letter in enumerate(value):
+            letters[i] = letter
+        alias.createCredentialEntry(key.replace("s3a.", "s3a.bucket.lake."), letters)
+    alias.flush()
+    conf.unset("hadoop.security.credential.provider.path")
+    stored = {"fs.s3a.security.credential.provider.path": store}
+    done.append(dv.write(rows(0, 3), table + "-stored", storage_options=stored).rows)
+    path = spark._jvm.org.apache.hadoop.fs.Path(table)
+    conf.set("fs.s3a.bucket.lake.security.credential.provider.path", store)
+    found = hadoop.storage_of(spark, path, conf)
+    done.append(sorted(key for key, value in found.options.items() if value in keys.values()))
+    done.append(hadoop._bucket_region(path, conf))
 finally:
     spark.stop()
 print("DONE", json.dumps(done))
 """
 
+DONE = 'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 3, ["access_key", "secret_key"], "eu-north-1"]'
+
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_tables_on_s3(server):
-    """Files by pyarrow and commits by Delta, with keys in `storage_options` only: write, append, overwrite, a failing task."""
+def test_tables_on_s3(server, tmp_path):
+    """Files by pyarrow and commits by Delta, with keys in `storage_options` only: write, append, overwrite, a failing task.
+
+    Settings that cannot be followed are refused; keys are found in a credential store too, and the region where S3A finds it.
+    """
     table = "s3a://lake/tables/spark"
-    arguments = json.dumps([server, PACKAGES, table])
+    arguments = json.dumps([server, PACKAGES, table, f"localjceks://file{tmp_path}/keys.jceks"])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", SESSION, arguments], env=environment, text=True, capture_output=True, check=False
     )
-    assert done.stdout.splitlines()[-1:] == ['DONE [1, 2, true, "TableError"]'], done.stderr[-5000:]
+    assert done.stdout.splitlines()[-1:] == [DONE], done.stderr[-5000:]
     assert "the-secret" not in done.stdout + done.stderr
     storage = Storage.of(table, server.get)
     files = listed(storage)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.transaction import Removal, Table, Transaction, settings
+from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
+from delta_variant.features import PREVIEW_NAMES
+from delta_variant.transaction import Removal, Table, Transaction, own_session, settings
 
 pytestmark = pytest.mark.spark
 
@@ -32,12 +34,26 @@ def add(directory, number: int) -> str:
     return json.dumps({"add": {**action, "dataChange": True, "stats": json.dumps({"numRecords": 1})}})
 
 
+def start(target: Table, **options) -> Transaction:
+    transaction = Transaction(target, **options)
+    transaction.update_metadata(SCHEMA if transaction.version < 0 else None)
+    return transaction
+
+
+def run(transaction: Transaction, adds: list[str], rows: int = 1) -> None:
+    """The job of a write whose tasks report these Add actions."""
+    source, _ = transaction.planned(transaction.spark.range(1))
+    each = F.explode(F.array(*map(F.lit, adds))) if adds else F.explode(F.array().cast("array<string>"))
+    columns = [F.lit(rows).cast("bigint"), F.lit(1).cast("bigint"), F.lit("[]"), F.lit(None).cast("string")]
+    transaction.run(source, transaction.spark.range(1).select(each.alias("add"), *columns))
+
+
 @pytest.fixture
 def table(spark, tmp_path) -> Table:
     table = Table.of(spark, tmp_path / "t")
-    transaction = Transaction(table)
-    transaction.create(SCHEMA, (), {})
-    transaction.commit([add(tmp_path / "t", 0)], mode="Append", rows=1, size=1)
+    transaction = start(table)
+    run(transaction, [add(tmp_path / "t", 0)])
+    transaction.commit()
     return table
 
 
@@ -45,9 +61,11 @@ def ids(table: Table) -> list[int]:
     return sorted(row.id for row in table.spark.read.format("delta").load(table.path).collect())
 
 
-def commit(transaction: Transaction, number: int, *, overwrite: bool = False) -> int:
-    mode, removal = ("Overwrite", Removal()) if overwrite else ("Append", None)
-    return transaction.commit([add(transaction.storage.root, number)], mode=mode, rows=1, size=1, removal=removal)
+def commit(transaction: Transaction, number: int, removal: Removal | None = None) -> int:
+    run(transaction, [add(transaction.storage.root, number)])
+    if removal is not None:
+        transaction.remove(removal)
+    return transaction.commit()
 
 
 def test_appends_do_not_conflict(table):
@@ -59,10 +77,10 @@ def test_appends_do_not_conflict(table):
 
 def test_overwrite_conflicts_with_an_append_in_between(table):
     """An overwrite whose snapshot misses rows is refused with Delta's message, and the table stays."""
-    overwrite, append = Transaction(table), Transaction(table)
+    overwrite, append = Transaction(table, mode="Overwrite"), Transaction(table)
     commit(append, 1)
-    with pytest.raises(TableError, match="DELTA_CONCURRENT_APPEND") as caught:
-        commit(overwrite, 2, overwrite=True)
+    with pytest.raises(ConflictError, match="DELTA_CONCURRENT_APPEND") as caught:
+        commit(overwrite, 2, Removal())
     assert "ConcurrentAppendException" in type(caught.value.__cause__).__name__
     assert ids(table) == [0, 1]
 
@@ -70,7 +88,7 @@ def test_overwrite_conflicts_with_an_append_in_between(table):
 def test_overwrite_removes_every_file_in_one_version(table):
     """After an overwrite only the new rows are there, and the version before still has the old ones."""
     commit(Transaction(table), 1)
-    version = commit(Transaction(table), 2, overwrite=True)
+    version = commit(Transaction(table, mode="Overwrite"), 2, Removal())
     assert ids(table) == [2]
     before = table.spark.read.format("delta").option("versionAsOf", version - 1).load(table.path)
     assert sorted(row.id for row in before.collect()) == [0, 1]
@@ -78,35 +96,38 @@ def test_overwrite_removes_every_file_in_one_version(table):
 
 def test_history_tells_mode_rows_files_and_bytes(table):
     """DESCRIBE HISTORY shows the operation, its mode and its metrics, those of removed files too."""
-    commit(Transaction(table), 1, overwrite=True)
+    commit(Transaction(table, mode="Overwrite"), 1, Removal())
     last = table.spark.sql(f"DESCRIBE HISTORY delta.`{table.path}`").first()
     assert (last.operation, last.operationParameters["mode"], last.isBlindAppend) == ("WRITE", "Overwrite", False)
     metrics = {"numFiles": "1", "numOutputRows": "1", "numOutputBytes": "1", "numRemovedFiles": "1"}
     assert metrics.items() <= last.operationMetrics.items()
 
 
-def test_many_actions_cross_in_few_calls(spark, tmp_path):
-    """Twelve thousand Add actions, more than one call carries, are all committed."""
+def test_many_actions(spark, tmp_path):
+    """Twelve thousand Add actions are all committed."""
     table = Table.of(spark, tmp_path / "t")
-    transaction = Transaction(table)
-    transaction.create(SCHEMA, (), {})
+    transaction = start(table)
     one = json.loads(add(transaction.storage.root, 0))
-    adds = [json.dumps({"add": {**one["add"], "path": f"{i}.parquet"}}) for i in range(12_000)]
-    assert transaction.commit(adds, mode="Append", rows=12_000, size=1) == 0
+    source, _ = transaction.planned(spark.range(1))
+    line = json.dumps(one).replace("0.parquet", "%d.parquet")
+    columns = [F.lit(1).cast("bigint"), F.lit(1).cast("bigint"), F.lit("[]"), F.lit(None).cast("string")]
+    written = transaction.run(source, spark.range(12_000).select(F.format_string(line, "id"), *columns))
+    assert (written.files, written.rows, written.bytes) == (12_000, 12_000, 12_000)
+    assert transaction.commit() == 0
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()
     assert detail.numFiles == 12_000
 
 
-def test_creation_uses_the_stable_feature_and_restores_the_setting(spark, tmp_path):
+def test_creation_uses_the_stable_feature(spark, tmp_path):
     """A table made here has variantShredding and variantType, whatever the session says, and the session says it still."""
-    key = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
-    with settings(spark, {key: "true"}):
-        transaction = Transaction(Table.of(spark, tmp_path / "t"))
-        schema = t.StructType([t.StructField("v", t.VariantType())])
-        transaction.create(schema, (), {"delta.enableVariantShredding": "true"})
-        transaction.commit([], mode="Append", rows=0, size=0)
-        assert spark.conf.get(key) == "true"
-        features = Transaction(Table.of(spark, tmp_path / "t")).features
+    schema = t.StructType([t.StructField("v", t.VariantType())])
+    with settings(spark, {PREVIEW_NAMES: "true"}):
+        with own_session(spark) as own:
+            transaction = Transaction(Table.of(own, tmp_path / "t"), properties={"delta.enableVariantShredding": "true"})
+            transaction.update_metadata(schema)
+            transaction.commit()
+        assert spark.conf.get(PREVIEW_NAMES) == "true"
+        features = Table.of(spark, tmp_path / "t").features()
     assert {"variantType", "variantShredding"} <= features.names
     assert not [name for name in features.names if name.endswith("-preview")]
     assert features.shredding
@@ -116,7 +137,7 @@ def test_delta_refuses_names_before_the_commit(spark, tmp_path):
     """A column name that Delta does not allow is an error when the table is created, not after files were written."""
     transaction = Transaction(Table.of(spark, tmp_path / "t"))
     with pytest.raises(TableError, match=r"(?s)creating delta\.`.*a b"):
-        transaction.create(t.StructType([t.StructField("a b", t.LongType())]), (), {})
+        transaction.update_metadata(t.StructType([t.StructField("a b", t.LongType())]))
 
 
 def test_targets(spark, tmp_path):

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, MalformedVariantError, TableError, UnsupportedFeatureError
+from delta_variant.paths import quoted
 from delta_variant.stats import BOUNDS_TAG
 from delta_variant.transaction import settings
 from delta_variant.writer import Commit, write
@@ -45,7 +46,7 @@ def canonical(df) -> Counter:
     """
     columns = []
     for field in df.schema:
-        column = F.col(f"`{field.name}`")
+        column = F.col(quoted(field.name))
         if isinstance(field.dataType, t.VariantType):
             exact = F.regexp_replace(F.schema_of_variant(column), r"BIGINT|DECIMAL\(\d+,\d+\)", "EXACT")
             columns += [F.to_json(column), exact]

@@ -55,9 +55,9 @@ ORDERED = [
 
 def arranged(df, cluster_by, partitions=()):
     """(task, columns of the row) in the order in which tasks get them."""
-    keys = [key.alias(f"key {i}") for i, key in enumerate(clustering.keys(df.schema, cluster_by))]
-    data = [F.col(f"`{name}`") for name in df.columns]
-    rows = clustering.arranged(df.select(*data, *partitions, *keys), len(partitions), len(keys), {})
+    keys = [key.alias(f"k{i}") for i, key in enumerate(clustering.keys(df.schema, cluster_by))]
+    data = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(df.columns)]
+    rows = clustering.clustered(df.select(*data, *partitions, *keys), len(partitions), len(keys))
     assert len(rows.columns) == len(df.columns) + len(partitions)
     return [tuple(row) for row in rows.select("*", F.spark_partition_id()).collect()]
 

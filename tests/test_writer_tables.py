@@ -274,8 +274,8 @@ def test_invariants(spark, tmp_path):
     """An invariant in the metadata of a column, as writers of version 2 keep it, is enforced."""
     transaction = Transaction(Table.of(spark, tmp_path / "t"))
     invariant = {"delta.invariants": json.dumps({"expression": {"expression": "x < 10"}})}
-    transaction.create(t.StructType([t.StructField("x", t.IntegerType(), True, invariant)]), (), {})
-    transaction.commit([], mode="Append", rows=0, size=0)
+    transaction.update_metadata(t.StructType([t.StructField("x", t.IntegerType(), True, invariant)]))
+    transaction.commit()
     with pytest.raises(InvalidSchemaError, match=r"\(x < 10\) violated by row with values: - x : 11"):
         write(spark.sql("SELECT 11 x"), tmp_path / "t")
     assert write(spark.sql("SELECT 9 x"), tmp_path / "t").rows == 1

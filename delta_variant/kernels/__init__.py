@@ -7,6 +7,7 @@ Arrow buffers. A node is a field or a list element of the schema; its slots are 
 The schema is worked off node by node, not row by row: every kernel is one tight loop over the slots of one node, without
 dispatch on types. The strategy for a whole column lives in `shredding`.
 
+    cache     where compiled kernels are kept between processes
     memory    loads, copies, and the headers of values
     metadata  dictionaries
     shred     Variants → slots of the schema

@@ -17,6 +17,7 @@ from numba.core import types as nbt
 from numba.extending import intrinsic
 
 from delta_variant import types as t
+from delta_variant.kernels.cache import cached
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
 CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY, REFUSED = range(10, 17)
@@ -54,7 +55,7 @@ def jit(kernel: Any) -> Any:
     those goes into its name, which is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{_HELPERS.hexdigest()}"
-    return nb.njit(cache=True, nogil=True)(kernel)
+    return cached(nb.njit(nogil=True)(kernel))
 
 
 helper = nb.njit(nogil=True, forceinline=True)

@@ -57,6 +57,18 @@ def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[
         return df.select(*columns)
 
 
+def without_empty_text(df: DataFrame, partition_by: Collection[str]) -> DataFrame:
+    """The rows with null for an empty string in a partition column, which is what the table will have there.
+
+    Constraints see the rows after that (TransactionalWrite, "convertEmptyToNullIfNeeded").
+    """
+    texts = {f.name for f in df.schema if isinstance(f.dataType, t.StringType)} & set(partition_by)
+    if not texts:
+        return df
+    columns = [(name, F.col(quoted(name))) for name in df.columns]
+    return df.select(*(F.nullif(column, F.lit("")).alias(name) if name in texts else column for name, column in columns))
+
+
 def _fit(
     spark: SparkSession,
     column: Column | None,
@@ -151,7 +163,7 @@ def type_name(data_type: t.DataType) -> str:
 
 
 def storable_schema(schema: t.StructType) -> t.StructType:
-    """The schema of a new table for these columns: every column nullable, of field metadata the comment only, as Delta does.
+    """The schema of a new table for these columns: every column and field nullable.
 
     UnsupportedFeatureError for a type that Delta tables do not have.
     """
@@ -162,14 +174,9 @@ def storable_schema(schema: t.StructType) -> t.StructType:
 
 
 def nullable(data_type: t.DataType) -> t.DataType:
-    """The type with nulls allowed everywhere, and of field metadata the comments only."""
+    """The type with nulls allowed everywhere."""
     if isinstance(data_type, t.StructType):
-        return t.StructType(
-            [
-                t.StructField(f.name, nullable(f.dataType), True, {k: v for k, v in f.metadata.items() if k == "comment"})
-                for f in data_type
-            ]
-        )
+        return t.StructType([t.StructField(f.name, nullable(f.dataType), True, f.metadata) for f in data_type])
     if isinstance(data_type, t.ArrayType):
         return t.ArrayType(nullable(data_type.elementType), True)
     if isinstance(data_type, t.MapType):
@@ -189,7 +196,7 @@ def check_types(schema: t.StructType) -> None:
 
 def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], t.DataType]]:
     """The types without children, and their paths as Parquet names them (`list`, `element`; `key_value`, `key`, `value`)."""
-    if isinstance(data_type, t.StructType):
+    if isinstance(data_type, t.StructType) and (data_type.fields or not path):
         for field in data_type:
             yield from leaves(field.dataType, (*path, field.name))
     elif isinstance(data_type, t.ArrayType):

@@ -12,23 +12,65 @@ from delta_variant.writer.alignment import check_types
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
+# What Spark's setting calls codecs; `lz4` there is Hadoop's framing, which nobody but Hadoop reads.
+_SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+_CODEC_OF_SESSION, _ROWS_OF_SESSION = "spark.sql.parquet.compression.codec", "spark.sql.files.maxRecordsPerFile"
 _NO_PARTITION = (t.VariantType, t.StructType, t.ArrayType, t.MapType, t.BinaryType)
 
 
-def check_arguments(df: DataFrame, compression: str, max_rows: int | None, txn: tuple[str, int] | None) -> None:
+def check_arguments(df: DataFrame, max_rows: int | None, txn: tuple[str, int] | None) -> None:
     """Raises UnsupportedFeatureError."""
     if df.isStreaming:
         raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
-    if compression not in _CODECS:
-        raise UnsupportedFeatureError(f"compression={compression!r} is not one of {', '.join(_CODECS)}")
     if max_rows is not None and max_rows < 1:
         raise UnsupportedFeatureError(f"max_rows_per_file={max_rows} must be 1 or more")
     if txn is not None and not _is_txn(txn):
         raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: ('my-job', 7)")
     check_types(df.schema)
+
+
+def compression_codec(spark: SparkSession, given: str | None) -> str:
+    """The codec of the files: the one given, the one that the session is set to, or zstd. Raises UnsupportedFeatureError."""
+    named = f"compression={given!r}"
+    if given is None:
+        given = (spark.conf.get(_CODEC_OF_SESSION, "zstd") or "zstd").lower()
+        named = f"{_CODEC_OF_SESSION}={given}"
+        given = _SPARK_CODECS.get(given, given)
+    if given not in _CODECS:
+        raise UnsupportedFeatureError(f"{named} is not one of {', '.join(_CODECS)}")
+    return given
+
+
+def rows_per_file(spark: SparkSession, given: int | None) -> int | None:
+    """Rows after which a file ends: the number given, or the session's; None for any number."""
+    if given is not None:
+        return given
+    rows = int(spark.conf.get(_ROWS_OF_SESSION, None) or 0)
+    return rows if rows > 0 else None
+
+
+def delta_options(
+    replace_where: str | None,
+    partition_overwrite: str | None,
+    merge_schema: bool | None,
+    overwrite_schema: bool,
+    txn: tuple[str, int] | None,
+    user_metadata: str | None,
+) -> dict[str, str]:
+    """The arguments as options of Delta's DataFrameWriter; what is not given is left to the session."""
+    given: dict[str, str | None] = {
+        "replaceWhere": replace_where,
+        "partitionOverwriteMode": partition_overwrite,
+        "mergeSchema": None if merge_schema is None else str(merge_schema).lower(),
+        "overwriteSchema": "true" if overwrite_schema else None,
+        "txnAppId": txn and txn[0],
+        "txnVersion": None if txn is None else str(txn[1]),
+        "userMetadata": user_metadata,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _is_txn(txn: object) -> bool:

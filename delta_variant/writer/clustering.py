@@ -8,14 +8,16 @@ A key is a column, or a path of a VARIANT column, whose values may be of another
 go by their value as a double, then everything by its text. Rows without the path, and nulls, come last.
 
 Partitions alone are gathered by Spark's rebalancing: small ones share a task, and a large one gets a task for about as many
-bytes as a file is to have. `delta.autoOptimize.optimizeWrite` = `false` turns that off; the rows then
-stay in the task that they are in, which writes a file for every partition it has rows of.
+bytes as a file is to have. `spark.databricks.delta.optimizeWrite.enabled` or `delta.autoOptimize.optimizeWrite` = `false` turn
+that off; the rows then stay in the task that they are in, which writes a file for every partition it has rows of. Rows that the
+user has sorted are sorted the same way within their partition, and rows that are sorted by their partition stay as they are.
 
 Invariant: no row is lost or changed, and an error in a name comes before any row is read.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # what PySpark programs call it
@@ -28,10 +30,11 @@ from delta_variant.writer.shapes import parse_name, rooted, split
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _NO_ORDER = (t.VariantType, t.MapType)
 _OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
+_OPTIMIZE_WRITE_OF_SESSION = "spark.databricks.delta.optimizeWrite.enabled"
 
 
 def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[Column]:
@@ -81,17 +84,65 @@ def _column(schema: t.StructType, name: str, text: str) -> tuple[Column, t.DataT
     return column, kind
 
 
-def arranged(df: DataFrame, partitions: int, sort_keys: int, properties: Mapping[str, str]) -> DataFrame:
-    """The rows in the order in which tasks take them, without the sort keys.
+def rebalances(spark: SparkSession, properties: Mapping[str, str]) -> bool:
+    """Whether the rows of a partition are gathered: what the session says, else the table, else yes."""
+    return (spark.conf.get(_OPTIMIZE_WRITE_OF_SESSION, None) or properties.get(_OPTIMIZE_WRITE) or "true").lower() != "false"
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How the rows of a user come sorted, within each of their tasks."""
+
+    by_partition: bool
+    """Whether the partition columns are the first keys, so that the rows of a partition are together."""
+    keys: tuple[tuple[str, bool, bool], ...]
+    """The other keys: a column of the table, whether it ascends, and whether nulls come first."""
+
+    @classmethod
+    def of(
+        cls, source: DataFrame, ordering: Sequence[tuple[int, bool, bool]], schema: t.StructType, partition_by: Sequence[str]
+    ) -> Ordering:
+        """From the numbers of columns of `source` (`Transaction.ordering`), as far as the table's columns keep that order."""
+        names = {field.name.lower(): field for field in schema}
+        partition = {name.lower() for name in partition_by}
+        given = [source.schema[at] for at, _, _ in ordering]
+        keys = []
+        for field, (_, ascending, nulls_first) in zip(given, ordering, strict=True):
+            name = field.name.lower()
+            if name in partition:
+                continue
+            if name not in names or names[name].dataType != field.dataType:  # a cast may change the order
+                break
+            keys.append((names[name].name, ascending, nulls_first))
+        first = {field.name.lower() for field in given[: len(partition)]}
+        return cls(first == partition, tuple(keys))
+
+
+def clustered(df: DataFrame, partitions: int, sort_keys: int) -> DataFrame:
+    """The rows of a write with keys, in the order in which tasks take them, without the keys.
 
     df: its last columns are `partitions` partition values in text, then `sort_keys` of `keys`.
     """
-    names = [*map(paths.quoted, df.columns)]
-    data, keys = names[: len(names) - sort_keys], names[len(names) - sort_keys :]
-    by = data[len(data) - partitions :]
-    order = [*map(F.col, by), *(F.col(name).asc_nulls_last() for name in keys)]
-    if keys:
-        df = df.repartitionByRange(*order)
-    elif by and properties.get(_OPTIMIZE_WRITE, "true").lower() != "false":
-        df = df.hint("rebalance", *map(F.col, by))
-    return df.sortWithinPartitions(*order).select(*data) if order else df
+    data, keys = df.columns[: len(df.columns) - sort_keys], df.columns[len(df.columns) - sort_keys :]
+    order = [*map(F.col, data[len(data) - partitions :]), *(F.col(name).asc_nulls_last() for name in keys)]
+    return df.repartitionByRange(*order).sortWithinPartitions(*order).select(*data)
+
+
+def partitioned(df: DataFrame, partitions: int, ordering: Ordering, places: Mapping[str, str], *, rebalance: bool) -> DataFrame:
+    """The rows of a partitioned table, in the order in which tasks take them.
+
+    df: its last columns are `partitions` partition values in text. places: the columns of `df` by those of the table.
+    rebalance: whether the rows of a partition are gathered.
+    """
+    if ordering.by_partition:
+        return df
+    by = [*map(F.col, df.columns[len(df.columns) - partitions :])]
+    if rebalance:
+        df = df.hint("rebalance", *by)
+    return df.sortWithinPartitions(*by, *(_directed(F.col(places[name]), *how) for name, *how in ordering.keys))
+
+
+def _directed(column: Column, ascending: bool, nulls_first: bool) -> Column:
+    if ascending:
+        return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
+    return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()

@@ -60,15 +60,18 @@ def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> 
     """The rows under the checks of the table and the further ones. The session of `df` must be the write's own."""
     spark = df.sparkSession
     with delta_errors("reading the constraints of the table"):
-        known = scala_object(spark, _CONSTRAINTS + "Constraints").getAll(transaction.delta.metadata(), spark._jsparkSession)
+        metadata, functions = transaction.delta.metadata(), scala_object(spark, _CONSTRAINTS + "Constraints")
+        known = functions.getAll(metadata, spark._jsparkSession)
         constraints = [c for c in jvm.items(known) if c.getClass().getSimpleName() != "NotNull"]
         constraints += further
         if not constraints:
             return df
+        every = jvm.scala_seq(spark, constraints)
+        functions.validateCheckConstraints(spark._jsparkSession, every, transaction.log, metadata.schema())
         _plans_checks(spark)
         plan = df._jdf.queryExecution().analyzed()
         checks = scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerExec").buildInvariantChecks(
-            plan.output(), jvm.scala_seq(spark, constraints), spark._jsparkSession
+            plan.output(), every, spark._jsparkSession
         )
         node = jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "DeltaInvariantChecker"), plan, checks)
         return DataFrame(java(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)

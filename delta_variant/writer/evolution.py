@@ -7,17 +7,14 @@ the last word: it merges once more, refuses what generated columns and constrain
 Invariant: nothing narrows, nothing goes.
 """
 
-# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
-
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.transaction import delta_errors, java, scala_object
+from delta_variant.transaction import java, scala_object
 from delta_variant.writer.alignment import storable_schema, type_name
 
 if TYPE_CHECKING:
@@ -26,27 +23,18 @@ if TYPE_CHECKING:
     from delta_variant.transaction import Transaction
 
 
-def merge(spark: SparkSession, schema: t.StructType, transaction: Transaction) -> bool:
-    """Bring the columns of the rows into the table by this transaction; False where there is nothing to do.
+def evolve(spark: SparkSession, schema: t.StructType, transaction: Transaction) -> None:
+    """Bring the columns of the rows into the table by this transaction, where the write may change its schema.
 
     Raises InvalidSchemaError for a type that the table may not be widened to, TableError for what Delta refuses.
     """
+    if not transaction.merges_schema:
+        transaction.update_metadata(None)
+        return
     features = transaction.features
     table = t.StructType.fromJson(dict(features.schema))
     merged = _Merge(spark, transaction, features.table).of(storable_schema(schema), table, ())
-    if merged == table:
-        return False
-    with delta_errors(f"merging the columns into {features.table}"):
-        delta = scala_object(spark, "org.apache.spark.sql.delta.schema.ImplicitMetadataOperation")
-        rows = java(spark).org.apache.spark.sql.types.DataType.fromJson(storable_schema(merged).json())
-        whole = delta.mergeSchema(spark._jsparkSession, transaction.delta, rows, False, False)
-        changes = scala_object(spark, "org.apache.spark.sql.delta.TypeWideningMetadata")
-        before = transaction.delta.metadata().schema()
-        final = changes.addTypeWideningMetadata(transaction.delta, whole, before).json()
-    if json.loads(final) == features.schema:
-        return False
-    transaction.change_schema(final)
-    return True
+    transaction.update_metadata(None if merged == table else storable_schema(merged))
 
 
 class _Merge:

@@ -10,10 +10,8 @@ DataFrame itself fails, which stays Spark's error.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,32 +24,35 @@ from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
-from delta_variant.writer import batches, clustering, mapping, shapes, sizes
+from delta_variant.version import __version__
+from delta_variant.writer import clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
-from delta_variant.writer.task import REPORT_DDL, LargeValueError, Plan, write_files
+from delta_variant.writer.task import REPORT_DDL, Plan, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from delta_variant.features import TableFeatures
-    from delta_variant.transaction import Transaction
+    from delta_variant.transaction import Transaction, Written
     from delta_variant.writer.columns import Path
     from delta_variant.writer.shapes import Shred
 
-_TRANSPORT = {
-    "spark.sql.execution.arrow.useLargeVarTypes": "false",
-    # Whole Variants are wanted. Pushed into the scan, each is put together again for itself: a tenth of the JVM's work.
-    "spark.sql.variant.pushVariantIntoScan": "false",
-}
+_ARROW_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 # What a task gets of a partition that is shuffled: as many bytes as a file is to have.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
-_PARTITION, _KEY = "__delta_variant_partition_{}", "__delta_variant_key_{}"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
+_IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
+# The end of a traceback whose task could not be unpickled, or whose first line is in a module of ours that is being imported.
+_NOT_LOADED = re.compile(
+    r"in read_command\n.*\n\w+: [^\n]*\bdelta_variant\b|"
+    r'Traceback \(most recent call last\):\s+File "[^"\n]*\bdelta_variant/[^"\n]*", line \d+, in <module>\n',
+    re.DOTALL,
+)
 
 
 def make_plan(
@@ -77,6 +78,7 @@ def make_plan(
     first = shapes.first_bounds(schema, features.properties, cluster_by)
     return Plan(
         location=transaction.storage,
+        columns=tuple(data.names),
         variants=variants,
         not_null=tuple(not_null(physical)),
         partition_by=by,
@@ -117,9 +119,15 @@ def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mappin
     return ",".join(".".join(map(quoted, path)) for path in paths)
 
 
-def transport(df: DataFrame, features: TableFeatures, plan: Plan, cluster_by: Sequence[str]) -> DataFrame:
-    """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order."""
-    columns, values = [], {}
+def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, cluster_by: Sequence[str]) -> DataFrame:
+    """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order.
+
+    Columns are named by their place here, so that no name of ours can meet a user's: `Plan.columns` has the names.
+    source: the rows as the user has them.
+    """
+    features = transaction.features
+    data: dict[str, Column] = {}
+    values: dict[str, Column] = {}
     schema, physical_schema = schemas(features.schema)
     for field, physical in zip(schema, physical_schema, strict=True):
         column = F.col(quoted(field.name))
@@ -128,39 +136,39 @@ def transport(df: DataFrame, features: TableFeatures, plan: Plan, cluster_by: Se
                 raise UnsupportedFeatureError(
                     f"partition column {field.name} is BINARY, which has no text: partition by another column"
                 )
-            text = (F.unix_micros(column) if physical.name in plan.timestamps else column).cast("string")
-            values[physical.name] = F.nullif(text, F.lit(""))
+            text = F.unix_micros(column) if physical.name in plan.timestamps else column
+            values[physical.name] = text.cast("string").alias(f"p{len(values)}")
             continue
         if list(field_names(field.dataType)) != list(field_names(physical.dataType)):
             column = column.cast(nullable(physical.dataType))
-        columns.append(column.alias(physical.name))
-    by = [values[name].alias(_PARTITION.format(i)) for i, name in enumerate(plan.partition_by)]
-    keys = [key.alias(_KEY.format(i)) for i, key in enumerate(clustering.keys(schema, cluster_by))]
-    return clustering.arranged(df.select(*columns, *by, *keys), len(by), len(keys), features.properties)
+        data[field.name] = column.alias(f"c{len(data)}")
+    by = [values[name] for name in plan.partition_by]
+    keys = [key.alias(f"k{i}") for i, key in enumerate(clustering.keys(schema, cluster_by))]
+    rows = df.select(*data.values(), *by, *keys)
+    if keys:
+        return clustering.clustered(rows, len(by), len(keys))
+    if not by:
+        return rows
+    ordering = clustering.Ordering.of(source, transaction.ordering(source), schema, features.partition_by)
+    rebalance = clustering.rebalances(df.sparkSession, features.properties)
+    places = {name: f"c{at}" for at, name in enumerate(data)}
+    return clustering.partitioned(rows, len(by), ordering, places, rebalance=rebalance)
 
 
-def run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str]) -> list[Any]:
+def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame) -> Written:
     """The job. Raises what a task raised of this package's errors, and TableError for what went wrong otherwise.
 
     The first error that a task tells of ends the job. However the job fails, the files of tasks that had ended well are
-    deleted, as the others delete theirs. names: from physical paths to logical ones, for messages.
-    A job that comes upon large values, for which it was not prepared, runs again (`batches`).
+    deleted, as the others delete theirs.
     """
-    quick = batches.by_rows(df)
-    if quick is not None:
-        with suppress(LargeValueError):
-            rows, marked, batch = quick
-            return _run(rows, replace(plan, marked=marked), table, names, batch)
-    return _run(df, plan, table, names, batches.by_bytes(df.sparkSession))
-
-
-def _run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str], batch: Mapping[str, str]) -> list[Any]:
-    outcomes = Outcomes(df.sparkSession)
-    asked = {**_TRANSPORT, **batch, _TASK_BYTES: str(plan.max_bytes)}
+    table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
+    outcomes = Outcomes(rows.sparkSession)
+    own = {_ARROW_TYPES: "false", _TASK_BYTES: str(plan.max_bytes)}
     cancelled: BaseException | None = None
     try:
-        with outcomes.watched() as telling, settings(df.sparkSession, asked):
-            reports = df.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL).collect()
+        with outcomes.watched() as telling, settings(rows.sparkSession, own):
+            reports = rows.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL)
+            written = transaction.run(source, reports)
     except BaseException as error:
         _delete(plan, outcomes.files)
         if outcomes.error is None:
@@ -170,26 +178,36 @@ def _run(df: DataFrame, plan: Plan, table: str, names: Mapping[str, str], batch:
             raise explained from error
         cancelled = error
     else:
-        told = next((tuple(json.loads(r["error"])) for r in reports if r["error"]), None)
-        if told is None:
-            return reports
-        outcomes.error = outcomes.error or told
+        if written.error is None:
+            return written
+        outcomes.error = outcomes.error or written.error
         _delete(plan, outcomes.files)
     name, text = outcomes.error
-    if name == LargeValueError.__name__:
-        raise LargeValueError from cancelled
     raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
+
+
+def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ...]:
+    """The VARIANT columns that were shredded in at least one file, by the names that users know."""
+    names = mapping.logical_names(features.schema)
+    return tuple(sorted({names.get(name, name) for columns in written.shredded for name in columns}))
 
 
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
     """What Spark raised, as an error of this package where it is about the files or the rows; else it stays Spark's."""
+    text = str(error)
     if isinstance(error, PythonException):
-        last = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-        advice = ": set PYSPARK_PYTHON to a Python that has delta-variant" if "ModuleNotFoundError" in last[-1] else ""
-        return TableError(f"writing the files of {table} failed: {last[-1]}{advice}")
+        last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
+        if _NOT_LOADED.search(text):
+            last = (
+                f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same "
+                "version in their Python, which PYSPARK_PYTHON names"
+            )
+        elif not _IN_A_TASK.search(text):
+            return None
+        return TableError(f"writing the files of {table} failed: {last}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
-    if isinstance(error, Py4JJavaError) and _WORKER_GONE in str(error):
+    if isinstance(error, Py4JJavaError) and _WORKER_GONE in text:
         return TableError(f"writing the files of {table} failed: a Python worker was killed, for its memory perhaps: try again")
     return None
 

@@ -33,29 +33,52 @@ SAVE_MODES = {
 _DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
 
 
-def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None) -> None:
+def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
     """UnsupportedFeatureError for a mode that is none, and for what only an overwrite can do."""
     if str(mode).lower() not in SAVE_MODES:
         raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(SAVE_MODES)}")
     if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
         raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
-    for name, value in (("replace_where", replace_where), ("partition_overwrite", partition_overwrite)):
+    given = {
+        "replace_where": replace_where,
+        "partition_overwrite": partition_overwrite,
+        "overwrite_schema": overwrite_schema or None,
+    }
+    for name, value in given.items():
         if value is not None and mode.lower() != "overwrite":
             raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
-    if replace_where is not None and (partition_overwrite or "").lower() == "dynamic":
-        raise UnsupportedFeatureError("replace_where and partition_overwrite='dynamic' exclude each other: leave one out")
+    partial = {"replace_where": replace_where is not None, "partition_overwrite='dynamic'": _is_dynamic(partition_overwrite)}
+    chosen = [name for name, is_chosen in {**partial, "overwrite_schema": overwrite_schema}.items() if is_chosen]
+    if len(chosen) > 1:
+        raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
 
 
 def removal(
-    spark: SparkSession, mode: str, replace_where: str | None, partition_overwrite: str | None, features: TableFeatures
+    spark: SparkSession,
+    features: TableFeatures,
+    mode: str,
+    replace_where: str | None,
+    partition_overwrite: str | None,
+    *,
+    overwrite_schema: bool,
 ) -> Removal | None:
-    """What a write in this mode removes. Without `partition_overwrite` the session says, as for Spark's own writes."""
+    """What a write in this mode removes from a table. Without `partition_overwrite` the session says, as for Spark's own
+    writes. Raises UnsupportedFeatureError.
+    """
     if mode.lower() != "overwrite":
         return None
     if replace_where is not None:
         return Removal(where=replace_where)
-    dynamic = (partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, "static") or "").lower() == "dynamic"
+    dynamic = _is_dynamic(partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, None))
+    if dynamic and overwrite_schema:
+        raise UnsupportedFeatureError(
+            f"overwrite_schema replaces all rows, and {_DYNAMIC_BY_SESSION} is dynamic: use partition_overwrite='static'"
+        )
     return Removal(dynamic=dynamic and bool(features.partition_by))
+
+
+def _is_dynamic(mode: str | None) -> bool:
+    return (mode or "").lower() == "dynamic"
 
 
 def check_predicate(rows: DataFrame, predicate: str, features: TableFeatures) -> None:

@@ -33,9 +33,11 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive on purpose: the text says
 
 
 def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Runs of rows of one partition, without the partition columns."""
+    """Runs of rows of one partition, without the partition columns, and with the names of the others."""
     count = len(plan.partition_by)
     data = batch.select(list(range(batch.num_columns - count)))
+    if plan.columns is not None:
+        data = data.rename_columns(plan.columns)
     if not count:
         yield (), data
         return
@@ -48,13 +50,17 @@ def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.Reco
     for start, end in pairwise(starts):
         if start < end:
             values = zip(plan.partition_by, columns, strict=True)
-            key = tuple(_partition_value(plan, name, column[start].as_py()) for name, column in values)
+            key = tuple(_partition_value(plan, name, column[start]) for name, column in values)
             yield key, data.slice(start, end - start)
 
 
-def _partition_value(plan: Plan, name: str, value: str | None) -> str | None:
-    """PROTOCOL.md, "Partition Value Serialization"; an empty string is null there."""
-    if not value:
+def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
+    """PROTOCOL.md, "Partition Value Serialization"."""
+    try:
+        value: str | None = scalar.as_py()
+    except UnicodeDecodeError:
+        raise InvalidSchemaError(f"column {name} has text that is not UTF-8, which partitions cannot hold") from None
+    if value is None:
         if (name,) in plan.not_null:
             raise InvalidSchemaError(
                 f"column {name} is NOT NULL and a row has null (or an empty string, which partitions cannot hold)"

@@ -1,8 +1,8 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In come the aligned columns as `mapInArrow` delivers them, VARIANT as struct<value, metadata>, followed by one column per
-partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its Add action
-(PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
+In come the aligned columns as `mapInArrow` delivers them, known by their place, VARIANT as struct<value, metadata>, followed by
+one column per partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its
+Add action (PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
 
 Invariants: memory holds the batches that a shape is inferred from, one batch more, and a row group. A file is one
 partition value and one shape. A task that fails deletes its files; what is left after a kill nobody refers to.
@@ -20,12 +20,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from delta_variant import binary, stats
-from delta_variant.errors import DeltaVariantError
+from delta_variant import stats
+from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.storage import Storage
+from delta_variant.version import __version__
 from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 8192
 """Rows at the start of a file that its shape is inferred from."""
-LARGE = "delta_variant: a large value was here"
+_BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
+"""Smaller batches cost more than they are worth."""
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("error", pa.string()),
 ])  # fmt: skip
@@ -79,12 +80,10 @@ class Plan:
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
     first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
-    marked: str | None = None
-    """The column that has LARGE for its value where a large value was taken from the row (`batches`)."""
-
-
-class LargeValueError(DeltaVariantError):
-    """A task came upon a large value. It stays between the tasks and the driver, which runs the job again."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of a batch in their order, without the partition values; None where batches have the names."""
+    version: str = __version__
+    """Of this package on the driver."""
 
 
 class Outcome(Protocol):
@@ -100,11 +99,18 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     An error of this package's family is a row of its own, with its class and message, so that it reaches the driver as
     it is and Spark does not try the same rows again; so is an error of the storage that would come again.
     """
+    if plan.version != __version__:
+        message = (
+            f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
+            "the Python of both"
+        )
+        yield pa.RecordBatch.from_pylist([{"error": json.dumps([TableError.__name__, message])}], REPORT)
+        return
     task = _Task(plan)
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in _small(batches, plan.marked) if plan.marked else batches:
+        for batch in _gathered(batches):
             task.add(batch)
         reports = task.close()
     except DeltaVariantError as error:
@@ -134,16 +140,16 @@ def _settle() -> None:
     gc.freeze()
 
 
-def _small(batches: Iterator[pa.RecordBatch], marked: str) -> Iterator[pa.RecordBatch]:
-    """The batches, up to one with LARGE in it. A value that is just that text costs no more than running the job again."""
-    text, variant = pa.scalar(LARGE), pa.scalar(binary.encode(LARGE)[1])
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, small ones put together: the size of a batch is a setting of the session, meant for the user's functions."""
+    waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        column, mark = batch.column(marked), text
-        if pa.types.is_struct(column.type):
-            column, mark = column.field(column.type.get_field_index("value")), variant
-        if pc.any(pc.equal(column, mark)).as_py():
-            raise LargeValueError
-        yield batch
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= _BATCH_ROWS or sum(b.nbytes for b in waiting) >= _BATCH_BYTES:
+            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 class _Task:

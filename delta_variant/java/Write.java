@@ -1,0 +1,329 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.delta.CommittedTransaction;
+import org.apache.spark.sql.delta.DeltaConcurrentModificationException;
+import org.apache.spark.sql.delta.DeltaLog;
+import org.apache.spark.sql.delta.DeltaOperations;
+import org.apache.spark.sql.delta.DeltaOptions;
+import org.apache.spark.sql.delta.DeltaTableUtils;
+import org.apache.spark.sql.delta.OptimisticTransaction;
+import org.apache.spark.sql.delta.Snapshot;
+import org.apache.spark.sql.delta.actions.Action$;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.commands.CreateDeltaTableCommand;
+import org.apache.spark.sql.delta.commands.TableCreationModes$Create$;
+import org.apache.spark.sql.delta.commands.WriteIntoDelta;
+import org.apache.spark.sql.delta.hooks.AutoCompact$;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.metric.SQLMetrics;
+import org.apache.spark.sql.types.StructType;
+import scala.Function0;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * One write, as Delta's WriteIntoDelta goes about it, but for the files: the steps are Delta's own methods, called in
+ * Delta's order by delta_variant/transaction.py. protocol/README.md lists them.
+ *
+ * Actions are made and kept on this side, since files come and go by the hundred thousand. One thread at a time. Janino
+ * compiles this file: no generics, no lambdas.
+ */
+public class Write {
+  private static final String NAME = "delta_variant.write";
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final WriteIntoDelta command;
+  private final OptimisticTransaction transaction;
+  private final SparkSession users;  // its settings may name a transaction identifier, which Delta resets there
+  private final ArrayList actions = new ArrayList();
+  private boolean conflict = false;
+
+  /**
+   * A transaction on the newest snapshot. spark: the write's own session; users: the one of the rows. entry: the table in
+   * the catalog, if it has one. mode, options: those of DataFrameWriter. partitionBy, properties: of a new table.
+   */
+  public Write(SparkSession spark, SparkSession users, DeltaLog log, Option entry, String mode, Map options,
+      List partitionBy, Map properties) {
+    this.users = users;
+    transaction = log.startTransaction(entry, none());
+    command = new WriteIntoDelta(log, SaveMode.valueOf(mode), new DeltaOptions(map(options), spark.sessionState().conf()),
+        seq(partitionBy), map(properties), spark.emptyDataFrame(), entry, none(), false);
+  }
+
+  public OptimisticTransaction transaction() {
+    return transaction;
+  }
+
+  private static Option none() {
+    return Option.empty();
+  }
+
+  private static Seq seq(List values) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
+  }
+
+  private static scala.collection.immutable.Map map(Map values) {
+    return scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(values));
+  }
+
+  private void addAll(scala.collection.IterableOnce more) {
+    for (Iterator i = more.iterator(); i.hasNext(); ) actions.add(i.next());
+  }
+
+  /** Whether the table has the transaction identifier of this write, or a later one. */
+  public boolean hasBeenExecuted() {
+    return command.hasBeenExecuted(transaction, users, Option.apply(command.options()));
+  }
+
+  public boolean canMergeSchema() {
+    return command.canMergeSchema();
+  }
+
+  /** The schema of the rows becomes part of the table's, or the table's, or has to be it: what the command's options say. */
+  public void updateMetadata(StructType schema) {
+    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
+    boolean first = transaction.canUpdateMetadata();
+    boolean overwrite = command.mode() == SaveMode.Overwrite;
+    command.updateMetadata(command.data().sparkSession(), transaction, schema, command.partitionColumns(),
+        command.configuration(), overwrite, false);
+    addAll(command.getNewDomainMetadata(
+        transaction, first, overwrite && !command.options().isInsertAtomicReplaceOp(), none()));
+  }
+
+  // ---- the job --------------------------------------------------------------------------------------------------
+
+  /** A DataFrame of another session with the columns of `source`, and no rows: a leaf that `run` puts the rows in place of. */
+  public static Dataset placeholder(SparkSession spark, Dataset source) {
+    scala.reflect.ClassTag row = scala.reflect.ClassTag$.MODULE$.apply(InternalRow.class);
+    return spark.internalCreateDataFrame(spark.sparkContext().emptyRDD(row), source.schema(), false);
+  }
+
+  /** The order of the rows of `source`: [column, ascending, nulls first] for each key from the first that is a column. */
+  public String ordering(final Dataset source) {
+    final ArrayNode keys = JSON.createArrayNode();
+    OptimisticTransaction.withActive(transaction, false, new scala.runtime.AbstractFunction0() {
+      public Object apply() {
+        List columns = new ArrayList();
+        SparkPlan plan = source.queryExecution().executedPlan();
+        for (Iterator i = plan.output().iterator(); i.hasNext(); ) {
+          columns.add(((Attribute) i.next()).exprId());
+        }
+        for (Iterator i = plan.outputOrdering().iterator(); i.hasNext(); ) {
+          SortOrder order = (SortOrder) i.next();
+          if (!(order.child() instanceof Attribute)) break;
+          int at = columns.indexOf(((Attribute) order.child()).exprId());
+          if (at < 0) break;
+          keys.addArray().add(at).add("ASC".equals(order.direction().sql()))
+              .add("NULLS FIRST".equals(order.nullOrdering().sql()));
+        }
+        return null;
+      }
+    });
+    return keys.toString();
+  }
+
+  /**
+   * Runs the job: `reports` is a plan over a leaf without rows, which stands for the rows of `source`. These are planned
+   * and run in their own session, as one execution of which its listeners and observations hear, and with this
+   * transaction as Delta's active one, so that what they read of the table is recorded.
+   *
+   * The columns of `reports` are those of REPORT in delta_variant/writer/task.py. Returns their totals as JSON.
+   */
+  public String run(final Dataset source, final Dataset reports) {
+    transaction.hasWritten_$eq(true);
+    final QueryExecution execution = source.queryExecution();
+    final Function0 job = new scala.runtime.AbstractFunction0() {
+      public Object apply() {
+        LogicalPlan plan = (LogicalPlan) reports.queryExecution().analyzed().transformUp(new Rows(reports.sparkSession(), execution.toRdd()));
+        return totals((Row[]) Dataset.ofRows(reports.sparkSession(), plan).collect());
+      }
+    };
+    return (String) OptimisticTransaction.withActive(transaction, false, new scala.runtime.AbstractFunction0() {
+      public Object apply() {
+        return SQLExecution.withNewExecutionId(execution, Option.apply(NAME), job);
+      }
+    });
+  }
+
+  /** Puts rows where a plan has a leaf without. */
+  private static class Rows extends scala.runtime.AbstractPartialFunction {
+    private final SparkSession spark;
+    private final RDD rows;
+
+    Rows(SparkSession spark, RDD rows) {
+      this.spark = spark;
+      this.rows = rows;
+    }
+
+    public boolean isDefinedAt(Object plan) {
+      return plan instanceof LogicalRDD;
+    }
+
+    public Object applyOrElse(Object plan, scala.Function1 otherwise) {
+      if (!isDefinedAt(plan)) return otherwise.apply(plan);
+      LogicalRDD leaf = (LogicalRDD) plan;
+      return new LogicalRDD(leaf.output(), rows, leaf.outputPartitioning(), leaf.outputOrdering(), false, leaf.stream(),
+          spark, none(), none());
+    }
+  }
+
+  private String totals(Row[] reports) {
+    long rows = 0;
+    long bytes = 0;
+    ObjectNode totals = JSON.createObjectNode();
+    ArrayNode shredded = totals.putArray("shredded");
+    for (int r = 0; r < reports.length; r++) {
+      if (!reports[r].isNullAt(4)) return totals.put("error", reports[r].getString(4)).toString();
+      actions.add(Action$.MODULE$.fromJson(reports[r].getString(0)));
+      rows += reports[r].getLong(1);
+      bytes += reports[r].getLong(2);
+      shredded.add(reports[r].getString(3));
+    }
+    Map metrics = new HashMap();
+    metrics.put("numFiles", Long.valueOf(reports.length));
+    metrics.put("numOutputRows", Long.valueOf(rows));
+    metrics.put("numOutputBytes", Long.valueOf(bytes));
+    register(metrics);
+    if (reports.length > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
+    return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).toString();
+  }
+
+  /** What DESCRIBE HISTORY shows as operationMetrics. */
+  private void register(Map metrics) {
+    SparkSession spark = (SparkSession) command.data().sparkSession();
+    Map registered = new HashMap();
+    for (java.util.Iterator i = metrics.entrySet().iterator(); i.hasNext(); ) {
+      Map.Entry metric = (Map.Entry) i.next();
+      SQLMetric one = SQLMetrics.createMetric(spark.sparkContext(), (String) metric.getKey());
+      one.set(((Long) metric.getValue()).longValue());
+      registered.put(metric.getKey(), one);
+    }
+    transaction.registerSQLMetrics(spark, map(registered));
+  }
+
+  // ---- the files that go ------------------------------------------------------------------------------------------
+
+  /** The removal of every file the transaction sees; it thereby reads the whole table, and conflicts with appends. */
+  public void removeAll() {
+    remove(transaction.filterFiles());
+  }
+
+  /**
+   * The removal of the files that a predicate on partition columns selects, which are what the transaction reads. The
+   * predicate is resolved first: Delta takes one with an unresolved name that has a dot for a predicate on rows, which
+   * every file might satisfy.
+   */
+  public void removeWhere(String predicate) {
+    SparkSession spark = (SparkSession) command.data().sparkSession();
+    Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), transaction.metadata().partitionSchema());
+    Expression condition = ((Filter) partitions.where(predicate).queryExecution().analyzed()).condition();
+    if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, transaction.metadata().partitionColumns(), spark)) {
+      throw new IllegalArgumentException("a predicate on more than partition columns: " + predicate);
+    }
+    List one = new ArrayList();
+    one.add(condition);
+    remove(transaction.filterFiles(seq(one), false));
+  }
+
+  /** The removal of the files of the partitions that files were added to; call it after `run`. */
+  public void removePartitions() {
+    List added = new ArrayList();
+    for (java.util.Iterator i = actions.iterator(); i.hasNext(); ) {
+      Object action = i.next();
+      if (action instanceof AddFile) added.add(action);
+    }
+    remove(transaction.filterFiles(seq(added)));
+  }
+
+  private void remove(Seq files) {
+    long now = System.currentTimeMillis();
+    List removed = new ArrayList();
+    for (Iterator i = files.iterator(); i.hasNext(); ) removed.add(((AddFile) i.next()).removeWithTimestamp(now, true));
+    command.registerOverwriteRemoveMetrics(command.data().sparkSession(), transaction, seq(removed));
+    actions.addAll(removed);
+  }
+
+  // ---- the commit ---------------------------------------------------------------------------------------------------
+
+  /** Commits, as Delta records a write, or the creation of a table by name. */
+  public void commit(boolean createsName) {
+    Option identifier = command.createSetTransaction(users, transaction.deltaLog(), Option.apply(command.options()));
+    addAll(identifier);
+    if (createsName) transaction.removeExistsDefaultFromSchema();
+    DeltaOperations.Operation operation = createsName
+        ? (DeltaOperations.Operation) new DeltaOperations.CreateTable(transaction.metadata(), true, true, none())
+        : write();
+    try {
+      transaction.commitIfNeeded(seq(actions), operation, scala.collection.immutable.Map$.MODULE$.empty());
+    } catch (Throwable failure) {
+      for (Throwable t = failure; t != null; t = t.getCause()) conflict |= t instanceof DeltaConcurrentModificationException;
+      org.apache.spark.unsafe.Platform.throwException(failure);
+    }
+  }
+
+  private DeltaOperations.Operation write() {
+    boolean dynamic = command.mode() == SaveMode.Overwrite && command.options().isDynamicPartitionOverwriteMode();
+    return new DeltaOperations.Write(command.mode(), Option.apply(command.partitionColumns()),
+        command.options().replaceWhere(), command.options().userMetadata(), set(dynamic),
+        set(command.canOverwriteSchema()), set(command.canMergeSchema()), none(), none());
+  }
+
+  private static Option set(boolean option) {
+    return option ? Option.apply(Boolean.TRUE) : none();
+  }
+
+  /** Puts a new table, committed at `location`, into the catalog, as saveAsTable does: a managed one. */
+  public void register(SparkSession spark, TableIdentifier name, java.net.URI location) {
+    CatalogStorageFormat none = CatalogStorageFormat.empty();
+    CatalogStorageFormat storage = none.copy(Option.apply(location), none.inputFormat(), none.outputFormat(), none.serde(),
+        none.compressed(), none.properties(), none.serdeName());
+    CatalogTable table = new CatalogTable(name, CatalogTableType.MANAGED(), storage, new StructType(),
+        Option.apply("delta"), CatalogTable.$lessinit$greater$default$6(), none(), CatalogTable.$lessinit$greater$default$8(),
+        CatalogTable.$lessinit$greater$default$9(), CatalogTable.$lessinit$greater$default$10(),
+        CatalogTable.$lessinit$greater$default$11(), CatalogTable.$lessinit$greater$default$12(), none(), none(), none(),
+        none(), CatalogTable.$lessinit$greater$default$17(), true, CatalogTable.$lessinit$greater$default$19(),
+        CatalogTable.$lessinit$greater$default$20(), none(), none());
+    Option committed = transaction.getCommitted();
+    Snapshot snapshot = ((CommittedTransaction) committed.get()).postCommitSnapshot();
+    new CreateDeltaTableCommand(table, none(), SaveMode.ErrorIfExists, none(), TableCreationModes$Create$.MODULE$, false,
+        seq(new ArrayList()), none(), false, none()).updateCatalog(spark, table, snapshot, none(), false, none());
+  }
+
+  /** The version committed, -1 as long as there is none. */
+  public long version() {
+    Option committed = transaction.getCommitted();
+    return committed.isDefined() ? ((CommittedTransaction) committed.get()).committedVersion() : -1;
+  }
+
+  /** Whether the commit failed because of what another writer committed. */
+  public boolean conflict() {
+    return conflict;
+  }
+}

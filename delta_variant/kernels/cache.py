@@ -1,0 +1,113 @@
+"""Compiled kernels on disk: one file for each signature of each kernel.
+
+In: a kernel that `numba.njit` made. Out: the same kernel with a cache. Numba chooses the directory: `NUMBA_CACHE_DIR`, the
+`__pycache__` beside the source, the user's cache directory. Where it can write to none of them (no home, site-packages that
+belong to another user), the directory is one of the user's own in the temporary directory. Where that fails too, there is no
+cache, and each process compiles for itself.
+
+A cached file is a pickle with machine code. The directory in the temporary directory is therefore used only while it belongs to
+the user and is closed to everybody else.
+
+Numba's own cache numbers the files of a kernel and writes an index and a file in two steps. When two processes compile one
+kernel for two types at the same time, or a process is killed between the steps, the index can name the code for the other type,
+and Numba runs it (tried: an int64 array read as float64). Here a file is named by a digest of everything that its code depends
+on, so there is no index. Processes that write at the same time write the same file, and each renames a complete one.
+
+Invariant: a cache that cannot be read or written costs time and raises nothing.
+"""
+
+# mypy: disable-error-code="no-untyped-call,misc"
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+
+def cached(kernel: Any) -> Any:
+    """The dispatcher that `numba.njit` returns, with a cache."""
+    kernel._cache = _cache(kernel.py_func) or kernel._cache  # noqa: SLF001  # what Dispatcher.enable_caching does
+    return kernel
+
+
+def _cache(function: Any) -> _Cache | None:
+    with suppress(RuntimeError):  # Numba found no directory that it can write to
+        return _Cache(function)
+    directory = _own_directory()
+    if directory is None:
+        return None
+    before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
+    try:
+        return _Cache(function, directory)
+    except RuntimeError:
+        return None
+    finally:
+        config.CACHE_DIR = before
+
+
+def _own_directory() -> Path | None:
+    """A directory for this user alone in the temporary directory; None where there cannot be one."""
+    if not hasattr(os, "geteuid"):
+        return None
+    try:
+        directory = Path(tempfile.gettempdir(), f"delta-variant-{os.geteuid()}")
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+    except OSError:
+        return None
+    return directory if _is_own(directory) else None
+
+
+def _is_own(directory: Path) -> bool:
+    """Whether nobody else can put files into a directory, nor another directory in its place."""
+    try:
+        own, parent = directory.lstat(), directory.parent.stat()
+    except OSError:
+        return False
+    replaceable = parent.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not parent.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(own.st_mode) and own.st_uid == os.geteuid() and not own.st_mode & 0o077 and not replaceable
+
+
+class _Cache(FunctionCache):
+    def __init__(self, function: Any, own: Path | None = None) -> None:
+        super().__init__(function)
+        self._own = own
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file: Any = _Files(self.cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        if self._own is not None and not _is_own(self._own):
+            return None
+        with suppress(OSError, EOFError, pickle.UnpicklingError):
+            return super().load_overload(sig, target_context)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if self._own is not None and not _is_own(self._own):
+            return
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+class _Files(IndexDataCacheFile):
+    """The files of a kernel. A key is the signature, the processor, and digests of the kernel's byte code and closure."""
+
+    def load(self, key: Any) -> Any:
+        return self._load_data(self._name(key))
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self._name(key), data)
+
+    def _name(self, key: Any) -> str:
+        digest = hashlib.blake2b(repr((numba.__version__, self._source_stamp, key)).encode(), digest_size=16)
+        return f"{Path(self._index_path).stem}-{digest.hexdigest()}.nbc"

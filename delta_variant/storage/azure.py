@@ -1,0 +1,83 @@
+"""Hadoop's ABFS → arguments of `pyarrow.fs.AzureFileSystem`.
+
+Source: the settings that ABFS documents in Hadoop 3.5 (`ConfigurationKeys`). Those that end in the container and the account go
+first, then those that end in the account. As for S3: what pyarrow can do is passed on, what decides identity, encryption or
+place and cannot be followed is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from delta_variant.storage.settings import Settings
+
+_ABFS = "org.apache.hadoop.fs.azurebfs."
+_LOGIN = "login.microsoftonline.com"
+HONOURED = (
+    "account.auth.type", "account.key", "sas.fixed.token", "account.oauth.provider.type", "account.oauth2.client.id",
+    "account.oauth2.client.secret", "account.oauth2.client.endpoint",
+)  # fmt: skip
+_IDENTITY = "use an account key, a fixed SAS token, a client's secret or a managed identity"
+_ENCRYPTION = "unset it and make the encryption that of the account"
+# name: the value that changes nothing, and the way out
+REFUSED = {
+    "account.keyprovider": (f"{_ABFS}services.SimpleKeyProvider", _IDENTITY),
+    "sas.token.provider.type": ("", _IDENTITY),
+    "enable.delegation.token": ("false", _IDENTITY),
+    "delegation.token.provider.type": ("", _IDENTITY),
+    "account.oauth2.msi.endpoint": ("", "use the endpoint of the machine"),
+    "encryption.encoded.client-provided-key": ("", _ENCRYPTION),
+    "encryption.encoded.client-provided-key-sha": ("", _ENCRYPTION),
+    "encryption.context.provider.type": ("", _ENCRYPTION),
+    "abfs.endpoint": ("", "name the account's own host in the location"),
+}
+# Of other accounts; read only with a type that is refused; of the driver for wasb:, and of identities that ABFS shows.
+_WITHOUT_MEANING = (
+    *(f"{name}.*" for name in (*HONOURED, *REFUSED)), "account.oauth2.*", "oauth.token.fetch.*", "custom.token.fetch.*",
+    "sas.token.renew.period.for.streams", "sas.expiry.period", "local.sas.key.mode", "saskey.*", "secure.mode",
+    "authorization*", "identity.transformer.*", "metrics.*", "shellkeyprovider.script",
+)  # fmt: skip
+_SENSITIVE = re.compile(r"encrypt|credential|secret|token|passw|\bauth|oauth|identity|delegation|\bsas|keyprovider|proxy")
+
+
+def options(account: str, settings: Settings) -> dict[str, Any]:
+    """Arguments of AzureFileSystem. account: the host, as in acct.dfs.core.windows.net."""
+    settings.refuse(REFUSED)
+    settings.refuse_unknown((*HONOURED, *REFUSED, *_WITHOUT_MEANING), _SENSITIVE, "unset it, for this account at least")
+    name, _, authority = account.partition(".")
+    chosen = {"account_name": name, **_credentials(settings)}
+    if authority and authority != "dfs.core.windows.net":  # another cloud
+        chosen["dfs_storage_authority"] = "." + re.sub(r"\bblob\.", "dfs.", authority, count=1)
+        chosen["blob_storage_authority"] = "." + re.sub(r"\bdfs\.", "blob.", authority, count=1)
+    return chosen
+
+
+def _credentials(settings: Settings) -> dict[str, Any]:
+    kind = (settings.get("account.auth.type") or "").lower()
+    key, token = settings.get("account.key"), settings.get("sas.fixed.token")
+    if kind in ("", "sharedkey") and key:
+        return {"account_key": key}
+    if kind in ("", "sas") and token:
+        return {"sas_token": token.removeprefix("?")}
+    if kind in ("", "oauth"):
+        return _oauth(settings)
+    raise settings.refused("account.auth.type", _IDENTITY, shown=True)
+
+
+def _oauth(settings: Settings) -> dict[str, Any]:
+    """Without a provider, a client and its secret where both are set, and the default credentials of Azure otherwise."""
+    provider = (settings.get("account.oauth.provider.type") or "").removeprefix(f"{_ABFS}oauth2.")
+    client, secret = settings.get("account.oauth2.client.id"), settings.get("account.oauth2.client.secret")
+    if provider == "MsiTokenProvider":
+        return {"client_id": client} if client else {}
+    if provider not in ("", "ClientCredsTokenProvider"):
+        raise settings.refused("account.oauth.provider.type", _IDENTITY, shown=True)
+    if not client or not secret:
+        return {}
+    endpoint = urlsplit(settings.get("account.oauth2.client.endpoint") or "")
+    if endpoint.hostname not in (None, _LOGIN):
+        raise settings.refused("account.oauth2.client.endpoint", f"use {_LOGIN}")
+    return {"client_id": client, "client_secret": secret, "tenant_id": "".join(endpoint.path.split("/")[1:2])}

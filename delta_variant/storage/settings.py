@@ -1,0 +1,105 @@
+"""Hadoop's settings for one location, and the refusal of those that files written by pyarrow would not follow.
+
+In: a function that looks one setting up, the names of all settings as far as they are known, and the forms that the names of
+one connector take, the more particular first (`fs.s3a.bucket.lake.{}`, `fs.s3a.{}`). Out: values by the short name.
+
+Invariant: messages name settings and show no value, unless the value is the name of a class or of a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    Setting = Callable[[str], str | None]
+
+# Hadoop's Configuration.getTimeDuration.
+_DURATION = re.compile(r"(\d+)\s*(ns|us|ms|s|m|h|d)?")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one connector for one location."""
+
+    location: str
+    """For messages."""
+    find: Setting = field(repr=False)
+    names: Collection[str] = field(repr=False)
+    """Names of settings, of other connectors too; empty where they cannot be listed."""
+    forms: tuple[str, ...]
+
+    def get(self, name: str) -> str | None:
+        """The value, trimmed; the first form that is set decides, an empty text included."""
+        return next((value.strip() for form in self.forms if (value := self.find(form.format(name))) is not None), None)
+
+    def key(self, name: str) -> str:
+        """The full name under which the value is set."""
+        return next(
+            (form.format(name) for form in self.forms if self.find(form.format(name)) is not None), self.forms[-1].format(name)
+        )
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A boolean, as Hadoop reads it."""
+        value = (self.get(name) or "").lower()
+        return value == "true" if value in ("true", "false") else default
+
+    def number(self, name: str) -> int | None:
+        """An integer; TableError for anything else."""
+        value = self.get(name)
+        if not value:
+            return None
+        if not re.fullmatch(r"-?\d+", value):
+            raise TableError(f"{self.key(name)}, which {self.location} is reached with, is not an integer")
+        return int(value)
+
+    def seconds(self, name: str, unit: str = "ms") -> float | None:
+        """A duration; numbers alone are in `unit`. TableError for anything else."""
+        value = self.get(name)
+        if not value:
+            return None
+        found = _DURATION.fullmatch(value.lower())
+        if found is None:
+            raise TableError(f"{self.key(name)}, which {self.location} is reached with, is not a duration such as 30s")
+        return int(found[1]) * _SECONDS[found[2] or unit]
+
+    def refused(self, name: str, advice: str, *, shown: bool = False) -> UnsupportedFeatureError:
+        """The error for a setting that cannot be followed. shown: with its value, which is no secret."""
+        value = f" = {self.get(name)}" if shown else ""
+        return UnsupportedFeatureError(
+            f"{self.key(name)}{value} is set for {self.location}, and delta_variant.write cannot follow it: {advice}, or write "
+            "with DataFrame.write.format('delta') instead"
+        )
+
+    def refuse(self, refused: Mapping[str, tuple[str, str]]) -> None:
+        """Raises for the first setting of a table that is set: its name, the value that changes nothing, and the way out."""
+        for name, (harmless, advice) in refused.items():
+            if (self.get(name) or harmless).lower() != harmless.lower():
+                raise self.refused(name, advice)
+
+    def refuse_unknown(self, known: Iterable[str], pattern: re.Pattern[str], advice: str) -> None:
+        """Raises for a name that is none of the known ones, which may end in `*`, and that the pattern finds sensitive."""
+        known = tuple(known)
+        exact, open_ended = frozenset(known), tuple(name[:-1] for name in known if name.endswith("*"))
+        for full in sorted(self.names):
+            name = self._short(full)
+            if name is None or name in exact or name.startswith(open_ended):
+                continue
+            if name.endswith(tuple(f".{known_name}" for known_name in exact)):  # of a bucket whose name begins as this one does
+                continue
+            if pattern.search(name) and self.find(full):
+                raise self.refused(name, advice)
+
+    def _short(self, full: str) -> str | None:
+        """What stands for {} in the first form that a name has."""
+        for form in self.forms:
+            start, _, end = form.partition("{}")
+            if full.startswith(start) and full.endswith(end) and len(full) > len(start) + len(end):
+                return full[len(start) : len(full) - len(end)]
+        return None

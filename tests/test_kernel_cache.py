@@ -1,0 +1,133 @@
+"""Compiled kernels between processes: where they are kept, and that no process ever runs code for another type."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import delta_variant
+from delta_variant.kernels import cache
+
+# A kernel for two types, called for both in an order that an argument gives.
+KERNEL = """
+import sys
+import numpy as np
+from delta_variant.kernels.memory import jit
+
+@jit
+def half(values):
+    return values[0] / 2
+
+for kind in sys.argv[1:]:
+    print(kind, half(np.array([7], kind)), half.stats.cache_path or "nowhere", sum(half.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A copy of the package whose directories Numba cannot write to, whoever runs it, and the kernel beside it."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    package = shutil.copytree(
+        Path(delta_variant.__file__).parent, folder / "delta_variant", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for source in (package / "kernels", folder):
+        (source / "__pycache__").touch()
+    (folder / "kernel.py").write_text(KERNEL)
+    return folder
+
+
+def start(folder, *kinds, **environment):
+    """The kernel in a process of its own that has no home."""
+    known = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "XDG"))}
+    return subprocess.Popen(
+        [sys.executable, folder / "kernel.py", *kinds],
+        env={**known, "HOME": "/dev/null", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def told(process):
+    """For every type, the result, where the cache is, and how much of it was used until then."""
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert err == ""
+    rows = [line.split() for line in out.splitlines()]
+    return {kind: (float(result), place, int(hits)) for kind, result, place, hits in rows}
+
+
+def test_without_a_place_to_write(elsewhere, tmp_path):
+    """No home and a package that cannot be written to: kernels are kept in a directory of the user's own, and used again."""
+    first = told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
+    again = told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
+    (own,) = tmp_path.glob("delta-variant-*")
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert first["int64"][1].startswith(f"{own}{os.sep}")
+    assert [first["int64"][::2], again["int64"][::2]] == [(3.5, 0), (3.5, 1)]
+
+
+def test_without_any_place(elsewhere, tmp_path):
+    """Where that directory is open to others, nothing is read from it or written to it, and kernels run all the same."""
+    planted = tmp_path / f"delta-variant-{os.geteuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    assert told(start(elsewhere, "int64", TMPDIR=str(tmp_path))) == {"int64": (3.5, "nowhere", 0)}
+    assert list(planted.iterdir()) == []
+
+
+def test_numba_cache_dir(elsewhere, tmp_path):
+    """NUMBA_CACHE_DIR says where kernels are kept, as it does for other packages."""
+    chosen = tmp_path / "chosen"
+    environment = {"TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": str(chosen)}
+    assert told(start(elsewhere, "int64", **environment))["int64"][1].startswith(str(chosen))
+    assert list(tmp_path.glob("delta-variant-*")) == []
+
+
+def test_processes_at_once(elsewhere, tmp_path):
+    """Processes that begin at once, with one kernel for several types, all compute what the type says; then all is cached."""
+    kinds = ("int64", "float64", "float32", "int8")
+    orders = [kinds[i:] + kinds[:i] for i in range(len(kinds))]
+    running = [start(elsewhere, *order, TMPDIR=str(tmp_path)) for order in orders]
+    for process in running:
+        assert {kind: result for kind, (result, *_) in told(process).items()} == dict.fromkeys(kinds, 3.5)
+    last = told(start(elsewhere, *kinds, TMPDIR=str(tmp_path)))
+    assert [last[kind][::2] for kind in kinds] == [(3.5, hits) for hits in range(1, 5)]
+
+
+def test_interrupted_and_damaged(elsewhere, tmp_path):
+    """A file that was cut short is compiled anew."""
+    told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
+    (file,) = tmp_path.rglob("*.nbc")
+    file.write_bytes(file.read_bytes()[:100])
+    assert told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))["int64"][::2] == (3.5, 0)
+    assert told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))["int64"][::2] == (3.5, 1)
+
+
+def test_whose_directory_it_is(monkeypatch, tmp_path):
+    """Not used: a link, a file, a directory that others may write to or that belongs to another user, or that they may move."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = tmp_path / f"delta-variant-{os.geteuid()}"
+    assert cache._own_directory() == own
+    own.chmod(0o750)
+    assert cache._own_directory() is None
+    own.rmdir()
+    own.symlink_to(tmp_path / "target", target_is_directory=True)
+    (tmp_path / "target").mkdir(mode=0o700)
+    assert cache._own_directory() is None
+    own.unlink()
+    own.touch()
+    assert cache._own_directory() is None
+    own.unlink()
+    tmp_path.chmod(0o777)
+    assert cache._own_directory() is None
+    tmp_path.chmod(0o1777)
+    assert cache._own_directory() == own
+    if os.geteuid() == 0:
+        os.chown(own, 1, 1)
+        assert cache._own_directory() is None
