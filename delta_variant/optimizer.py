@@ -1,10 +1,10 @@
 """The optimizer rule in one Spark session, and what it did: `install`, `remove`, `explain`.
 
 `java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes the
-filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta keeps
-of the log (`FileBounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what `disable`
-has to restore. What each question of the query could prove is counted for `explain`, and for the logger `delta_variant` where
-the setting `spark.delta_variant.logScans` is true.
+filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta
+keeps of the log (`FileBounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what
+`disable` has to restore. What each question of the query could prove is counted for `explain`, and for the logger
+`delta_variant` where the setting `spark.delta_variant.logScans` is true.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -21,6 +20,7 @@ from delta_variant import jvm
 from delta_variant.errors import SessionError
 from delta_variant.skipping import BOUNDS_TAG_VALUES, Finding, answer, finding, leaves, questions
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG
+from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,9 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     """
     jvm.start_callbacks(spark)
     try:
-        rule = _rule(spark, _Translate(), _Tell(), BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, dict(found))
+        rule = _rule(
+            spark, _Translate(), _Tell(), BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, dict(found)
+        )
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
     except Py4JError as error:
@@ -79,8 +81,9 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
-        f"delta-variant {version('delta-variant')} cannot skip files in this session, which runs {versions} ({cause}): install the "
-        "versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; writing needs none"
+        f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause}): install the "
+        "versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; "
+        "writing needs none"
     )
 
 

@@ -79,13 +79,15 @@ def enable(spark: SparkSession) -> None:
 
 def _check_versions(spark: str, delta: str | None) -> None:
     if delta is None:
-        raise SessionError("this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()")
+        raise SessionError(
+            "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
+        )
     known = (f"{_SPARK_VERSION}.", f"{_DELTA_VERSION}.")
     if not (spark.startswith(known[0]) and delta.startswith(known[1])):
         raise SessionError(
-            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable knows Spark {_SPARK_VERSION} with Delta "
-            f"{_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do without enable "
-            "(queries are right, and open every file)"
+            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable knows Spark {_SPARK_VERSION} with "
+            f"Delta {_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do "
+            "without enable (queries are right, and open every file)"
         )
 
 

@@ -342,7 +342,9 @@ def test_equalities_become_one_list():
 VALUES = st.none() | st.integers(-3, 3)
 LEAVES = st.one_of(
     st.builds(Comparison, st.sampled_from(sorted(OPS)), st.sampled_from([A, B]), VALUES.map(big)),
-    st.builds(In, st.sampled_from([A, B]), st.lists(VALUES, min_size=1, max_size=4).map(lambda some: (big(*some),)), st.booleans()),
+    st.builds(
+        In, st.sampled_from([A, B]), st.lists(VALUES, min_size=1, max_size=4).map(lambda some: (big(*some),)), st.booleans()
+    ),
 )
 NOT_NULL = st.builds(NotNull, st.sampled_from([A, B]))
 NULL_SAFE = st.builds(Comparison, st.just("<=>"), st.sampled_from([A, B]), st.integers(-3, 3).map(big))
@@ -622,7 +624,10 @@ def is_true(node):
         ({"op": "not", "args": [{"op": "<", "args": [lit("5"), read()]}]}, "v:a::bigint <= 5"),
         ({"op": "not", "args": [{"op": "in", "args": [read(), lit("5", "6")]}]}, "v:a::bigint NOT IN (5, 6)"),
         (
-            {"op": "not", "args": [{"op": "and", "args": [{"op": "<", "args": [read(), lit("5")]}, is_true(read(of="boolean"))]}]},
+            {
+                "op": "not",
+                "args": [{"op": "and", "args": [{"op": "<", "args": [read(), lit("5")]}, is_true(read(of="boolean"))]}],
+            },
             "(v:a::bigint >= 5 OR v:a::boolean <> true)",
         ),
         (is_true(read(of="boolean")), "v:a::boolean = true"),

@@ -28,7 +28,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.math.Ordering;
 
 public class Probe {
-  public static int[] of(String tree, InternalRow[] bounds, StructType schema, InternalRow lists, StructType of) throws Exception {
+  public static int[] of(String tree, InternalRow[] bounds, StructType schema, InternalRow lists, StructType of)
+      throws Exception {
     Tree.Values[] columns = new Tree.Values[schema.length()];
     for (int c = 0; c < columns.length; c++) columns[c] = new Column(bounds, c, schema);
     List constants = new ArrayList();

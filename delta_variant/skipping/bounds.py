@@ -60,8 +60,7 @@ class Projection:
         return self.bounds.setdefault((side, path), len(self.bounds))
 
     def json(self) -> list[dict[str, Any]]:
-        """Each bound, as `java/Bounds.java` reads it: where in a row of the log it stands, of which types it may be, and the
-        types that the query casts it to."""
+        """Each bound, as `java/Bounds.java` reads it: where it stands, its possible types, and those that it is cast to."""
         return [self._bound(side, path) for side, path in self.bounds]
 
     def _bound(self, side: str, path: Path) -> dict[str, Any]:
@@ -95,7 +94,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Between:
-    """Whether one of these values lies between the bounds of the path: FALSE where none does. One bound may be enough for that."""
+    """Whether one of these values lies between the bounds of the path: FALSE where none does. One bound may do for that."""
 
     path: Path
     constants: tuple[Constants, ...]

@@ -50,12 +50,13 @@ MAX_ALL_BOUNDS: Final = 4_000_000
 
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
+
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """The reply to a request: `tree` is the predicate on bounds (see `bounds`), None where nothing can be proved, and `bounds`
     what it compares.
 
-    To `explain`, it adds `predicates`, what the query asks of Variant paths, `reasons` why parts of it are not used, `verdicts`,
-    which bounds say what each question proves for a file, and the request, from which `questions` makes them again.
+    To `explain`, it adds `predicates`, what the query asks of Variant paths, `reasons` why parts of it are not used,
+    `verdicts`, which bounds say what each question proves for a file, and the request, from which `questions` makes them again.
     """
     asked, log = questions(request)
     bounds, reasons = _affordable(asked, log, max(request["files"], 1))
@@ -73,7 +74,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _affordable(asked: And, log: Log, files: int) -> tuple[Bounds, list[str]]:
-    """The predicate on bounds, of the parts of the query's that together stay within what planning may take, and the reasons."""
+    """The predicate on bounds, of the parts that together stay within what planning may take, and the reasons."""
     used: list[Bounds] = []
     reasons: list[str] = []
     count, known = 0, Projection(log)
@@ -83,7 +84,8 @@ def _affordable(asked: And, log: Log, files: int) -> tuple[Bounds, list[str]]:
         needed = Projection(log, dict(known.bounds))
         bounds.json(needed)
         comparisons, read = count + size(bounds), len(needed.bounds)
-        if comparisons > min(MAX_COMPARISONS, MAX_ALL_COMPARISONS / files) or read > min(MAX_BOUNDS, MAX_ALL_BOUNDS / files):
+        long = comparisons > min(MAX_COMPARISONS, MAX_ALL_COMPARISONS / files)
+        if long or read > min(MAX_BOUNDS, MAX_ALL_BOUNDS / files):
             reasons.append(
                 f"{next(leaves(part))}, and what is beside it: {size(bounds):,} comparisons of {read:,} bounds are too many "
                 f"for {files:,} files"
@@ -136,7 +138,7 @@ def _predicate(node: Mapping[str, Any], operands: Sequence[Path | Unknown]) -> P
 
 def _side(node: Mapping[str, Any], operands: Sequence[Path | Unknown]) -> Path | Constants | Unknown:
     if "operand" in node:
-        return operands[node["operand"]]
+        return operands[int(node["operand"])]
     if "constant" not in node:
         return Unknown(f"{node.get('unknown', 'an expression')}: not a Variant path")
     texts = tuple(node["texts"])
