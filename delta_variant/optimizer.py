@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
 from delta_variant import jvm
 from delta_variant.errors import SessionError
-from delta_variant.skipping import BOUNDS_TAG_VALUES, Finding, answer, finding, leaves, questions
+from delta_variant.skipping import BOUNDS_TAG_VALUES, MAX_QUESTIONS, Finding, answer, finding, leaves, questions
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG
 from delta_variant.version import __version__
 
@@ -187,8 +188,10 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
 def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
     if "request" not in outcome:
         return ()
+    if "tally" not in outcome and outcome["bounds"]:
+        return ()  # nothing could be read
     asked, log = questions(outcome["request"])
     counts: dict[int, dict[str, int]] = {}
     for number, verdict, files in outcome.get("tally", ()):
         counts.setdefault(number, {})[verdict] = files
-    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(leaves(asked)))
+    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(asked), MAX_QUESTIONS)))

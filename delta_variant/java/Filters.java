@@ -254,8 +254,9 @@ public class Filters {
     return (ObjectNode) node.set(path == null ? "cast" : "get", inner);
   }
 
-  /** The operands of a chain of ANDs or of ORs, left to right, however deep the chain is. */
+  /** The operands of a chain of ANDs or of ORs, however deep it is: left to right, those on ordinary columns as one at the end. */
   private void addOperands(Expression chain, Class kind, ArrayNode args) {
+    Expression ordinary = null;
     ArrayDeque open = new ArrayDeque();
     open.push(chain);
     while (!open.isEmpty()) {
@@ -263,17 +264,22 @@ public class Filters {
       if (e.getClass() == kind) {
         open.push(e.children().apply(1));
         open.push(e.children().apply(0));
+      } else if (readsVariant(e)) {
+        args.add(json(e));
+      } else if (!e.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(e)) {
+        args.addObject().put("aside", true);
+      } else if (ordinary == null) {
+        ordinary = e;
       } else {
-        args.add(readsVariant(e) ? json(e) : other(e));
+        ordinary = chain instanceof And ? (Expression) new And(ordinary, e) : new Or(ordinary, e);
       }
     }
+    if (ordinary != null) args.add(other(ordinary));
   }
 
   private ObjectNode other(Expression e) {
-    ObjectNode node = JSON.createObjectNode();
-    if (!e.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(e)) return node.put("aside", true);
     if (!others.contains(e)) others.add(e);
-    return node.put("other", others.indexOf(e)).put("text", text(e));
+    return JSON.createObjectNode().put("other", others.indexOf(e)).put("text", text(e));
   }
 
   private static String text(Expression e) {

@@ -40,7 +40,7 @@ from delta_variant.skipping.predicates import (
     merged,
     negate,
 )
-from delta_variant.skipping.requests import answer, questions
+from delta_variant.skipping.requests import MAX_QUESTIONS, answer, questions
 from delta_variant.skipping.translation import translate
 from delta_variant.skipping.verdicts import Finding, finding, verdicts
 from delta_variant.stats import BOUNDS_TAG_VALUE
@@ -50,6 +50,7 @@ BOUNDS_TAG_VALUES: Final = (BOUNDS_TAG_VALUE, "2")
 
 __all__ = [
     "BOUNDS_TAG_VALUES",
+    "MAX_QUESTIONS",
     "ROWS_CANNOT_MATCH",
     "ROWS_MIGHT_MATCH",
     "AllOf",

@@ -47,6 +47,8 @@ MAX_BOUNDS: Final = 128
 """Distinct ones; a path has two, and a file of this package bounds for 32 paths of a column."""
 MAX_ALL_BOUNDS: Final = 4_000_000
 """To be read for all files of a scan: a few seconds, the first time."""
+MAX_QUESTIONS: Final = 128
+"""Of a query's, that `explain` counts files for."""
 
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -64,10 +66,15 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     tree = bounds.json(projection)
     reply: dict[str, Any] = {"tree": tree if projection.bounds else None}
     if request["explain"]:
+        each = list(leaves(asked))
+        if len(each) > MAX_QUESTIONS:
+            reasons.append(
+                f"{len(each) - MAX_QUESTIONS} questions more than the {MAX_QUESTIONS} above are asked, and not counted"
+            )
         reply |= {
             "predicates": [str(part) for part in asked.parts if not isinstance(part, Unknown)],
             "reasons": reasons,
-            "verdicts": verdicts(list(leaves(asked))[:MAX_BOUNDS], projection),
+            "verdicts": verdicts(each[:MAX_QUESTIONS], projection),
             "request": request,
         }
     return reply | {"bounds": projection.json()}
