@@ -57,7 +57,7 @@ SEED = int(os.environ.get("NEVER_WRONG_SEED", "100"))
 PER_TABLE, PER_LARGE_TABLE = 1000, 200
 LARGE = 6  # one table in so many has large files too
 WHOLE = 10  # of a table's predicates that run as whole queries
-PER_PLAN = 20  # predicates planned as one query, a UNION ALL
+PER_PLAN = 50  # predicates planned as one query, a UNION ALL
 PER_AGGREGATION = 100
 SOURCES = [
     "{}",
@@ -163,6 +163,7 @@ ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacif
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",

@@ -23,6 +23,7 @@ from delta_variant.optimizer import explain
 from delta_variant.session import disable, enable
 from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+from delta_variant.table import VariantTable
 from delta_variant.writer import write
 
 if TYPE_CHECKING:
@@ -71,13 +72,13 @@ def append_json(spark, path, rows):
     ).save(str(path))
 
 
-def mark(spark, path):
+def mark(spark, path, value=BOUNDS_TAG_VALUE):
     """Give every Add of the log the tag that says its bounds were computed from the values."""
     for log in Path(path, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for action in actions:
             if "add" in action:
-                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: BOUNDS_TAG_VALUE}
+                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: value}
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
     forget(spark)
@@ -815,6 +816,34 @@ def test_a_commit_costs_its_own_files(spark, tmp_path):
     assert ask("v:id::int = 33") == ([], 1)
     assert decoded(lambda: spark.sql(f"restore table delta.`{path}` to version as of 1"))[0] == ([5], 1)
     assert ask("v:id::int = 33") == ([33], 1)
+
+
+@pytest.mark.parametrize("kept", ["5000", "0"])
+def test_values_of_the_mark(spark, tmp_path, kept):
+    """Files count as marked with the tag's values 1 and 2, and with no other, on the driver and by a job."""
+    path = events(spark, tmp_path / "marks", rows=20, files=2)
+    spark.conf.set("spark.delta_variant.keptFiles", kept)
+    for value, files in (("1", 1), ("2", 1), ("3", 2)):
+        mark(spark, path, value)
+        assert explain(read(spark, path).where("v:s::string = 'k005'")).scans[0].files_after_bounds == files
+    spark.conf.unset("spark.delta_variant.keptFiles")
+
+
+def test_residuals_over_4_kib(spark, tmp_path):
+    """A path whose residual has a value over 4 KiB, and so no null count in that row group, gets no bounds from delta-spark."""
+    path = create(spark, tmp_path / "residuals")
+    odd = "case id when 4500 then -7.5D when 4600 then null else 0D end"
+    huge = "to_variant_object(named_struct('a', repeat('x', 5000), 'b', id))"
+    other = f"to_variant_object(named_struct('a', {odd}, 'b', id))"
+    usual = "to_variant_object(named_struct('a', id, 'b', id))"
+    value = f"case when id in (4501, 4790) then {huge} when id in (4500, 4600) then {other} else {usual} end v"
+    spark.conf.set("parquet.block.row.count.limit", "500")
+    spark.range(0, 4800, 1, 1).selectExpr("id", value).write.format("delta").mode("append").save(path)
+    spark.conf.unset("parquet.block.row.count.limit")
+    assert [row.path for row in VariantTable.forPath(spark, path).stats().collect()] == ["$['b']"]
+    negative = "try_variant_get(v, '$.a', 'double') < 0"
+    for predicate, found in ((negative, 1), ("try_variant_get(v, '$.a', 'int') = -7", 1), ("v:b::int = 5000", 0)):
+        assert len(same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).select("id"))) == found
 
 
 def test_statistics_that_change_in_place(spark, tmp_path):
