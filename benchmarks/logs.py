@@ -37,6 +37,12 @@ def make_log(spark: SparkSession, table: Path, files: int, tags: Tags) -> str:
     return str(table)
 
 
+def append_log(table: Path, version: int) -> None:
+    """A version that adds one file to such a table."""
+    add = json.dumps({"add": {**_add(1_000_000 + version), "tags": MARK}})
+    (table / "_delta_log" / f"{version:020}.json").write_text(add + "\n", encoding="utf-8")
+
+
 def random_text(size: int, seed: int) -> str:
     """Text that does not compress, of so many characters."""
     return base64.b85encode(random.Random(seed).randbytes(size)).decode()[:size]

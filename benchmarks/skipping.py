@@ -1,6 +1,8 @@
 """Skipping: what it costs, and what it gains: python -m benchmarks.skipping [PART ...]
 
     unhelped   queries for which nothing can be skipped, skipping on against off, on 10 and on 100 small files
+    long       planning of long predicates, skipping on against off: 600 small files, decided on the driver and by a job
+    commit     planning of the first query after a commit of one file, skipping on against off: a log of 5,000 files
     point      one row by a path against one row by an ordinary column, which delta-spark skips by itself: 100 small files
     many       one row by a path, skipping on against delta-spark alone: 1,000 files
     log        deciding on a log of 100,000 files against what delta-spark takes for an ordinary column: time and driver memory
@@ -17,20 +19,45 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 import delta_variant as dv
 from benchmarks.events import events, session
-from benchmarks.logs import MARK, ROWS, make_log, random_text
+from benchmarks.logs import MARK, ROWS, append_log, make_log, random_text
 from delta_variant.stats import NONNULL_TAG
 
 WARM_UP, ROUNDS = 6, 21
-ROWS_A_FILE = {10: 200, 100: 200, 1000: 2000}
+LONG_FILES = 600
+ROWS_A_FILE = {10: 200, 100: 200, LONG_FILES: 50, 1000: 2000}
 SAMPLED_PLANS = 3
 
 Actions = dict[str, Callable[[], object]]
+
+
+def long_predicates() -> dict[str, str]:
+    """By what they are made of. Numbers are all over the ids of 600 files, and beyond."""
+
+    def joined(word: str, term: str, count: int) -> str:
+        return f" {word} ".join(term.format(n * 331) for n in range(count))
+
+    def listed(count: int, literal: str = "{}") -> str:
+        return ", ".join(literal.format(n * 331) for n in range(count))
+
+    return {
+        "one comparison": "v:id::int = 5",
+        "OR of 500": joined("OR", "v:id::int = {}", 500),
+        "OR of 500 strings": joined("OR", "v:actor.login::string = 'user{}'", 500),
+        "AND of 100 <>": joined("AND", "v:id::int <> {}", 100),
+        "OR of 100 pairs": joined("OR", "(v:id::int = {0} AND v:actor.login::string = 'user{0}')", 100),
+        "OR of 100 ranges": joined("OR", "v:id::int BETWEEN {0} AND {0} + 3", 100),
+        "IN of 1,000": f"v:id::int IN ({listed(1_000)})",
+        "IN of 10,000": f"v:id::int IN ({listed(10_000)})",
+        "IN of 10,000 strings": f"""v:actor.login::string IN ({listed(10_000, "'user{}'")})""",
+        "OR of 200, no bounds": joined("OR", "v:nothing::int = {}", 200),
+    }
 
 
 def in_turns(actions: Actions, rounds: int = ROUNDS, before: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
@@ -105,6 +132,33 @@ class Bench:
                 print(f"  {files} files, {why}: {predicate}")
                 off = self.run(self.off, path, predicate)
                 show(in_turns({"off": off, "off again": off, "on": self.run(self.on, path, predicate)}), "off")
+
+    def long(self) -> None:
+        """The state of the log is in two partitions: where Delta's own part is short, ours weighs most."""
+        self.partitions("2")
+        path = self.table(LONG_FILES)
+        for kept, where in (("5000", "on the driver"), ("0", "by a job")):
+            self.on.conf.set("spark.delta_variant.keptFiles", kept)
+            for name, predicate in long_predicates().items():
+                print(f"  {LONG_FILES} files, decided {where}, {name}")
+                show(in_turns({key: self.plan(getattr(self, key), path, predicate) for key in ("off", "on")}, 9), "off")
+        self.on.conf.unset("spark.delta_variant.keptFiles")
+        self.partitions("50")
+
+    def commit(self) -> None:
+        """Each query is the first of its version. Delta reads the version before it is planned, for both."""
+        self.partitions("2")
+        path = make_log(self.on, self.work / "commits", 5_000, lambda _: MARK)
+        number = count(2)
+
+        def another() -> None:
+            append_log(Path(path), next(number))
+            self.plan(self.off, path, None)()
+
+        print("  5,000 files without data, the first query after a commit of one file, planning")
+        plans = {key: self.plan(getattr(self, key), path, "v:id::long = 7") for key in ("off", "on")}
+        show(in_turns(plans, before=another), "off")
+        self.partitions("50")
 
     def point(self) -> None:
         path, id_ = self.table(100), 50 * ROWS_A_FILE[100] + 7
@@ -194,7 +248,7 @@ class Bench:
 
 def main() -> None:
     bench = Bench()
-    parts = {part: getattr(bench, part) for part in ("unhelped", "point", "many", "log", "tags")}
+    parts = {part: getattr(bench, part) for part in ("unhelped", "long", "commit", "point", "many", "log", "tags")}
     for part in sys.argv[1:] or parts:
         print(part)
         parts[part]()

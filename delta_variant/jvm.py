@@ -17,6 +17,7 @@ import weakref
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 
 from delta_variant.errors import SessionError
@@ -62,6 +63,15 @@ def option(spark: SparkSession, value: Any = None) -> Any:
 def items(seq: Any) -> list[Any]:
     """The elements of a Scala Seq, one call each: for small sequences only."""
     return [seq.apply(i) for i in range(seq.size())]
+
+
+def versions(spark: SparkSession) -> tuple[str, str | None]:
+    """The versions of Spark and of Delta Lake in the JVM; None for Delta where the session does not have it."""
+    try:
+        delta = load_class(spark, "io.delta.package$").getField("MODULE$").get(None).VERSION()
+    except Py4JJavaError:
+        delta = None
+    return spark.version, delta
 
 
 def load_class(spark: SparkSession, name: str) -> Any:

@@ -1,46 +1,27 @@
 """The optimizer rule in one Spark session, and what it did: `install`, `remove`, `explain`.
 
-`java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes
-the filter as JSON (`Filters.java`), out goes the bounds predicate as SQL (`answer`), which Java evaluates over Delta's parsed
-statistics (`Bounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what `disable`
-has to restore. What each question of the query could prove is counted for `explain`, and where the logger `delta_variant` is
-at debug level.
+`java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes the
+filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta
+keeps of the log (`FileBounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what
+`disable` has to restore. What each question of the query could prove is counted for `explain`, and for the logger
+`delta_variant` where the setting `spark.delta_variant.logScans` is true.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+
 from delta_variant import jvm
-from delta_variant.errors import InvalidPathError
-from delta_variant.paths import parse_variant_path
-from delta_variant.skipping import (
-    ROWS_MIGHT_MATCH,
-    And,
-    Comparison,
-    Finding,
-    In,
-    Literal,
-    Log,
-    NotNull,
-    Or,
-    Other,
-    Path,
-    Predicate,
-    StartsWith,
-    Unknown,
-    finding,
-    keeps_order,
-    leaves,
-    negate,
-    translate,
-    verdicts,
-)
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
+from delta_variant.errors import SessionError
+from delta_variant.skipping import MAX_QUESTIONS, Finding, answer, finding, leaves, questions
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
+from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CLASS = "delta_variant.SkipFiles"
-_FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SOURCES = ("Bounds", "Tree", "Jobs", "FileBounds", "Filters", "Decision", "SkipFiles")
 _log = logging.getLogger("delta_variant")
 
 
@@ -66,11 +47,11 @@ class _Translate:
 
 
 class _Tell:
-    """What the rule has to say: why it stepped aside, and at debug level each scan as `explain` has it."""
+    """What the rule has to say: why it stepped aside, and each scan as `explain` has it, where the session asks for that."""
 
     def accept(self, level: str, text: str) -> None:
-        if level == "debug":
-            _log.debug("%s", Report([_scan(json.loads(text), enabled=True)]))
+        if level == "scan":
+            _log.info("%s", Report([_scan(json.loads(text), enabled=True)]))
         else:
             _log.warning("no files were skipped by Variant path, the query runs without: %s", text)
 
@@ -79,14 +60,36 @@ class _Tell:
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
-    """Add the rule to the session; `found` is handed back by `remove`."""
+    """Add the rule to the session and try it; `found` is handed back by `remove`.
+
+    Raises SessionError where the rule does not compile against the session's Spark and Delta, or does not skip a file.
+    """
     jvm.start_callbacks(spark)
-    rule = _rule(spark, _Translate(), _Tell(), BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG, dict(found))
+    try:
+        rule = _rule(
+            spark, _Translate(), _Tell(), BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, dict(found)
+        )
+        test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
+        opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
+    except Py4JError as error:
+        lines = str(getattr(error, "java_exception", error)).strip().splitlines()
+        raise _mismatch(spark, ": ".join(dict.fromkeys([lines[0], lines[-1]]))) from error
+    if set(opened) != {1}:
+        raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     _set_rules(spark, [*_rules(spark), rule])
 
 
+def _mismatch(spark: SparkSession, cause: str) -> SessionError:
+    versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
+    return SessionError(
+        f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause}): install the "
+        "versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; "
+        "writing needs none"
+    )
+
+
 def _rule(spark: SparkSession, *arguments: Any) -> Any:
-    return jvm.construct(spark, jvm.java_class(spark, "Bounds", "Filters", "SkipFiles"), *arguments)
+    return jvm.construct(spark, jvm.java_class(spark, *_SOURCES), *arguments)
 
 
 def installed(spark: SparkSession) -> bool:
@@ -109,113 +112,6 @@ def _rules(spark: SparkSession) -> list[Any]:
 def _set_rules(spark: SparkSession, rules: list[Any]) -> None:
     experimental = spark._jsparkSession.experimental()  # noqa: SLF001  # no public name
     getattr(experimental, "extraOptimizations_$eq")(jvm.scala_seq(spark, rules))
-
-
-# ---- one request -----------------------------------------------------------------------------------------------------
-
-
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply to one scan's request `{"filters": [...], "columns": [[name, ...], ...], "marked": bool, "nonnull": bool,
-    "trust_all": bool, "explain": bool}`, where `columns` have bounds as VARIANT in Delta's parsed statistics.
-
-    `sql` is the bounds predicate, or None where nothing can be proved; `predicates` what the query asks of Variant paths;
-    `reasons` why parts of it are not used; `verdicts`, if wanted, SQL that tells for each file what each question proves.
-    """
-    asked, log = _asked(request)
-    bounds, reasons = translate(asked, log)
-    reply: dict[str, Any] = {
-        "sql": None if bounds == ROWS_MIGHT_MATCH else bounds.sql(log),
-        "predicates": [str(part) for part in asked.parts if not isinstance(part, Unknown)],
-        "reasons": reasons,
-        "log": _log.isEnabledFor(logging.DEBUG),
-    }
-    if request["explain"] or reply["log"]:
-        reply |= {"request": request, "verdicts": verdicts(list(leaves(asked)), log)}
-    return reply
-
-
-def _asked(request: Mapping[str, Any]) -> tuple[And, Log]:
-    filters = [_predicate(node) for node in request["filters"]]
-    # Spark infers IS NOT NULL from the comparisons beside it.
-    implied = {leaf.path for part in filters if not isinstance(part, (NotNull, Or)) for leaf in leaves(part)}
-    filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
-    columns = tuple(map(tuple, request["columns"]))
-    return And(tuple(filters)), Log(columns, *(request[key] for key in ("marked", "nonnull", "trust_all")))
-
-
-def _predicate(node: Mapping[str, Any]) -> Predicate:
-    if node.get("aside"):
-        return Unknown()
-    if "other" in node:
-        return Other(node["other"], node["text"])
-    op = node.get("op")
-    if op == "not":
-        return negate(_predicate(node["args"][0]))
-    if op == "isnull":
-        return negate(_predicate({**node, "op": "isnotnull"}))
-    if op in {"and", "or"}:
-        parts = tuple(_predicate(part) for part in node["args"])
-        return And(parts) if op == "and" else Or(parts)
-    if op is None:
-        path = _operand(node)
-        if isinstance(path, Path) and path.result == "boolean":
-            return Comparison("=", path, Literal("boolean", "true"))
-        return Unknown(f"{node.get('unknown', 'a value of its own')}: not a comparison with a constant")
-    first, *others = (_operand(side) for side in node["args"])
-    if isinstance(first, Literal) and op in _FLIPPED:
-        op, first, others = _FLIPPED[op], others[0], [first]
-    unknown = next((side for side in (first, *others) if isinstance(side, Unknown)), None)
-    if unknown is not None:
-        return unknown
-    literals = tuple(side for side in others if isinstance(side, Literal))
-    if isinstance(first, Path) and len(literals) == len(others):
-        return _test(op, first, literals, node.get("escape", ""))
-    return Unknown(f"{first} {op}: not a comparison with a constant")
-
-
-def _test(op: str, path: Path, literals: tuple[Literal, ...], escape: str) -> Predicate:
-    """The predicate `path op literals`; in `<=>` NULL is no constant like others, since it is what a missing path equals."""
-    if op == "in":
-        return In(path, literals)
-    if op == "isnotnull":
-        return NotNull(path)
-    if op == "startswith":
-        return StartsWith(path, literals[0])
-    if op == "like" and literals[0].text is not None:
-        fixed = re.split(b"[%_]|" + re.escape(escape.encode()), bytes.fromhex(literals[0].text))[0]
-        if fixed:
-            return And((StartsWith(path, replace(literals[0], text=fixed.hex())), Unknown()))
-        return Unknown(f"{path} LIKE {literals[0]}: the pattern has no fixed beginning")
-    if op in _FLIPPED and not (op == "<=>" and literals[0].text is None):
-        return Comparison(op, path, literals[0])
-    return Unknown(f"{path} {op}: not a comparison with a constant")
-
-
-def _operand(node: Mapping[str, Any]) -> Path | Literal | Unknown:
-    if "literal" in node:
-        return Literal(node["type"], node["literal"])
-    if "column" in node:
-        return Path(tuple(node["column"]), (), name=node["name"])
-    if "get" in node or "cast" in node:
-        inner = _operand(node.get("get") or node["cast"])
-        return _narrowed(inner, node) if isinstance(inner, Path) else Unknown("an expression on a constant")
-    return Unknown(f"{node.get('unknown', 'an expression')}: not a Variant path")
-
-
-def _narrowed(path: Path, node: Mapping[str, Any]) -> Path | Unknown:
-    target = node["type"]
-    if path.result == "variant":
-        try:
-            steps = parse_variant_path(node.get("path", "$"))
-        except InvalidPathError as error:
-            return Unknown(str(error))
-        keys = tuple(step for step in steps if isinstance(step, str))
-        if len(keys) < len(steps):
-            return Unknown(f"{path.name}: {node['path']} goes through an array, which has no bounds")
-        return replace(path, keys=path.keys + keys, type=target)
-    if "cast" in node and keeps_order(path.result, target):
-        return replace(path, casts=(*path.casts, target))
-    return Unknown(f"{path}: a cast to {target} does not keep the order")
 
 
 # ---- explain ---------------------------------------------------------------------------------------------------------
@@ -282,7 +178,7 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
         reasons.append("delta_variant.enable(spark) was not called")
     elif not outcome and node["delta"]:
         reasons.append("the query has no filter on a Variant path here")
-    elif outcome.get("sql") and node["bounds"] == node["delta"] and not reasons:
+    elif outcome.get("tree") and node["bounds"] == node["delta"] and not reasons:
         reasons.append("each file can match")
     counts = (node.get("total"), node.get("delta"), node.get("bounds"))
     predicates = tuple(outcome.get("predicates", ()))
@@ -292,8 +188,10 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
 def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
     if "request" not in outcome:
         return ()
-    asked, log = _asked(outcome["request"])
+    if "tally" not in outcome and outcome["bounds"]:
+        return ()  # nothing could be read
+    asked, log = questions(outcome["request"])
     counts: dict[int, dict[str, int]] = {}
     for number, verdict, files in outcome.get("tally", ()):
         counts.setdefault(number, {})[verdict] = files
-    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(leaves(asked)))
+    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(asked), MAX_QUESTIONS)))

@@ -2,7 +2,7 @@
 
 In comes a session builder or a classic session; `configure` puts Delta's package, SQL extension and catalog into the
 builder, `enable` makes delta-spark collect bounds and installs the optimizer rule, `disable` puts back what `enable`
-found.
+found and nobody has changed since.
 
 Invariant: a session has at most one rule of this package, however often `enable` is called, and what the user has set
 stays set.
@@ -22,6 +22,7 @@ from delta import configure_spark_with_delta_pip
 
 from delta_variant import jvm, optimizer
 from delta_variant.errors import SessionError
+from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,14 +33,7 @@ _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
 _JAVA = 17
-_DELTA = "spark.databricks.delta."
-# What makes delta-spark collect Variant bounds and name the feature `variantShredding`; all are off by default.
-_SETTINGS = {
-    _DELTA + "variantShredding.parseFooterForStats": "true",
-    _DELTA + "stats.limitPerVariant": "100",
-    _DELTA + "variantShredding.forceUsePreviewTableFeature": "false",
-}
-_USERS_CHOICE = frozenset({_DELTA + "stats.limitPerVariant"})
+_SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
 
 
 def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
@@ -70,20 +64,38 @@ def _names(setting: object) -> list[str]:
 def enable(spark: SparkSession) -> None:
     """Let the session's queries skip files by Variant path, and delta-spark's writes collect bounds.
 
-    It covers this session and those cloned from it (streams), not `newSession()`. Raises SessionError on Spark Connect.
+    It covers this session and those cloned from it (streams), not `newSession()`. Raises SessionError on Spark Connect, on
+    versions of Spark and Delta that this package does not know, and where a query of its own does not skip what it should.
     """
     if optimizer.installed(jvm.classic(spark)):
         return
-    found = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    _check_versions(*jvm.versions(spark))
+    found = {key: spark.conf.get(key, None) for key in DELTA_SETTINGS}
+    found = {key: value for key, value in found.items() if key != BOUNDS_LIMIT or value is None}
     optimizer.install(spark, found)
-    for key, value in _SETTINGS.items():
-        if key not in _USERS_CHOICE or found[key] is None:
-            spark.conf.set(key, value)
+    for key in found:
+        spark.conf.set(key, DELTA_SETTINGS[key])
+
+
+def _check_versions(spark: str, delta: str | None) -> None:
+    if delta is None:
+        raise SessionError(
+            "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
+        )
+    known = (f"{_SPARK_VERSION}.", f"{_DELTA_VERSION}.")
+    if not (spark.startswith(known[0]) and delta.startswith(known[1])):
+        raise SessionError(
+            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable knows Spark {_SPARK_VERSION} with "
+            f"Delta {_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do "
+            "without enable (queries are right, and open every file)"
+        )
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`: remove the rule and restore the settings as `enable` found them."""
+    """Undo `enable`: remove the rule, and restore the settings that are still as `enable` set them."""
     for key, value in optimizer.remove(jvm.classic(spark)).items():
+        if spark.conf.get(key, None) != DELTA_SETTINGS[key]:
+            continue  # somebody else has changed it since
         if value is None:
             spark.conf.unset(key)
         else:

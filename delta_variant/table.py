@@ -23,7 +23,7 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_variant_path, quoted
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
 from delta_variant.transaction import Table, delta_errors, own_session
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ class VariantTable:
         spark = self._table.spark
         with delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
-            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG)
+            marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
+            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, marks, NONNULL_TAG)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
             columns = [tuple(names) for names in bounds.columns()]
             return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]

@@ -7,7 +7,10 @@ skipping and without: the rows are equal, and no error is new. A pair is one pre
 Casts that fail make a query fail, so the aggregation asks the same predicate with try_variant_get and try_cast: where a
 query succeeds, the two are one. A file too few is held against skipping only if the query succeeds without it.
 
-By default the same 5,200 pairs each time; any number of others, each table of 400 pairs with the next seed:
+Most tables have files of a few rows, in row groups of as few. One in six has large files too, of several row groups, in which
+types change and paths begin after more rows than a writer looks at to choose a schema.
+
+By default the same 5,200 pairs each time; any number of others, each table of up to 1,000 pairs with the next seed:
 
     NEVER_WRONG_PAIRS=1000000 NEVER_WRONG_SEED=1 python -m pytest -s tests/test_never_wrong.py
 
@@ -51,9 +54,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAIRS = int(os.environ.get("NEVER_WRONG_PAIRS", "5200"))
 SEED = int(os.environ.get("NEVER_WRONG_SEED", "100"))
-PER_TABLE = 400
+PER_TABLE, PER_LARGE_TABLE = 1000, 200
+LARGE = 6  # one table in so many has large files too
 WHOLE = 10  # of a table's predicates that run as whole queries
-PER_PLAN = 20  # predicates planned as one query, a UNION ALL
+PER_PLAN = 50  # predicates planned as one query, a UNION ALL
 PER_AGGREGATION = 100
 SOURCES = [
     "{}",
@@ -96,7 +100,7 @@ EXTREMES: dict[str, list[Any]] = {
     "binary": [b"", b"\xff" * 40, b"\0"],
 }
 KINDS = list(EXTREMES)
-OTHERS: list[Any] = [{}, {"x": 5}, [], [5], [{"x": 1}], True, "other", 5]
+OTHERS: list[Any] = [{}, {"x": 5}, [], [5], [{"x": 1}], True, "other", 5, 7.25, "x" * 5000]
 STYLES: dict[str, Callable[[int, Spot], str]] = {
     "short": lambda at, spot: f"k{at:03d}",
     "cut": lambda at, spot: f"thirty characters to start with{at:03d} and more"[: 31 if at % 3 == 0 else None],
@@ -151,12 +155,15 @@ class Spot:
 # ------------------------------------------------------------------------------------------------------------- tables
 
 KEYS = [("a",), ("b",), ("c",), ("o", "x"), ("o", "y"), ("k.d",), ("it's",), ("é b",), ("back\\slash", "\u0007"), ()]
+LATE = ("late",)  # a path of large files only
+HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks at 4,096 to choose a schema
 RATES = [(0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15)]  # of extremes, missing, null, other types
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
 # Every query is planned once, on a few rows: compiling it takes longer than all the rest.
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -183,11 +190,13 @@ class Table:
             "spark.sql.ansi.enabled": rng.choice(["true", "true", "false"]),
             "spark.sql.timestampType": rng.choice(["TIMESTAMP_LTZ", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"]),
             PUSH: rng.choice(["true", "true", "false"]),
+            # By a job or on the driver.
+            "spark.delta_variant.keptFiles": rng.choice(["0", "5000"]),
             **SMALL,
         }
         self.spots = [
             Spot(name, keys, rng.choice(KINDS[:-2]) if rng.random() < 0.9 else rng.choice(KINDS[-2:]), *self._grid())
-            for name, some in (("v", KEYS), ("s.w", KEYS[:4:3]))
+            for name, some in (("v", [*KEYS, LATE]), ("s.w", KEYS[:4:3]))
             for keys in some
         ]
 
@@ -197,6 +206,10 @@ class Table:
     @property
     def ansi(self) -> bool:
         return self.settings["spark.sql.ansi.enabled"] == "true"
+
+    @property
+    def large(self) -> bool:
+        return self.seed % LARGE == 0
 
     @property
     def name(self) -> str:
@@ -226,12 +239,14 @@ class Table:
             session.sql(f"optimize {self.name}").collect()
         self._append(session, "native", 3, shredded=True)
         self._append(session, rng.choice(writers), 1, shredded=rng.random() < 0.5)
+        for writer in [*writers[:1], "native"] * self.large:
+            self._append(session, writer, 1, shredded=True, large=True)
         for _ in range(rng.choice([0, 1, 1, 2])):
             self._change(session, off)
 
-    def _append(self, session: SparkSession, writer: str, files: int, *, shredded: bool) -> None:
-        size = self.rng.randrange(6, 25)
-        frame = self._frame(session, files, size)
+    def _append(self, session: SparkSession, writer: str, files: int, *, shredded: bool, large: bool = False) -> None:
+        size = HEAD + TAIL if large else self.rng.randrange(6, 25)
+        frame = self._frame(session, files, size, large=large)
         self.history.append(f"{writer}: {files} files of {size} rows, property {shredded}")
         if not shredded:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'false')")
@@ -239,36 +254,47 @@ class Table:
             dv.write(frame, self.path, max_rows_per_file=size)
         else:
             # Row groups of a few rows: delta-spark merges the bounds in their footers.
-            session.conf.set("parquet.block.row.count.limit", str(self.rng.choice([4, 1000])))
+            rows = self.rng.choice([500, 4300]) if large else self.rng.choice([4, 1000])
+            session.conf.set("parquet.block.row.count.limit", str(rows))
             frame.write.format("delta").mode("append").option("maxRecordsPerFile", size).save(str(self.path))
         if not shredded:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'true')")
 
-    def _frame(self, session: SparkSession, files: int, size: int) -> Any:
+    def _frame(self, session: SparkSession, files: int, size: int, *, large: bool) -> Any:
         """Rows in one task, in the order of the files they are for, each of which has its own range, kind and gaps by path."""
-        documents: dict[str, list[Any]] = {"v": [], "s.w": []}
-        numbers: list[int] = []
-        for _ in range(files):
-            for name in documents:
-                documents[name] += self._documents([spot for spot in self.spots if spot.column == name], size)
-            numbers += [self.files] * size
-            self.files += 1
-        ids = range(self.rows, self.rows + len(numbers))
+        variants: dict[str, list[pa.Array]] = {"v": [], "s.w": []}
+        for name, chunks in variants.items():
+            spots = [spot for spot in self.spots if spot.column == name]
+            for _ in range(files):
+                chunks.extend(self._large(spots) if large else [column(self._documents(spots, size))])
+        ids = range(self.rows, self.rows + files * size)
+        numbers = [self.files + file for file in range(files) for _ in range(size)]
         self.rows += len(numbers)
+        self.files += files
         source = f"{self.path}-{self.rows}.parquet"
-        columns = [pa.array(ids, pa.int64()), pa.array(numbers, pa.int32()), *map(column, documents.values())]
+        columns = [pa.array(ids, pa.int64()), pa.array(numbers, pa.int32()), *map(pa.concat_arrays, variants.values())]
         dv.parquet.write_table(pa.table(columns, ["id", "p", "v", "w"]), source)
         return session.read.parquet(source).selectExpr("id", "p", "v", "named_struct('w', w) s").coalesce(1)
 
-    def _documents(self, spots: list[Spot], size: int) -> list[Any]:
+    def _large(self, spots: Sequence[Spot]) -> list[pa.Array]:
+        """The rows of a large file: few documents, again and again, and at its end few others."""
+        rest = [spot for spot in spots if spot.keys != LATE]
+        head = column(self._documents(self.rng.choice([rest, spots]), DISTINCT))
+        tail = column(self._documents(spots, DISTINCT, change=0.5))
+        return [rows.take(pa.array([n % DISTINCT for n in range(size)])) for rows, size in ((head, HEAD), (tail, TAIL))]
+
+    def _documents(self, spots: Sequence[Spot], size: int, change: float = 0.25) -> list[Any]:
+        """Of each path the values lie in a range; with a chance of `change` they are of another kind than elsewhere."""
         rng = self.rng
         made: list[Any] = [{} for _ in range(size)]
         for spot in spots:
-            kind = spot.kind if rng.random() < 0.75 else rng.choice(KINDS)
+            kind = spot.kind if rng.random() >= change else rng.choice(KINDS)
             start, width = rng.randrange(POSITIONS), rng.choice([1, 3, 10, 60])
             extreme, missing, null, other = map(rng.choice, RATES)
             if not spot.keys and rng.random() < 0.85:
                 continue  # Variants that are scalars are rare
+            if spot.keys == LATE and size != DISTINCT:
+                continue
             for row in range(size):
                 value = spot.value(rng, kind, min(start + rng.randrange(width), POSITIONS - 1))
                 if rng.random() < extreme:
@@ -583,7 +609,7 @@ class Check:
         self.table, self.on, self.off = table, on, off
         self.counts: Counter[str] = Counter(tables=1)
         self.wrong: list[str] = []
-        trees = [Predicates(table).tree(3) for _ in range(PER_TABLE)]
+        trees = [Predicates(table).tree(3) for _ in range(PER_LARGE_TABLE if table.large else PER_TABLE)]
         # Most queries with casts that can fail do fail on these tables, and then there is little to compare.
         self.predicates = [tree if table.rng.random() < 0.3 else Sql(tree.safe, tree.safe) for tree in trees]
         self.matching: dict[int, set[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -17,11 +18,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from delta_variant import optimizer
+from delta_variant import jvm, optimizer
 from delta_variant.optimizer import explain
 from delta_variant.session import disable, enable
 from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
+from delta_variant.table import VariantTable
 from delta_variant.writer import write
 
 if TYPE_CHECKING:
@@ -70,13 +72,13 @@ def append_json(spark, path, rows):
     ).save(str(path))
 
 
-def mark(spark, path):
+def mark(spark, path, value=BOUNDS_TAG_VALUE):
     """Give every Add of the log the tag that says its bounds were computed from the values."""
     for log in Path(path, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for action in actions:
             if "add" in action:
-                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: BOUNDS_TAG_VALUE}
+                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: value}
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
     forget(spark)
@@ -714,12 +716,174 @@ def test_a_job_decides_as_the_driver_does(spark, marked):
     predicates = ["v:id::int = 5", "v:s::string like 'k01%'", "v:d::double in (3, 77.0)"]
     predicates += ["v:day::date >= '2024-03-25' or v:ntz::timestamp_ntz < '1970-01-01 00:00:10'", "v:nothing::int = 1"]
     files = []
-    for kept in ("5000", "0"):
+    predicates += [f"id >= {first} and v:id::int in (5, 95)" for first in (0, 60)]  # Delta leaves all files, and few
+    for kept in ("5000", "0", "0"):
         spark.conf.set("spark.delta_variant.keptFiles", kept)
         scans = [explain(read(spark, marked).where(predicate)).scans[0] for predicate in predicates]
         files.append([scan.files_after_bounds for scan in scans])
     spark.conf.unset("spark.delta_variant.keptFiles")
-    assert files[0] == files[1] == [1, 1, 2, 3, 10]
+    assert files[0] == files[1] == files[2] == [1, 1, 2, 3, 10, 2, 1]
+
+
+LONG = {
+    "OR of equalities": (" or ".join(f"v:id::int = {n}" for n in [*range(500, 900), 7, 95]), 2),
+    "AND of inequalities": (" and ".join(f"v:id::int <> {n}" for n in range(100)), 10),
+    "OR of pairs": (" or ".join(f"(v:id::int = {n} and v:s::string = 'k{n:03d}')" for n in [*range(200, 300), 7, 95]), 2),
+    "OR of ranges": (" or ".join(f"v:id::int between {n} and {n + 1}" for n in [*range(200, 300), 9, 95]), 3),
+    "IN of strings": (f"v:s::string in ({', '.join(repr(f'k{n}') for n in [*range(1000, 1400), '007', '095'])})", 2),
+    "NOT IN": (f"v:id::int not in ({', '.join(map(str, range(500)))})", 10),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_predicates(spark, marked, name):
+    """Predicates of hundreds of terms open the files that short ones would, decided on the driver and by a job."""
+    predicate, files = LONG[name]
+    same_without(spark, lambda: read(spark, marked).where(predicate).select("id"))
+    for kept in ("5000", "0"):
+        spark.conf.set("spark.delta_variant.keptFiles", kept)
+        [scan] = explain(read(spark, marked).where(predicate)).scans
+        assert scan.files_after_bounds == files
+        # Of many questions the first are counted, and explain says so of the others.
+        assert len(scan.findings) <= 128
+        assert ("not counted" in str(scan.reasons)) == ("pairs" in name or "ranges" in name)
+        assert name != "OR of pairs" or {finding.files_ruled_out for finding in scan.findings} == {10}
+    spark.conf.unset("spark.delta_variant.keptFiles")
+
+
+def test_zeros_that_spark_holds_apart(spark, tmp_path):
+    """Spark's long NOT IN takes -0.0 and 0.0 for two values, which bounds do not: zeros rule nothing out there."""
+    path = create(spark, tmp_path / "zeros", "v variant")
+    append_json(spark, path, ['{"d": -0.0e0}'])
+    mark(spark, path)
+    excluded = ", ".join(f"{n}.0D" for n in range(20))
+    for predicate, files in (
+        (f"v:d::double not in ({excluded})", 1),
+        ("v:d::double <> 0.0D", 0),
+        ("v:d::double not in (0.0D, 1.0D)", 1),
+    ):
+        same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).selectExpr("to_json(v)"))
+        assert explain(read(spark, path).where(predicate)).scans[0].files_after_bounds == files, predicate
+
+
+# ---- what is kept from one table version to the next -----------------------------------------------------------------
+
+
+def kept_rows(spark, path):
+    """The rows of the log that the driver keeps of a table's newest version."""
+    loaded = jvm.java_class(spark, *optimizer._SOURCES).getClassLoader().loadClass("delta_variant.FileBounds")
+
+    def get(name, of):
+        declared = loaded.getDeclaredField(name)
+        declared.setAccessible(True)
+        return declared.get(of)
+
+    name = spark._jvm.org.apache.hadoop.fs.Path(f"file:{path}", "_delta_log").toString()
+    of_table = [files for files in get("TABLES", None).asMap().values() if get("table", files) == name]
+    newest = max(of_table, key=lambda files: get("version", files))
+    return list(get("rows", newest))
+
+
+def count_same(spark, before, after):
+    """How many of the rows are the objects that they were."""
+    same = spark._jvm.java.lang.System.identityHashCode
+    return len({same(row) for row in before} & {same(row) for row in after})
+
+
+def test_a_commit_costs_its_own_files(spark, tmp_path):
+    """The first query after a commit decodes the bounds of the files whose paths, statistics or tags are new, and no others."""
+    path = events(spark, tmp_path / "growing", rows=60, files=6, **{"delta.enableDeletionVectors": "true"})
+
+    def ask(predicate="v:id::int = 5"):
+        df = read(spark, path).where(predicate).select("id")
+        return [row.id for row in rows(df)], opened(df)[0]
+
+    def decoded(change):
+        before = kept_rows(spark, path)
+        change()
+        found = ask()
+        after = kept_rows(spark, path)
+        return found, len(after) - count_same(spark, before, after)
+
+    more = spark.range(100, 110, 1, 1).selectExpr("id", f"{EVENT} v")
+    assert ask() == ([5], 1)
+    assert decoded(lambda: more.write.format("delta").mode("append").save(path)) == (([5], 1), 1)
+    assert decoded(lambda: spark.sql(f"delete from delta.`{path}` where id in (25, 33)")) == (([5], 1), 2)
+    assert decoded(lambda: spark.sql(f"delete from delta.`{path}` where id between 10 and 19")) == (([5], 1), 0)
+    assert decoded(lambda: mark(spark, path)) == (([5], 1), 6)
+    assert ask("v:id::int = 105") == ([105], 1)
+    assert ask("v:s::string = 'k105'") == ([105], 1)
+    assert ask("v:id::int = 33") == ([], 1)
+    assert decoded(lambda: spark.sql(f"restore table delta.`{path}` to version as of 1"))[0] == ([5], 1)
+    assert ask("v:id::int = 33") == ([33], 1)
+
+
+@pytest.mark.parametrize("kept", ["5000", "0"])
+def test_values_of_the_mark(spark, tmp_path, kept):
+    """Files count as marked with the tag's values 1 and 2, and with no other, on the driver and by a job."""
+    path = events(spark, tmp_path / "marks", rows=20, files=2)
+    spark.conf.set("spark.delta_variant.keptFiles", kept)
+    for value, files in (("1", 1), ("2", 1), ("3", 2)):
+        mark(spark, path, value)
+        assert explain(read(spark, path).where("v:s::string = 'k005'")).scans[0].files_after_bounds == files
+    spark.conf.unset("spark.delta_variant.keptFiles")
+
+
+def test_residuals_over_4_kib(spark, tmp_path):
+    """A path whose residual has a value over 4 KiB, and so no null count in that row group, gets no bounds from delta-spark."""
+    path = create(spark, tmp_path / "residuals")
+    odd = "case id when 4500 then -7.5D when 4600 then null else 0D end"
+    huge = "to_variant_object(named_struct('a', repeat('x', 5000), 'b', id))"
+    other = f"to_variant_object(named_struct('a', {odd}, 'b', id))"
+    usual = "to_variant_object(named_struct('a', id, 'b', id))"
+    value = f"case when id in (4501, 4790) then {huge} when id in (4500, 4600) then {other} else {usual} end v"
+    spark.conf.set("parquet.block.row.count.limit", "500")
+    spark.range(0, 4800, 1, 1).selectExpr("id", value).write.format("delta").mode("append").save(path)
+    spark.conf.unset("parquet.block.row.count.limit")
+    assert [row.path for row in VariantTable.forPath(spark, path).stats().collect()] == ["$['b']"]
+    negative = "try_variant_get(v, '$.a', 'double') < 0"
+    for predicate, found in ((negative, 1), ("try_variant_get(v, '$.a', 'int') = -7", 1), ("v:b::int = 5000", 0)):
+        assert len(same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).select("id"))) == found
+
+
+def test_statistics_that_change_in_place(spark, tmp_path):
+    """The same file with other statistics has other bounds: paths do not stand for what the log says of them."""
+    path = events(spark, tmp_path / "changing", rows=20, files=2)
+    assert explain(read(spark, path).where("v:id::int = 5")).scans[0].files_after_bounds == 1
+    for log in Path(path, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                stats = json.loads(action["add"]["stats"])
+                action["add"]["stats"] = json.dumps({key: stats[key] for key in stats if key not in {"minValues", "maxValues"}})
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
+    forget(spark)
+    assert explain(read(spark, path).where("v:id::int = 5")).scans[0].files_after_bounds == 2
+
+
+def test_a_version_that_cannot_be_read_is_not_tried_again(spark, tmp_path, monkeypatch, caplog):
+    """Its files are opened, one warning and `explain` say why, and the next version is skipped again."""
+    path = events(spark, tmp_path / "broken", rows=20, files=2)
+    spark.conf.set("spark.delta_variant.keptFiles", "0")
+    right = optimizer.answer
+
+    def wrong(request):
+        reply = right(request)
+        return {**reply, "bounds": [{**bound, "column": 99} for bound in reply["bounds"]]}
+
+    monkeypatch.setattr(optimizer, "answer", wrong)
+    with caplog.at_level(logging.WARNING, "delta_variant"):
+        for _ in range(2):
+            df = read(spark, path).where("v:id::int = 5")
+            assert (len(df.collect()), opened(df)) == (1, [2])
+            monkeypatch.setattr(optimizer, "answer", right)
+    assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
+    [scan] = explain(read(spark, path).where("v:id::int = 5")).scans
+    assert "the bounds of this version could not be read" in scan.reasons[-1]
+    append_json(spark, path, ['{"id": 100}'])
+    assert explain(read(spark, path).where("v:id::int = 5")).scans[0].files_after_bounds == 1
+    spark.conf.unset("spark.delta_variant.keptFiles")
 
 
 @pytest.mark.parametrize(
@@ -743,9 +907,22 @@ def test_ordinary_columns_beside_paths(spark, marked, predicate, files):
     same_without(spark, lambda: read(spark, marked).where(predicate).selectExpr("id"))
 
 
-@pytest.mark.parametrize("reply", [None, {"sql": "no such column = 1", "reasons": []}, "not an object"])
-def test_failures_step_aside(spark, table, monkeypatch, caplog, reply):
-    """Whatever goes wrong in Python or in the job over the bounds, the query runs, with one warning."""
+def test_many_questions_about_ordinary_columns(spark, marked):
+    """Each of them is a job of Delta's: of more than four, which spare the query next to nothing, none is asked."""
+    pairs = [f"(v:id::int = {i} and id % 100 = {i} and id < {i + 1})" for i in range(3, 93, 10)]
+    for count, files in ((1, 1), (9, 9)):
+        df = read(spark, marked).where(" or ".join(pairs[:count]))
+        assert explain(df).scans[0].files_after_bounds == files
+    ordinary = [f"(v:id::int = {i} or id = {i + 1})" for i in range(3, 93, 10)]
+    for count, asked in ((3, True), (9, False)):
+        [scan] = explain(read(spark, marked).where(" and ".join(ordinary[:count]))).scans
+        assert ("Delta was not asked" in "".join(scan.reasons)) != asked
+
+
+@pytest.mark.parametrize("reply", [None, {"tree": ["<", 0, 0], "bounds": [{"side": "min"}]}, "not an object"])
+def test_failures_step_aside(spark, tmp_path, monkeypatch, caplog, reply):
+    """Whatever goes wrong in Python or in reading the bounds, the query runs, with one warning."""
+    path = events(spark, tmp_path / "t", rows=20, files=2)
 
     def broken(_request):
         if reply is None:
@@ -754,8 +931,8 @@ def test_failures_step_aside(spark, table, monkeypatch, caplog, reply):
 
     monkeypatch.setattr(optimizer, "answer", broken)
     with caplog.at_level(logging.WARNING, "delta_variant"):
-        df = read(spark, table).where("v:id::int = 5")
-        assert (len(df.collect()), opened(df)) == (1, [10])
+        df = read(spark, path).where("v:id::int = 5")
+        assert (len(df.collect()), opened(df)) == (1, [2])
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
 
 
@@ -776,19 +953,36 @@ def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
 
 
 def test_cancellation_goes_through(spark, table, monkeypatch):
-    """Cancelling a query while the job over the bounds runs cancels the query; it does not go on without skipping."""
-    planning = threading.Event()
+    """Cancelling a query while the job over the bounds waits cancels the query; it does not go on without skipping."""
+    right, planning, done = optimizer.answer, threading.Event(), threading.Event()
     spark.conf.set("spark.delta_variant.keptFiles", "0")
+    forget(spark)
 
-    def slow(_request):
+    def occupied(_):
+        time.sleep(20)
+        return iter(())
+
+    def slow(request):
+        """Gives the answer once both cores are busy."""
+        busy = threading.Thread(
+            target=lambda: suppressed(spark.sparkContext.parallelize(range(2), 2).mapPartitions(occupied).collect)
+        )
+        busy.start()
+        while len(spark.sparkContext.statusTracker().getActiveJobsIds()) == 0:
+            done.wait(0.05)
         planning.set()
-        return {"sql": "java_method('java.lang.Thread', 'sleep', 2000L) is null", "reasons": []}
+        return right(request)
+
+    def suppressed(run):
+        spark.sparkContext.setJobGroup("busy", "keeps both cores busy")
+        with contextlib.suppress(Exception):
+            run()
 
     monkeypatch.setattr(optimizer, "answer", slow)
     outcome: list[object] = []
 
     def ask():
-        spark.sparkContext.setJobGroup("to-be-cancelled", "a query whose job over the bounds takes long")
+        spark.sparkContext.setJobGroup("to-be-cancelled", "a query whose job over the bounds waits")
         try:
             outcome.append(len(read(spark, table).where("v:id::int = 5").collect()))
         except Exception as error:  # noqa: BLE001  # PySpark does not convert this one
@@ -798,10 +992,13 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
     thread.start()
     assert planning.wait(60)
     while thread.is_alive():
-        time.sleep(0.1)
+        done.wait(0.1)
         spark.sparkContext.cancelJobGroup("to-be-cancelled")
+    spark.sparkContext.cancelJobGroup("busy")
     spark.conf.unset("spark.delta_variant.keptFiles")
     assert "SPARK_JOB_CANCELLED" in str(outcome[0])
+    monkeypatch.setattr(optimizer, "answer", right)
+    assert explain(read(spark, table).where("v:id::int = 5")).scans[0].files_after_bounds == 1
 
 
 def test_explain(spark, table):
@@ -829,13 +1026,17 @@ def test_explain(spark, table):
 
 
 def test_explain_counts_files(spark, tmp_path, caplog):
-    """For each question: the files it rules out alone, and how many it cannot and why; at debug level in the log as well."""
+    """For each question: the files it rules out alone, and how many it cannot and why; in the log where the session asks."""
     create(spark, tmp_path / "t", "v variant")
     for texts in (['{"a": 1}'], ['{"a": 9}'], ['{"a": "x"}'], ['{"a": 1}', '{"a": "x"}'], ['{"b": 1}'], ['{"a": 5000000000}']):
         append_json(spark, tmp_path / "t", texts)
     query = "v:a::int = 9 and v:a::string >= 'w'"
-    with caplog.at_level(logging.DEBUG, "delta_variant"):
+    with caplog.at_level(logging.DEBUG):
         [scan] = explain(read(spark, str(tmp_path / "t")).where(query)).scans
+        assert not [record for record in caplog.records if record.name == "delta_variant"]
+        spark.conf.set("spark.delta_variant.logScans", "true")
+        read(spark, str(tmp_path / "t")).where(query).inputFiles()
+        spark.conf.unset("spark.delta_variant.logScans")
     first, second = scan.findings
     assert (first.files_ruled_out, second.files_ruled_out) == (1, 0)
     assert first.reasons == (

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from delta_variant import jvm, optimizer
 from delta_variant.errors import SessionError
-from delta_variant.session import check_java, configure, disable, enable
+from delta_variant.session import _check_versions, check_java, configure, disable, enable
 
 PREFIX = "spark.databricks.delta."
 LIMIT = PREFIX + "stats.limitPerVariant"
@@ -88,6 +88,63 @@ def test_the_users_limit_stays(session):
 
 
 @pytest.mark.spark
+def test_what_changed_since_stays(session):
+    """Disable restores what is as enable set it; a setting that somebody has changed since is theirs."""
+    before = settings(session)
+    enable(session)
+    session.conf.set(LIMIT, "5")
+    session.conf.unset(SETTINGS[1])
+    disable(session)
+    assert settings(session) == ["5", None, before[2]]
+
+
+@pytest.mark.parametrize("versions", [("4.1.0", "4.4.0"), ("4.2.0", "4.5.0"), ("4.20.0", "4.4.0")])
+def test_other_versions_are_refused(versions):
+    """Other versions of Spark and Delta than those that this package knows are named, with those that it does."""
+    with pytest.raises(
+        SessionError, match=r"Spark {} with Delta {}, and .* Spark 4\.2 with Delta 4\.4 alone".format(*versions)
+    ):
+        _check_versions(*versions)
+    _check_versions("4.2.7", "4.4.1")
+
+
+def test_without_delta():
+    """A session without Delta is told how to make one that has it."""
+    with pytest.raises(SessionError, match=r"no Delta Lake: make it with delta_variant\.configure"):
+        _check_versions("4.2.0", None)
+
+
+def nothing_proved(_request):
+    return {"tree": None, "bounds": []}
+
+
+def a_defect(_request):
+    raise ValueError("a defect")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("broken", "cause"), [(nothing_proved, r"of which 1 file of 2 can match open \[2, 2\]"), (a_defect, "a defect")]
+)
+def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken, cause):
+    """Enable tries the rule on a plan of its own; where it fails, the session stays as it was, and the error says why."""
+    before = settings(session)
+    monkeypatch.setattr(optimizer, "answer", broken)
+    with pytest.raises(SessionError, match=rf"Spark 4\.2.* with Delta 4\.4.*{cause}"):
+        enable(session)
+    assert (rules(session), settings(session)) == ([], before)
+
+
+@pytest.mark.spark
+def test_java_that_does_not_compile(session, monkeypatch):
+    """Where a class of Spark or Delta is not what the rule was written for, enable says so, with the versions."""
+    sources = optimizer._SOURCES
+    monkeypatch.setattr(optimizer, "_SOURCES", sources[1:])  # Tree without Bounds
+    with pytest.raises(SessionError, match=r"cannot skip files in this session, which runs Spark 4\.2"):
+        enable(session)
+
+
+@pytest.mark.spark
 def test_one_session_and_its_clones(session):
     """A clone, which a stream gets, skips too; another session does not."""
     enable(session)
@@ -117,7 +174,7 @@ def test_jvm_values(spark):
     assert jvm.option(spark).isEmpty()
     assert jvm.option(spark, "x").get() == "x"
     assert jvm.load_class(spark, "org.apache.spark.sql.delta.DeltaOperations$Write").getSimpleName() == "Write"
-    first, second = (jvm.java_class(spark, "Actions") for _ in range(2))
+    first, second = (jvm.java_class(spark, "Bounds") for _ in range(2))
     assert first.hashCode() == second.hashCode()
 
 

@@ -1,68 +1,48 @@
 package delta_variant;
 
-import com.google.common.cache.Cache;
-import com.google.common.cache.CacheBuilder;
-import com.google.common.cache.Weigher;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.HashSet;
-import java.util.Iterator;
+import java.util.Arrays;
 import java.util.List;
-import java.util.Set;
-import org.apache.spark.sql.Column;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.Row;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.BindReferences$;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
-import org.apache.spark.sql.catalyst.expressions.JoinedRow;
-import org.apache.spark.sql.catalyst.expressions.package$AttributeSeq;
-import org.apache.spark.sql.catalyst.optimizer.ConstantFolding$;
-import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.expressions.variant.IsValidVariant;
+import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant;
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.Snapshot;
-import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.expressions.DecodeNestedZ85EncodedVariant;
-import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.unsafe.types.UTF8String;
-import org.apache.spark.unsafe.types.VariantVal;
+import scala.collection.immutable.Seq;
 
 /**
- * What the log of one table version knows of its Variant paths, a row per file: `path`, `marked` (the bounds were
- * computed from values), `nonnull` (the VARIANT of the tag for what the protocol has no bounds for), and for each
- * VARIANT column with statistics, in the order of `columns`, `min0`, `max0`, `min1`, and so on. What is damaged is NULL.
+ * What the log of one table version knows of its Variant paths, as Catalyst expressions.
  *
- * The rows of small tables are kept, decoded, as long as Delta keeps the snapshot: a Spark job takes longer than asking
- * a few thousand of them. Larger tables are asked by a job. Janino compiles this file: no generics, no lambdas.
+ * A row of the log is that of a file: `path`, `marked` (the bounds were computed from values), `nonnull` (the VARIANT of
+ * the tag for what the protocol has no bounds for), and for each VARIANT column with statistics, in the order of
+ * `columns`, `min0`, `max0`, `min1`, and so on: Variant objects {normalized path: bound} (Delta variantShredding,
+ * "Statistics for Variant Columns"). What is damaged is NULL. Janino compiles this file: no generics, no lambdas.
  */
 public class Bounds {
-  private static final String KEPT_FILES = "spark.delta_variant.keptFiles";  // at most, of one table
-  private static final int KEPT_BYTES = 16 << 20;  // at most, of one table
-  // Delta keeps its state in 50 partitions whatever the size of the table: 50 tasks cost more than 10,000 files.
-  private static final int FILES_PER_TASK = 10000;
-  private static final String DAMAGED = "MALFORMED_VARIANT";
-  private static final Object TOO_LARGE = new Object();
-  private static final Cache ROWS = CacheBuilder.newBuilder().weakKeys().concurrencyLevel(1)
-      .maximumWeight(2L * KEPT_BYTES).weigher(new Weight()).build();  // Snapshot -> InternalRow[], or TOO_LARGE
-
   private final Snapshot snapshot;
-  private final String mark;  // the tag of a file whose bounds were computed from values, and its value
-  private final String markValue;
+  private final String mark;  // the tag of a file whose bounds were computed from values
+  private final List marks;  // and its values, literals
   private final String nonNull;  // the tag for what the protocol has no bounds for
   private final List columns = new ArrayList();
 
-  public Bounds(Snapshot snapshot, String mark, String markValue, String nonNull) {
+  public Bounds(Snapshot snapshot, String mark, Seq marks, String nonNull) {
     this.snapshot = snapshot;
     this.mark = mark;
-    this.markValue = markValue;
+    this.marks = literals(scala.jdk.javaapi.CollectionConverters.asJava(marks));
     this.nonNull = nonNull;
     StructType stats = snapshot.statsSchema();
     if (stats.getFieldIndex("minValues").isDefined()) {
@@ -75,6 +55,27 @@ public class Bounds {
     return columns;
   }
 
+  public Snapshot snapshot() {
+    return snapshot;
+  }
+
+  /** The columns of a row, for rows that are at hand. */
+  public static Seq attributes(int columns) {
+    List row = new ArrayList();
+    row.add(attribute("path", DataTypes.LongType));
+    row.add(attribute("marked", DataTypes.BooleanType));
+    row.add(attribute("nonnull", DataTypes.VariantType));
+    for (int c = 0; c < columns; c++) {
+      row.add(attribute("min" + c, DataTypes.VariantType));
+      row.add(attribute("max" + c, DataTypes.VariantType));
+    }
+    return seq(row);
+  }
+
+  public static Attribute attribute(String name, DataType type) {
+    return new AttributeReference(name, type, true, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), seq(new ArrayList()));
+  }
+
   private void find(StructType struct, List outer) {
     StructField[] fields = struct.fields();
     for (int f = 0; f < fields.length; f++) {
@@ -85,176 +86,173 @@ public class Bounds {
     }
   }
 
-  private static Column bound(String side, List names, boolean checked) {
-    StringBuilder name = new StringBuilder("stats.").append(side);
-    for (Iterator i = names.iterator(); i.hasNext(); ) {
-      name.append(".`").append(((String) i.next()).replace("`", "``")).append("`");
-    }
-    return functions.expr(checked ? "CASE WHEN is_valid_variant(" + name + ") THEN " + name + " END" : name.toString());
-  }
-
-  /** A tag in Z85, decoded by the expression that decodes Delta's bounds: a struct of Variants that hold text. */
-  private static Column nonNull(String tag, boolean checked) {
-    Column text = functions.expr("named_struct('tag', CAST(try_element_at(tags, '" + tag + "') AS VARIANT))");
-    Expression decoded = new DecodeNestedZ85EncodedVariant(ExpressionUtils.expression(text));
-    Column variant = ExpressionUtils.column(decoded).getField("tag");
-    return checked ? functions.when(functions.is_valid_variant(variant), variant) : variant;
-  }
+  // ---- the rows -------------------------------------------------------------------------------------------------
 
   /** The rows as a DataFrame. */
   public Dataset files() {
-    return files(true);
+    LogicalPlan files = ((org.apache.spark.sql.classic.Dataset) snapshot.withStats()).logicalPlan();
+    Expression path = attribute(files.output(), "path");
+    Project rows = new Project(row(files.output(), path, true), files);
+    return org.apache.spark.sql.classic.Dataset.ofRows(SparkSession.active(), rows);
   }
 
-  private Dataset files(boolean checked) {
-    List selected = new ArrayList();
-    selected.add(functions.col("path"));
-    selected.add(functions.expr("try_element_at(tags, '" + mark + "') <=> '" + markValue + "'").as("marked"));
-    selected.add(nonNull(nonNull, checked).as("nonnull"));
+  /** The columns of a row over what `Snapshot.withStats` gives; `checked` to make what is damaged NULL, else reading it fails. */
+  public Seq row(Seq files, Expression path, boolean checked) {
+    Expression stats = attribute(files, "stats");
+    List row = new ArrayList();
+    row.add(named(path, "path"));
+    row.add(named(new Coalesce(seq(new In(tag(files, mark), seq(marks)), literal(Boolean.FALSE, DataTypes.BooleanType))), "marked"));
+    row.add(named(intact(decoded(tag(files, nonNull)), checked), "nonnull"));
     for (int c = 0; c < columns.size(); c++) {
-      selected.add(bound("minValues", (List) columns.get(c), checked).as("min" + c));
-      selected.add(bound("maxValues", (List) columns.get(c), checked).as("max" + c));
+      row.add(named(intact(field(stats, "minValues", (List) columns.get(c)), checked), "min" + c));
+      row.add(named(intact(field(stats, "maxValues", (List) columns.get(c)), checked), "max" + c));
     }
-    return snapshot.withStats().select((Column[]) selected.toArray(new Column[0]));
+    return seq(row);
   }
 
-  private StructType schema(int others) {
-    StructType schema = new StructType().add("path", "string").add("marked", "boolean").add("nonnull", "variant");
-    for (int c = 0; c < columns.size(); c++) schema = schema.add("min" + c, "variant").add("max" + c, "variant");
-    for (int o = 0; o < others; o++) schema = schema.add("other" + o, "boolean");
-    return schema;
+  /** What a row of `Snapshot.stateDF` that is a file would have to differ in for the file's bounds to differ. */
+  public List contents(Expression add) {
+    List parts = new ArrayList();
+    parts.add(field(add, "path"));
+    parts.add(field(add, "stats"));
+    parts.add(entry(field(add, "tags"), mark));
+    parts.add(entry(field(add, "tags"), nonNull));
+    return parts;
   }
 
-  /**
-   * The paths of the files that might match: where the predicate is TRUE or NULL. `other0` and so on are predicates on
-   * ordinary columns, Catalyst expressions: FALSE where Delta's own skipping rules the file out, which it is asked only of
-   * tables whose rows are kept.
-   */
-  public Set matching(String sql, List others) throws Exception {
-    String predicate = "coalesce(" + sql + ", true)";
-    InternalRow[] rows = kept();
-    if (rows == null) return matchingByJob(predicate, others.size());
-    InterpretedPredicate matches = predicate(predicate, others.size());
-    Set[] left = new Set[others.size()];  // a null: whatever the file, the answer is NULL
-    Set atMost = matching(rows, matches, left);
-    if (left.length == 0) return atMost;
-    java.util.Arrays.fill(left, new HashSet());
-    if (matching(rows, matches, left).size() == atMost.size()) return atMost;  // spares Delta's jobs
-    for (int o = 0; o < left.length; o++) left[o] = left((Expression) others.get(o));
-    return matching(rows, matches, left);
+  private static Expression tag(Seq files, String name) {
+    return entry(attribute(files, "tags"), name);
   }
 
-  private static Set matching(InternalRow[] rows, InterpretedPredicate matches, Set[] left) throws Exception {
-    Set paths = new HashSet();
-    for (int r = 0; r < rows.length; r++) {
-      if (Thread.currentThread().isInterrupted()) throw new InterruptedException();
-      String path = rows[r].getUTF8String(0).toString();
-      Object[] answers = new Object[left.length];
-      for (int o = 0; o < left.length; o++) answers[o] = left[o] == null || left[o].contains(path) ? null : Boolean.FALSE;
-      if (matches.eval(new JoinedRow(rows[r], new GenericInternalRow(answers)))) paths.add(path);
+  private static Expression entry(Expression map, String key) {
+    return new ElementAt(map, text(key), scala.Option.empty(), false);
+  }
+
+  /** A text in Z85, decoded by the expression that decodes Delta's bounds: a struct of Variants that hold text. */
+  private static Expression decoded(Expression text) {
+    Expression variant = new Cast(text, DataTypes.VariantType, scala.Option.empty(), EvalMode.ANSI());
+    return field(new DecodeNestedZ85EncodedVariant(new CreateNamedStruct(seq(text("tag"), variant))), "tag");
+  }
+
+  private static Expression intact(Expression variant, boolean checked) {
+    return checked ? new If(new IsValidVariant(variant).replacement(), variant, literal(null, DataTypes.VariantType)) : variant;
+  }
+
+  // ---- one bound ------------------------------------------------------------------------------------------------
+
+  /** A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. */
+  public static Expression read(JsonNode bound, Seq row, Map types, String zone) {
+    String side = bound.get("side").asText();
+    if (side.equals("values")) return hasValues(bound, row);
+    if (side.equals("kind")) return kind(new Coalesce(seq(found("min", bound, row), found("max", bound, row))));
+    Expression variant = found(side, bound, row);
+    Expression kind = kind(variant);
+    Expression counts = new Or(new In(kind, texts(bound.get("kinds"))),
+        new And(attribute(row, "marked"), new In(kind, texts(bound.get("marked")))));
+    DataType type = (DataType) types.get(item(bound.get("types"), 0).asText());
+    Expression value = new VariantGet(variant, text("$"), type, false, scala.Option.apply(zone));
+    value = new If(counts, value, literal(null, type));
+    for (int t = 1; t < bound.get("types").size(); t++) {
+      value = new Cast(value, (DataType) types.get(item(bound.get("types"), t).asText()), scala.Option.apply(zone), EvalMode.TRY());
     }
-    return paths;
+    return value;
   }
 
-  /** Whether bounds are damaged is asked only where one of them made the job fail: it takes as long as the rest. */
-  private Set matchingByJob(String predicate, int others) {
-    try {
-      return matching(files(false), predicate, others);
-    } catch (Throwable failure) {
-      for (Throwable t = failure; t != null; t = t.getCause()) {
-        if (String.valueOf(t.getMessage()).contains(DAMAGED)) return matching(files(true), predicate, others);
+  /** As VARIANT, of whatever type; NULL where there is none. */
+  private static Expression found(String side, JsonNode bound, Seq row) {
+    Expression object = attribute(row, side + bound.get("column").asInt());
+    Expression stated = get(object, new String[] {bound.get("key").asText()}, "", DataTypes.VariantType);
+    if (bound.get("tag").isNull()) return stated;
+    return new Coalesce(seq(stated, tagged(bound, row, side.equals("min") ? "[2]" : "[3]", DataTypes.VariantType)));
+  }
+
+  private static Expression tagged(JsonNode bound, Seq row, String suffix, DataType type) {
+    String[] steps = {item(bound.get("tag"), 0).asText(), item(bound.get("tag"), 1).asText()};
+    return get(attribute(row, "nonnull"), steps, suffix, type);
+  }
+
+  private static Expression kind(Expression variant) {
+    Expression schema = new SchemaOfVariant(variant).replacement();
+    return new SubstringIndex(schema, text("("), literal(Integer.valueOf(1), DataTypes.IntegerType));
+  }
+
+  private static Expression hasValues(JsonNode bound, Seq row) {
+    Expression counts = tagged(bound, row, "", DataTypes.createArrayType(DataTypes.VariantType));
+    Expression values = new Not(new EqualTo(new Size(counts, false), literal(Integer.valueOf(2), DataTypes.IntegerType)));
+    if (!item(bound.get("types"), bound.get("types").size() - 1).asText().equals("variant")) return values;
+    Expression nulls = tagged(bound, row, "[0]", DataTypes.LongType);
+    return new Or(values, new GreaterThan(nulls, literal(Long.valueOf(0), DataTypes.LongType)));
+  }
+
+  /** What lies at these keys of a Variant. Spark's path syntax knows no escapes, and a key may have quotes of both kinds. */
+  private static Expression get(Expression variant, String[] keys, String suffix, DataType type) {
+    StringBuilder path = new StringBuilder("$");
+    for (int k = 0; k < keys.length; k++) {
+      if (keys[k].indexOf('"') < 0) {
+        path.append("[\"").append(keys[k]).append("\"]");
+      } else {
+        DataType map = DataTypes.createMapType(DataTypes.StringType, DataTypes.VariantType);
+        variant = entry(new VariantGet(variant, text(path.toString()), map, false, scala.Option.apply("UTC")), keys[k]);
+        path.setLength(1);
       }
-      org.apache.spark.unsafe.Platform.throwException(failure);
-      return null;
     }
+    return new VariantGet(variant, text(path + suffix), type, false, scala.Option.apply("UTC"));
   }
 
-  private Set matching(Dataset asked, String predicate, int others) {
-    for (int o = 0; o < others; o++) asked = asked.withColumn("other" + o, functions.lit(null).cast("boolean"));
-    Set paths = new HashSet();
-    Iterator rows = collected(asked.where(predicate).select("path", new String[0]));
-    while (rows.hasNext()) paths.add(((Row) rows.next()).getString(0));
-    return paths;
+  // ---- expressions ----------------------------------------------------------------------------------------------
+
+  /** JsonNode.get, of which Janino finds two. */
+  public static JsonNode item(JsonNode array, int number) {
+    return (JsonNode) array.get(number);
   }
 
-  /** The paths of the files that Delta's own skipping leaves. */
-  private Set left(Expression predicate) {
-    List one = new ArrayList();
-    one.add(predicate);
-    Set paths = new HashSet();
-    scala.collection.Iterator files =
-        snapshot.filesForScan(scala.jdk.javaapi.CollectionConverters.asScala(one).toIndexedSeq(), false).files().iterator();
-    while (files.hasNext()) paths.add(((AddFile) files.next()).path());
-    return paths;
+  public static Seq seq(List values) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
   }
 
-  /** How many of these files (paths; all if null) have which verdict: rows of number, verdict and count. */
-  public List tally(String verdicts, List paths) {
-    Dataset asked = files();
-    if (paths != null) {
-      Dataset wanted = snapshot.spark().createDataset(paths, Encoders.STRING()).toDF(new String[] {"path"});
-      asked = asked.join(wanted, (String[]) new String[] {"path"}, "left_semi");
+  private static Seq seq(Expression first, Expression second) {
+    return seq(Arrays.asList(new Object[] {first, second}));
+  }
+
+  public static Attribute attribute(Seq output, String name) {
+    for (int i = 0; i < output.size(); i++) {
+      if (((Attribute) output.apply(i)).name().equals(name)) return (Attribute) output.apply(i);
     }
-    Dataset each = asked.select(new Column[] {functions.expr(verdicts).as("found")});
-    return each.groupBy(new Column[] {functions.col("found.number"), functions.col("found.verdict")}).count().collectAsList();
+    throw new IllegalStateException(name + " is not in " + output);
   }
 
-  private Iterator collected(Dataset rows) {
-    return rows.coalesce(1 + (int) Math.min(snapshot.numOfFiles() / FILES_PER_TASK, 10000)).collectAsList().iterator();
+  public static Expression field(Expression struct, String name) {
+    return new GetStructField(struct, ((StructType) struct.dataType()).fieldIndex(name), scala.Option.apply(name));
   }
 
-  private InterpretedPredicate predicate(String sql, int others) {
-    Dataset rows = (Dataset) SparkSession.active().createDataFrame(new ArrayList(), schema(others));
-    LogicalPlan plan = rows.where(sql).queryExecution().analyzed();
-    plan = (LogicalPlan) ConstantFolding$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(plan));
-    Filter filter = (Filter) plan;
-    package$AttributeSeq row = new package$AttributeSeq(filter.child().output());
-    return new InterpretedPredicate((Expression) BindReferences$.MODULE$.bindReference(filter.condition(), row, false));
+  private static Expression field(Expression struct, String first, List names) {
+    Expression value = field(struct, first);
+    for (int n = 0; n < names.size(); n++) value = field(value, (String) names.get(n));
+    return value;
   }
 
-  /** The rows on the driver; null where they are too many or too large. */
-  private InternalRow[] kept() {
-    if (snapshot.numOfFiles() > Integer.parseInt(SparkSession.active().conf().get(KEPT_FILES, "5000"))) return null;
-    Object rows = ROWS.getIfPresent(snapshot);
-    if (rows == null) {
-      rows = internal(collected(files()));
-      if (new Weight().weigh(snapshot, rows) > KEPT_BYTES) rows = TOO_LARGE;
-      ROWS.put(snapshot, rows);
-    }
-    return rows == TOO_LARGE ? null : (InternalRow[]) rows;
+  public static NamedExpression named(Expression value, String name) {
+    Seq none = seq(new ArrayList());
+    return new Alias(value, name, NamedExpression$.MODULE$.newExprId(), none, scala.Option.empty(), none);
   }
 
-  private static InternalRow[] internal(Iterator rows) {
-    List result = new ArrayList();
-    while (rows.hasNext()) {
-      Row row = (Row) rows.next();
-      Object[] values = new Object[row.size()];
-      for (int i = 0; i < values.length; i++) {
-        Object value = row.get(i);
-        values[i] = value instanceof String ? UTF8String.fromString((String) value) : value;
-      }
-      result.add(new GenericInternalRow(values));
-    }
-    return (InternalRow[]) result.toArray(new InternalRow[0]);
+  public static Literal literal(Object value, DataType type) {
+    return new Literal(value, type);
   }
 
-  /** Bytes that the rows hold, about. */
-  public static class Weight implements Weigher {
-    public int weigh(Object snapshot, Object rows) {
-      if (rows == TOO_LARGE) return 1;
-      long bytes = 0;
-      InternalRow[] array = (InternalRow[]) rows;
-      for (int r = 0; r < array.length; r++) {
-        for (int i = 0; i < array[r].numFields(); i++) {
-          Object value = ((GenericInternalRow) array[r]).genericGet(i);
-          bytes += 48;
-          if (value instanceof UTF8String) bytes += ((UTF8String) value).numBytes();
-          if (value instanceof VariantVal) {
-            bytes += ((VariantVal) value).getValue().length + ((VariantVal) value).getMetadata().length;
-          }
-        }
-      }
-      return (int) Math.min(bytes, Integer.MAX_VALUE);
-    }
+  private static Literal text(String text) {
+    return new Literal(UTF8String.fromString(text), DataTypes.StringType);
+  }
+
+  private static List literals(Iterable texts) {
+    List literals = new ArrayList();
+    for (java.util.Iterator i = texts.iterator(); i.hasNext(); ) literals.add(text((String) i.next()));
+    return literals;
+  }
+
+  private static Seq texts(JsonNode names) {
+    List texts = new ArrayList();
+    for (int n = 0; n < names.size(); n++) texts.add(text(item(names, n).asText()));
+    return seq(texts);
   }
 }

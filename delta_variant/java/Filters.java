@@ -14,6 +14,7 @@ import org.apache.spark.sql.delta.DeltaColumnMapping$;
 import org.apache.spark.sql.delta.DeltaParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -23,16 +24,23 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * The filters of one scan, Catalyst expressions, as JSON that delta_variant/optimizer.py reads.
+ * The filters of one scan, Catalyst expressions, as JSON that delta_variant/skipping/requests.py reads.
  *
- * Janino compiles this file: no generics, no lambdas.
+ * Expressions that are compared, and constants, have numbers in it: each distinct expression is there once, and the values of
+ * constants, an IN's list under one number, stay here. Janino compiles this file: no generics, no lambdas.
  */
 public class Filters {
   private static final String PUSHED = "__VARIANT_METADATA_KEY";  // Spark's PushVariantIntoScan marks its fields so
+  private static final int SHOWN = 5;  // constants of a list that explain names
+  private static final int SHOWN_BYTES = 64;  // of a string
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final Map columns = new HashMap();  // ExprId -> the table's field, a VARIANT or a struct with one inside
   private final List others = new ArrayList();
+  private final Map numbers = new HashMap();  // Expression -> Integer
+  private final ArrayNode operands = JSON.createArrayNode();
+  private final List constants = new ArrayList();  // Object[]
+  private final Map types = new HashMap();  // name -> DataType
 
   public Filters(LogicalRelation scan) {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
@@ -49,6 +57,21 @@ public class Filters {
   /** The parts of AND and OR that ask nothing of a VARIANT, Catalyst expressions; the JSON has their numbers. */
   public List others() {
     return others;
+  }
+
+  /** The distinct expressions that the filters compare. */
+  public ArrayNode operands() {
+    return operands;
+  }
+
+  /** The values of each constant, without NULLs, as Catalyst holds them. */
+  public List constants() {
+    return constants;
+  }
+
+  /** The types of the operands and of what is inside them, by their names. */
+  public Map types() {
+    return types;
   }
 
   /** Those of the filters that ask something of a VARIANT. */
@@ -124,6 +147,86 @@ public class Filters {
 
   private ObjectNode json(Expression e) {
     ObjectNode node = JSON.createObjectNode();
+    if (!readsVariant(e)) return node.put("aside", true);
+    if (e instanceof And || e instanceof Or) {
+      node.put("op", e instanceof And ? "and" : "or");
+      addOperands(e, e.getClass(), node.putArray("args"));
+    } else if (e instanceof Not) {
+      node.put("op", "not").putArray("args").add(json((Expression) e.children().apply(0)));
+    } else if (e instanceof BinaryComparison || e instanceof StartsWith) {
+      ArrayNode args = node.put("op", e instanceof StartsWith ? "startswith" : ((BinaryComparison) e).symbol()).putArray("args");
+      for (Iterator i = e.children().iterator(); i.hasNext(); ) args.add(side((Expression) i.next()));
+    } else if (e instanceof Like && e.children().apply(1) instanceof Literal) {
+      Object pattern = ((Literal) e.children().apply(1)).value();
+      Object prefix = pattern == null ? null : fixed((UTF8String) pattern, ((Like) e).escapeChar());
+      DataType type = ((Expression) e.children().apply(1)).dataType();
+      node.put("op", "like").putArray("args").add(side((Expression) e.children().apply(0))).add(constant(new Object[] {prefix}, type));
+    } else if (e instanceof IsNotNull || e instanceof IsNull) {
+      Expression value = (Expression) e.children().apply(0);
+      if (variantField(value) != null) return node.put("aside", true);  // the Variant itself: Delta's own skipping asks it
+      node.put("op", e instanceof IsNotNull ? "isnotnull" : "isnull").putArray("args").add(side(value));
+    } else if (e instanceof In || e instanceof InSet) {
+      Expression value = (Expression) e.children().apply(0);
+      node.put("op", "in").putArray("args").add(side(value)).add(list(e, value.dataType()));
+    } else if (e.dataType() instanceof BooleanType && side(e).has("operand")) {
+      node.put("op", "=").putArray("args").add(side(e)).add(constant(new Object[] {Boolean.TRUE}, e.dataType()));
+    } else {
+      node.put("unknown", text(e));
+    }
+    return node;
+  }
+
+  /** What stands before the first wildcard or escape of a LIKE. */
+  private static UTF8String fixed(UTF8String pattern, char escape) {
+    String text = pattern.toString();
+    int end = 0;
+    while (end < text.length() && text.charAt(end) != '%' && text.charAt(end) != '_' && text.charAt(end) != escape) end++;
+    return UTF8String.fromString(text.substring(0, end));
+  }
+
+  private ObjectNode list(Expression in, DataType type) {
+    List values = new ArrayList();
+    Iterator i = in instanceof In ? ((In) in).list().iterator() : ((InSet) in).hset().iterator();
+    while (i.hasNext()) {
+      Object item = i.next();
+      if (in instanceof In && !(item instanceof Literal)) return JSON.createObjectNode().put("unknown", text((Expression) item));
+      values.add(in instanceof In ? ((Literal) item).value() : item);
+    }
+    return constant(values.toArray(), type);
+  }
+
+  /** One side of a comparison: a constant, or the number of an expression on a VARIANT. */
+  private ObjectNode side(Expression e) {
+    if (e instanceof Literal) return constant(new Object[] {((Literal) e).value()}, e.dataType());
+    Integer number = (Integer) numbers.get(e);
+    if (number == null) {
+      ObjectNode operand = operand(e);
+      if (operand.has("unknown")) return operand;
+      number = Integer.valueOf(operands.size());
+      operands.add(operand);
+      numbers.put(e, number);
+    }
+    return JSON.createObjectNode().put("operand", number);
+  }
+
+  private ObjectNode constant(Object[] values, DataType type) {
+    List some = new ArrayList();
+    ArrayNode texts = JSON.createArrayNode();
+    for (int v = 0; v < values.length; v++) {
+      if (values[v] == null) continue;
+      some.add(values[v]);
+      if (texts.size() < SHOWN) texts.add(literal(values[v]));
+    }
+    constants.add(some.toArray());
+    ObjectNode node = JSON.createObjectNode().put("constant", constants.size() - 1).put("type", type.catalogString());
+    node.set("texts", texts);
+    if (some.size() > texts.size()) node.put("size", some.size());
+    if (some.size() < values.length) node.put("null", true);
+    return node;
+  }
+
+  private ObjectNode operand(Expression e) {
+    ObjectNode node = JSON.createObjectNode();
     List variant = variantField(e);
     if (variant != null) {
       List names = new ArrayList();
@@ -132,55 +235,28 @@ public class Filters {
         names.add(((StructField) variant.get(f)).name());
         column.add(DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) variant.get(f)));
       }
-      node.put("name", String.join(".", names));
-    } else if (e instanceof And || e instanceof Or) {
-      node.put("op", e instanceof And ? "and" : "or");
-      addOperands(e, e.getClass(), node.putArray("args"));
-    } else if (e instanceof BinaryComparison || e instanceof StartsWith || e instanceof Like || e instanceof Not) {
-      node.put("op", e instanceof BinaryComparison ? ((BinaryComparison) e).symbol()
-          : e instanceof StartsWith ? "startswith" : e instanceof Like ? "like" : "not");
-      if (e instanceof Like) node.put("escape", String.valueOf(((Like) e).escapeChar()));
-      ArrayNode args = node.putArray("args");
-      for (Iterator i = e.children().iterator(); i.hasNext(); ) args.add(json((Expression) i.next()));
-    } else if (e instanceof IsNotNull || e instanceof IsNull) {
-      ObjectNode value = json((Expression) e.children().apply(0));
-      if (value.has("column")) node.put("aside", true);  // whether the Variant itself is NULL: Delta's own skipping asks it
-      node.put("op", e instanceof IsNotNull ? "isnotnull" : "isnull").putArray("args").add(value);
-    } else if (e instanceof In || e instanceof InSet) {
-      node.put("op", "in");
-      ArrayNode args = node.putArray("args");
-      Expression value = (Expression) e.children().apply(0);
-      args.add(json(value));
-      Iterator i = e instanceof In ? ((In) e).list().iterator() : ((InSet) e).hset().iterator();
-      while (i.hasNext()) {
-        Object item = i.next();
-        args.add(json(e instanceof In ? (Expression) item : new Literal(item, value.dataType())));
-      }
-    } else if (e instanceof Literal) {
-      node.put("type", e.dataType().catalogString());
-      node.put("literal", literal(((Literal) e).value()));
-    } else if (e instanceof Cast) {
-      node.put("type", e.dataType().catalogString());
-      node.set("cast", json((Expression) e.children().apply(0)));
-    } else if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
-      node.put("type", e.dataType().catalogString());
-      node.put("path", String.valueOf(((Literal) ((VariantGet) e).path()).value()));
-      node.set("get", json((Expression) e.children().apply(0)));
+      return node.put("name", String.join(".", names));
+    }
+    String path = null;
+    if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
+      path = String.valueOf(((Literal) ((VariantGet) e).path()).value());
     } else if (e instanceof GetStructField && isPushed(((Expression) e.children().apply(0)).dataType())) {
       StructType pushed = (StructType) ((Expression) e.children().apply(0)).dataType();
-      StructField field = pushed.fields()[((GetStructField) e).ordinal()];
-      node.put("type", field.dataType().catalogString());
-      node.put("path", field.metadata().getMetadata(PUSHED).getString("path"));
-      node.set("get", json((Expression) e.children().apply(0)));
-    } else {
-      node.put("unknown", text(e));
+      path = pushed.fields()[((GetStructField) e).ordinal()].metadata().getMetadata(PUSHED).getString("path");
+    } else if (!(e instanceof Cast)) {
+      return node.put("unknown", text(e));
     }
-    if (!readsVariant(e)) node.put("aside", true);
-    return node;
+    ObjectNode inner = operand((Expression) e.children().apply(0));
+    if (inner.has("unknown")) return node.put("unknown", text(e));
+    types.put(e.dataType().catalogString(), e.dataType());
+    node.put("type", e.dataType().catalogString());
+    if (path != null) node.put("path", path);
+    return (ObjectNode) node.set(path == null ? "cast" : "get", inner);
   }
 
-  /** The operands of a chain of ANDs or of ORs, left to right, however deep the chain is. */
-  private void addOperands(Expression chain, Class kind, ArrayNode operands) {
+  /** The operands of a chain of ANDs or of ORs, however deep it is: left to right, those on ordinary columns as one at the end. */
+  private void addOperands(Expression chain, Class kind, ArrayNode args) {
+    Expression ordinary = null;
     ArrayDeque open = new ArrayDeque();
     open.push(chain);
     while (!open.isEmpty()) {
@@ -188,17 +264,22 @@ public class Filters {
       if (e.getClass() == kind) {
         open.push(e.children().apply(1));
         open.push(e.children().apply(0));
+      } else if (readsVariant(e)) {
+        args.add(json(e));
+      } else if (!e.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(e)) {
+        args.addObject().put("aside", true);
+      } else if (ordinary == null) {
+        ordinary = e;
       } else {
-        operands.add(readsVariant(e) ? json(e) : other(e));
+        ordinary = chain instanceof And ? (Expression) new And(ordinary, e) : new Or(ordinary, e);
       }
     }
+    if (ordinary != null) args.add(other(ordinary));
   }
 
   private ObjectNode other(Expression e) {
-    ObjectNode node = JSON.createObjectNode();
-    if (!e.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(e)) return node.put("aside", true);
-    others.add(e);
-    return node.put("other", others.size() - 1).put("text", text(e));
+    if (!others.contains(e)) others.add(e);
+    return JSON.createObjectNode().put("other", others.indexOf(e)).put("text", text(e));
   }
 
   private static String text(Expression e) {
@@ -206,10 +287,12 @@ public class Filters {
     return text.length() > 120 ? text.substring(0, 117) + "..." : text;
   }
 
-  /** Text that names the value exactly: strings as hex of their bytes, dates and timestamps as days and microseconds. */
+  /** Text that names the value: strings as hex of their bytes, dates and timestamps as days and microseconds. */
   private static String literal(Object value) {
-    if (value == null) return null;
-    if (value instanceof UTF8String) return java.util.HexFormat.of().formatHex(((UTF8String) value).getBytes());
+    if (value instanceof UTF8String) {
+      byte[] bytes = ((UTF8String) value).getBytes();
+      return java.util.HexFormat.of().formatHex(bytes, 0, Math.min(bytes.length, SHOWN_BYTES));
+    }
     if (value instanceof org.apache.spark.sql.types.Decimal) {
       return ((org.apache.spark.sql.types.Decimal) value).toJavaBigDecimal().toPlainString();
     }

@@ -4,11 +4,10 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation$;
@@ -30,8 +29,8 @@ import scala.collection.immutable.Seq;
 
 /**
  * The part of skipping that has to be Java: it finds a prepared Delta scan under a filter on a VARIANT column, hands
- * the filter to Python as JSON (Filters), and drops the files for which the SQL predicate that comes back is FALSE
- * (Bounds).
+ * the filter to Python as JSON (Filters), and drops the files for which the predicate on bounds that comes back (Tree) is
+ * FALSE (FileBounds).
  *
  * Only PreparedDeltaFileIndex is replaced. Whatever goes wrong, the plan given is the plan returned; interruption and
  * cancellation go through. Janino compiles this file: no generics, no lambdas.
@@ -39,21 +38,26 @@ import scala.collection.immutable.Seq;
 public class SkipFiles extends Rule {
   public static final String NAME = "delta_variant.SkipFiles";
   private static final String TRUST_ALL = "spark.delta_variant.trustAllBounds";
+  private static final String LOG_SCANS = "spark.delta_variant.logScans";
   private static final TreeNodeTag OUTCOME = new TreeNodeTag(NAME);  // on a LogicalRelation: what Python answered, JSON
   private static final ThreadLocal BUSY = new ThreadLocal();  // the rule plans a query of its own
   private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private final java.util.function.UnaryOperator translate;  // request JSON -> {"sql": text or null, ...}
+  private final java.util.function.UnaryOperator translate;  // request JSON -> reply JSON
   private final java.util.function.BiConsumer tell;  // level, text
-  private final String[] tags;  // the mark and its value, the tag for what the protocol has no bounds for
+  private final String mark;  // the tag of files whose bounds were computed from values
+  private final Seq marks;  // and its values
+  private final String nonNull;  // the tag for what the protocol has no bounds for
   private final Map found;  // the session settings that delta_variant.enable changed, as they were
 
-  public SkipFiles(java.util.function.UnaryOperator translate, java.util.function.BiConsumer tell, String mark,
-      String markValue, String nonNull, Map found) {
+  public SkipFiles(java.util.function.UnaryOperator translate, java.util.function.BiConsumer tell, String mark, Seq marks,
+      String nonNull, Map found) {
     this.translate = translate;
     this.tell = tell;
-    this.tags = new String[] {mark, markValue, nonNull};
+    this.mark = mark;
+    this.marks = marks;
+    this.nonNull = nonNull;
     this.found = found;
   }
 
@@ -69,25 +73,14 @@ public class SkipFiles extends Rule {
     if (BUSY.get() != null) return plan;
     BUSY.set(Boolean.TRUE);
     try {
-      return visit((LogicalPlan) plan, new HashMap());
+      return visit((LogicalPlan) plan, new IdentityHashMap());
     } catch (Throwable failure) {
-      if (stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+      if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
       report(failure);
       return plan;
     } finally {
       BUSY.remove();
     }
-  }
-
-  private static boolean stops(Throwable failure) {
-    if (Thread.currentThread().isInterrupted()) return true;
-    for (Throwable t = failure; t != null; t = t.getCause()) {
-      if (t instanceof InterruptedException || t instanceof OutOfMemoryError || t instanceof ThreadDeath
-          || t instanceof java.nio.channels.ClosedByInterruptException) return true;
-      if (t instanceof org.apache.spark.SparkThrowable
-          && "SPARK_JOB_CANCELLED".equals(((org.apache.spark.SparkThrowable) t).getCondition())) return true;
-    }
-    return false;
   }
 
   private void report(Throwable failure) {
@@ -98,27 +91,38 @@ public class SkipFiles extends Rule {
     }
   }
 
+  /** What `apply` makes of a plan over this scan if the log has these rows. Raises what `apply` would step aside for. */
+  public LogicalPlan visit(LogicalPlan plan, DeltaScan scan, InternalRow[] rows) throws Exception {
+    Map read = new IdentityHashMap();
+    read.put(scan, FileBounds.of(log(scan.scannedSnapshot()), rows));
+    return visit(plan, read);
+  }
+
+  public Bounds log(Snapshot snapshot) {
+    return new Bounds(snapshot, mark, marks, nonNull);
+  }
+
   // ---- the walk -----------------------------------------------------------------------------------------------
 
-  private LogicalPlan visit(LogicalPlan plan, Map jobs) throws Exception {
+  private LogicalPlan visit(LogicalPlan plan, Map read) throws Exception {
     LogicalPlan result = plan;
     scala.Tuple3 operation = (scala.Tuple3) PhysicalOperation$.MODULE$.unapply(plan).get();
     LogicalRelation scan = preparedScan((LogicalPlan) operation._3());
     if (scan != null) {
-      LogicalRelation pruned = prune(scan, (Seq) operation._2(), jobs);
+      LogicalRelation pruned = prune(scan, (Seq) operation._2(), read);
       if (pruned != scan) result = replace(result, scan, pruned);
-      return hasSubquery(plan) ? (LogicalPlan) result.transformAllExpressions(new Subqueries(this, jobs)) : result;
+      return hasSubquery(plan) ? (LogicalPlan) result.transformAllExpressions(new Subqueries(this, read)) : result;
     }
     List children = new ArrayList();
     boolean changed = false;
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) {
       LogicalPlan child = (LogicalPlan) i.next();
-      LogicalPlan visited = visit(child, jobs);
+      LogicalPlan visited = visit(child, read);
       changed |= visited != child;
       children.add(visited);
     }
-    if (changed) result = (LogicalPlan) plan.withNewChildren(seq(children));
-    return hasSubquery(plan) ? (LogicalPlan) result.transformExpressions(new Subqueries(this, jobs)) : result;
+    if (changed) result = (LogicalPlan) plan.withNewChildren(Bounds.seq(children));
+    return hasSubquery(plan) ? (LogicalPlan) result.transformExpressions(new Subqueries(this, read)) : result;
   }
 
   private static boolean hasSubquery(LogicalPlan plan) {
@@ -131,11 +135,7 @@ public class SkipFiles extends Rule {
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) {
       children.add(replace((LogicalPlan) i.next(), old, fresh));
     }
-    return (LogicalPlan) plan.withNewChildren(seq(children));
-  }
-
-  private static Seq seq(List values) {
-    return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
+    return (LogicalPlan) plan.withNewChildren(Bounds.seq(children));
   }
 
   private static LogicalRelation preparedScan(LogicalPlan plan) {
@@ -148,11 +148,11 @@ public class SkipFiles extends Rule {
   /** Visits the plans inside subquery expressions, which PrepareDeltaScan prepares together with the main plan. */
   private static class Subqueries extends scala.runtime.AbstractPartialFunction {
     private final SkipFiles rule;
-    private final Map jobs;
+    private final Map read;
 
-    Subqueries(SkipFiles rule, Map jobs) {
+    Subqueries(SkipFiles rule, Map read) {
       this.rule = rule;
-      this.jobs = jobs;
+      this.read = read;
     }
 
     public boolean isDefinedAt(Object expression) {
@@ -164,7 +164,7 @@ public class SkipFiles extends Rule {
       SubqueryExpression subquery = (SubqueryExpression) expression;
       LogicalPlan old = (LogicalPlan) subquery.plan();
       try {
-        LogicalPlan visited = rule.visit(old, jobs);
+        LogicalPlan visited = rule.visit(old, read);
         return visited == old ? subquery : subquery.withNewPlan(visited);
       } catch (Exception failure) {
         org.apache.spark.unsafe.Platform.throwException(failure);
@@ -175,7 +175,7 @@ public class SkipFiles extends Rule {
 
   // ---- one scan -----------------------------------------------------------------------------------------------
 
-  private LogicalRelation prune(LogicalRelation scan, Seq filters, Map jobs) throws Exception {
+  private LogicalRelation prune(LogicalRelation scan, Seq filters, Map read) throws Exception {
     if (scan.getTagValue(OUTCOME).isDefined()) return scan;
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
     PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) source.location();
@@ -184,75 +184,57 @@ public class SkipFiles extends Rule {
     ArrayNode conditions = asked.json(filters);
     if (conditions.isEmpty() || prepared.files().isEmpty()) return scan;
 
-    Snapshot snapshot = prepared.scannedSnapshot();
-    Bounds bounds = new Bounds(snapshot, tags[0], tags[1], tags[2]);
+    Bounds log = log(prepared.scannedSnapshot());
+    boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
     ObjectNode request = JSON.createObjectNode();
+    request.set("operands", asked.operands());
     request.set("filters", conditions);
-    request.set("columns", JSON.valueToTree(bounds.columns()));
-    request.put("marked", anyTag(prepared.files(), tags[0], tags[1]));
-    request.put("nonnull", anyTag(prepared.files(), tags[2], null));
+    request.set("columns", JSON.valueToTree(log.columns()));
+    request.put("files", prepared.files().size());
+    request.put("marked", anyTag(prepared.files(), mark, marks));
+    request.put("nonnull", anyTag(prepared.files(), nonNull, null));
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
-    request.put("explain", EXPLAINING.get() != null);
+    request.put("explain", logged || EXPLAINING.get() != null);
     ObjectNode outcome = (ObjectNode) JSON.readTree((String) translate.apply(request.toString()));
     LogicalRelation result = scan;
-    if (outcome.hasNonNull("sql")) {
-      Set matching = matching(bounds, snapshot, outcome.get("sql").asText(), asked.others(), jobs);
-      List kept = new ArrayList();
-      for (Iterator i = prepared.files().iterator(); i.hasNext(); ) {
-        AddFile file = (AddFile) i.next();
-        if (matching.contains(file.path())) kept.add(file);
-      }
-      if (kept.size() < prepared.files().size()) {
-        SkippedFileIndex left = new SkippedFileIndex(index, (Seq) seq(kept).distinct());
-        HadoopFsRelation narrowed = source.copy(left, source.partitionSchema(), source.dataSchema(),
-            source.bucketSpec(), source.fileFormat(), source.options(), source.sparkSession());
-        result = scan.copy(narrowed, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream());
+    if (!outcome.withArray("bounds").isEmpty()) {
+      FileBounds files = (FileBounds) read.get(prepared);
+      if (files == null) files = FileBounds.of(log, prepared);
+      read.put(prepared, files);
+      if (files.failure() == null) {
+        Tree.Values[] bounds = files.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
+        Decision decision = new Decision(prepared, files, bounds, asked);
+        if (outcome.hasNonNull("tree")) result = narrowed(scan, decision.left(outcome.get("tree")));
+        if (outcome.has("reasons") && decision.sparesDelta()) {
+          outcome.withArray("reasons").add("Delta was not asked of ordinary columns beside OR: that would take longer than it spares");
+        }
+        if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), mark, marks));
+      } else if (outcome.has("reasons")) {
+        outcome.withArray("reasons").add("the bounds of this version could not be read: " + files.failure());
       }
     }
-    if (outcome.hasNonNull("verdicts")) outcome.set("tally", tally(bounds, prepared, outcome.get("verdicts").asText()));
     result.setTagValue(OUTCOME, outcome.toString());
-    if (outcome.path("log").asBoolean()) {
-      tell.accept("debug", describe(result, (TahoeFileIndex) ((HadoopFsRelation) result.relation()).location()).toString());
+    if (logged) {
+      tell.accept("scan", describe(result, (TahoeFileIndex) ((HadoopFsRelation) result.relation()).location()).toString());
     }
     return result;
   }
 
-  private static boolean anyTag(Seq files, String tag, String value) {
+  private static LogicalRelation narrowed(LogicalRelation scan, List left) {
+    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
+    PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) source.location();
+    if (left.size() == index.preparedScan().files().size()) return scan;
+    SkippedFileIndex files = new SkippedFileIndex(index, (Seq) Bounds.seq(left).distinct());
+    HadoopFsRelation narrowed = source.copy(files, source.partitionSchema(), source.dataSchema(), source.bucketSpec(),
+        source.fileFormat(), source.options(), source.sparkSession());
+    return scan.copy(narrowed, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream());
+  }
+
+  private static boolean anyTag(Seq files, String tag, Seq values) {
     for (Iterator i = files.iterator(); i.hasNext(); ) {
-      scala.collection.immutable.Map tags = ((AddFile) i.next()).tags();
-      if (tags != null && tags.contains(tag) && (value == null || value.equals(tags.apply(tag)))) return true;
+      if (Decision.hasTag((AddFile) i.next(), tag, values)) return true;
     }
     return false;
-  }
-
-  /** The same question of the same table version is asked once a plan. */
-  private static Set matching(Bounds bounds, Snapshot snapshot, String sql, List others, Map jobs) throws Exception {
-    List key = new ArrayList();
-    key.add(snapshot.path().toString());
-    key.add(Long.valueOf(snapshot.version()));
-    key.add(sql);
-    for (int o = 0; o < others.size(); o++) key.add(((Expression) others.get(o)).canonicalized());
-    Set paths = (Set) jobs.get(key);
-    if (paths == null) {
-      paths = bounds.matching(sql, others);
-      jobs.put(key, paths);
-    }
-    return paths;
-  }
-
-  /** [number, verdict, files] for each verdict on the files that Delta left. */
-  private static ArrayNode tally(Bounds bounds, DeltaScan prepared, String verdicts) {
-    List paths = null;
-    if (prepared.files().size() < prepared.scannedSnapshot().numOfFiles()) {
-      paths = new ArrayList();
-      for (Iterator i = prepared.files().iterator(); i.hasNext(); ) paths.add(((AddFile) i.next()).path());
-    }
-    ArrayNode result = JSON.createArrayNode();
-    for (java.util.Iterator i = bounds.tally(verdicts, paths).iterator(); i.hasNext(); ) {
-      Row row = (Row) i.next();
-      result.addArray().add(row.getInt(0)).add(row.getString(1)).add(row.getLong(2));
-    }
-    return result;
   }
 
   // ---- explain ------------------------------------------------------------------------------------------------

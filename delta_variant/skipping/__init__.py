@@ -1,8 +1,9 @@
 """A query's predicate on Variant paths → a predicate on the bounds in the Delta log. Pure: no Spark, no JVM.
 
-predicates   what the query asks ─▶ translation ─▶ bounds: SQL, FALSE where no row of the file can match
-                                         casts: which bounds answer which question
-                                 ─▶ verdicts: the same, question by question, for people
+requests     a scan's filters, as JSON ─▶ predicates: what the query asks
+                                              │ translation; casts: which bounds answer which question
+             what Java evaluates, as JSON ◀─ bounds: a tree that is FALSE where no row of the file can match
+                                             verdicts: the same, question by question, for people
 """
 
 from delta_variant.skipping.bounds import (
@@ -10,20 +11,22 @@ from delta_variant.skipping.bounds import (
     ROWS_MIGHT_MATCH,
     AllOf,
     AnyOf,
+    Between,
     Bounds,
     Check,
     HasValues,
     Log,
     OtherColumns,
     OtherThan,
+    Projection,
 )
 from delta_variant.skipping.casts import keeps_order
 from delta_variant.skipping.predicates import (
     And,
     Comparison,
+    Constants,
     In,
     Leaf,
-    Literal,
     NotNull,
     Or,
     Other,
@@ -32,25 +35,29 @@ from delta_variant.skipping.predicates import (
     StartsWith,
     Unknown,
     leaves,
+    merged,
     negate,
 )
+from delta_variant.skipping.requests import MAX_QUESTIONS, answer, questions
 from delta_variant.skipping.translation import translate
 from delta_variant.skipping.verdicts import Finding, finding, verdicts
 
 __all__ = [
+    "MAX_QUESTIONS",
     "ROWS_CANNOT_MATCH",
     "ROWS_MIGHT_MATCH",
     "AllOf",
     "And",
     "AnyOf",
+    "Between",
     "Bounds",
     "Check",
     "Comparison",
+    "Constants",
     "Finding",
     "HasValues",
     "In",
     "Leaf",
-    "Literal",
     "Log",
     "NotNull",
     "Or",
@@ -59,12 +66,16 @@ __all__ = [
     "OtherThan",
     "Path",
     "Predicate",
+    "Projection",
     "StartsWith",
     "Unknown",
+    "answer",
     "finding",
     "keeps_order",
     "leaves",
+    "merged",
     "negate",
+    "questions",
     "translate",
     "verdicts",
 ]

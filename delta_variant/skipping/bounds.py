@@ -1,8 +1,15 @@
-"""A predicate on what the log knows of one file, as SQL that Spark evaluates for every file of the table.
+"""A predicate on what the log knows of one file, which Java evaluates for every file of a scan (`java/Tree.java`).
 
-The row of a file has `path`, `marked`, `nonnull` and, for each VARIANT column with statistics, `min0`, `max0`, `min1` and so
-on, in the order of `Log.columns`. `min0` and `max0` are Variant objects {normalized path: bound} (Delta variantShredding,
-"Statistics for Variant Columns"), `nonnull` is the tag for paths that have no bounds there (`stats.tags`).
+A tree names the bounds that it compares by number, each distinct one once: `Projection` lists them, and Spark's own expressions
+read them from what the log holds (`java/Bounds.java`). So a tree costs comparisons only, whatever its length. Constants have
+the numbers that the request gave them.
+
+    ["all", tree, ...]  ["any", tree, ...]         AND, OR; of nothing, TRUE and FALSE
+    ["<", bound, constant]                         and <= > >= startswith, "NOT startswith"
+    ["between", min, max, [constant, ...]]         whether a value of these lists lies between two bounds
+    ["differs", min, max, [constant, ...]]         whether the path has other values than those of these lists
+    ["values", bound]                              whether a row has the path
+    ["other", number]                              what Delta's skipping says of a predicate on ordinary columns
 
 Everything unknown is NULL, which keeps the file: a missing bound, a bound of another type, a bound that does not fit the type
 the query asks for.
@@ -10,18 +17,17 @@ the query asks for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_variant.paths import normalized
 from delta_variant.skipping.casts import KINDS, kinds_for
 from delta_variant.stats import place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from delta_variant.skipping.predicates import Literal, Path
+    from delta_variant.skipping.predicates import Constants, Path
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,64 @@ class Log:
     """Whether every file's bounds count for every kind of value."""
 
 
+@dataclass
+class Projection:
+    """The distinct bounds that trees compare, in the order of their numbers.
+
+    A bound is (side, path), side one of min and max; `kind`, the type of the bound that a path has, as KINDS names it; and
+    `values`, whether any row has the path: FALSE where the file counts none, NULL where it does not count.
+    """
+
+    log: Log
+    bounds: dict[tuple[str, Path], int] = field(default_factory=dict)
+
+    def number(self, side: str, path: Path) -> int:
+        """The number of a bound."""
+        return self.bounds.setdefault((side, path), len(self.bounds))
+
+    def json(self) -> list[dict[str, Any]]:
+        """Each bound, as `java/Bounds.java` reads it: where it stands, its possible types, and those that it is cast to."""
+        return [self._bound(side, path) for side, path in self.bounds]
+
+    def _bound(self, side: str, path: Path) -> dict[str, Any]:
+        return {
+            "side": side,
+            "column": self.log.columns.index(path.column),
+            "key": normalized(path.keys),
+            "tag": place(path.column, path.keys) if self.log.nonnull else None,
+            "kinds": accepted(path, self.log, needs_mark=False),
+            "marked": accepted(path, self.log, needs_mark=True),
+            "types": [path.type, *path.casts],
+        }
+
+
 @dataclass(frozen=True)
 class Check:
-    """`bound op literal`; `side` is min or max, op one of < <= > >=, startswith, NOT startswith."""
+    """`bound op constant`; `side` is min or max, op one of < <= > >= startswith, NOT startswith.
+
+    NULL where the file has no such bound, or one of a type whose order the path's type does not keep.
+    """
 
     side: str
     path: Path
     op: str
-    literal: Literal
+    constant: Constants
 
-    def sql(self, log: Log) -> str:
-        """NULL where the file has no such bound, or one of a type whose order the path's type does not keep."""
-        value = bound(self.side, self.path, log)
-        if self.op.endswith("startswith"):
-            return f"({self.op}({value}, {self.literal.sql}))"
-        return f"({value} {self.op} {self.literal.sql})"
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return [self.op, projection.number(self.side, self.path), self.constant.number]
+
+
+@dataclass(frozen=True)
+class Between:
+    """Whether one of these values lies between the bounds of the path: FALSE where none does. One bound may do for that."""
+
+    path: Path
+    constants: tuple[Constants, ...]
+
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return ["between", *_both(self.path, projection), _numbers(self.constants)]
 
 
 @dataclass(frozen=True)
@@ -60,12 +109,19 @@ class OtherThan:
     """Whether the path has values other than these: FALSE where its bounds are one value, and that one is here."""
 
     path: Path
-    literals: tuple[Literal, ...]
+    constants: tuple[Constants, ...]
 
-    def sql(self, log: Log) -> str:
-        """See Check."""
-        low, high = (bound(side, self.path, log) for side in ("min", "max"))
-        return f"({low} <> {high} OR {low} NOT IN ({', '.join(literal.sql for literal in self.literals)}))"
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return ["differs", *_both(self.path, projection), _numbers(self.constants)]
+
+
+def _both(path: Path, projection: Projection) -> tuple[int, int]:
+    return projection.number("min", path), projection.number("max", path)
+
+
+def _numbers(constants: Sequence[Constants]) -> list[int]:
+    return [part.number for part in constants if part.size]
 
 
 @dataclass(frozen=True)
@@ -77,12 +133,9 @@ class HasValues:
 
     path: Path
 
-    def sql(self, log: Log) -> str:  # noqa: ARG002  # as the others
-        """See Check."""
-        counts = f"array_size({_entry(self.path, 'array<variant>')})"
-        if self.path.result != "variant":
-            return f"({counts} <> 2)"
-        return f"({counts} <> 2 OR {_entry(self.path, 'bigint', 0)} > 0)"
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return ["values", projection.number("values", self.path)]
 
 
 @dataclass(frozen=True)
@@ -91,9 +144,9 @@ class OtherColumns:
 
     number: int
 
-    def sql(self, log: Log) -> str:  # noqa: ARG002  # as the others
-        """See Check."""
-        return f"other{self.number}"
+    def json(self, projection: Projection) -> list[Any]:  # noqa: ARG002  # as the others
+        """See the module."""
+        return ["other", self.number]
 
 
 @dataclass(frozen=True)
@@ -102,9 +155,9 @@ class AllOf:
 
     parts: tuple[Bounds, ...]
 
-    def sql(self, log: Log) -> str:
-        """See Check."""
-        return f"({' AND '.join(part.sql(log) for part in self.parts)})" if self.parts else "true"
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return ["all", *(part.json(projection) for part in self.parts)]
 
 
 @dataclass(frozen=True)
@@ -113,77 +166,23 @@ class AnyOf:
 
     parts: tuple[Bounds, ...]
 
-    def sql(self, log: Log) -> str:
-        """See Check."""
-        return f"({' OR '.join(part.sql(log) for part in self.parts)})" if self.parts else "false"
+    def json(self, projection: Projection) -> list[Any]:
+        """See the module."""
+        return ["any", *(part.json(projection) for part in self.parts)]
 
 
-Bounds = Check | OtherThan | HasValues | OtherColumns | AllOf | AnyOf
+Bounds = Check | Between | OtherThan | HasValues | OtherColumns | AllOf | AnyOf
 
 ROWS_MIGHT_MATCH: Final = AllOf(())
 ROWS_CANNOT_MATCH: Final = AnyOf(())
 
 
-def found(side: str, path: Path, log: Log) -> str:
-    """SQL for the bound as VARIANT, of whatever type; NULL where there is none."""
-    stated = _get(f"{side}{log.columns.index(path.column)}", (normalized(path.keys),), "variant")
-    if not log.nonnull:
-        return stated
-    return f"coalesce({stated}, {_entry(path, 'variant', 2 if side == 'min' else 3)})"
-
-
-def kind(variant: str) -> str:
-    """SQL for the type of a bound, as KINDS has it."""
-    return f"substring_index(schema_of_variant({variant}), '(', 1)"
-
-
-def one_of(variant: str, types: Iterable[str]) -> str:
-    """SQL for whether a bound is of one of these types."""
-    listed = ", ".join(f"'{name}'" for name in types)
-    return f"{kind(variant)} IN ({listed})"
+def size(bounds: Bounds) -> int:
+    """How many comparisons a tree makes for one file at most."""
+    return sum(map(size, bounds.parts)) if isinstance(bounds, AllOf | AnyOf) else 1
 
 
 def accepted(path: Path, log: Log, *, needs_mark: bool) -> list[str]:
     """The types of bounds that answer a question on the path: those of marked files only, or those of any."""
     kinds = [KINDS[name] for name in kinds_for(path.type)]
     return [name for names, mark in kinds if (mark and not log.trust_all) == needs_mark for name in names]
-
-
-def bound(side: str, path: Path, log: Log) -> str:
-    """SQL for the bound in the type that the comparison sees; NULL where it does not count."""
-    variant = found(side, path, log)
-    guards = []
-    for needs_mark in (False, True):
-        types = accepted(path, log, needs_mark=needs_mark)
-        guards += [f"({one_of(variant, types)}{' AND marked' * needs_mark})"] if types else []
-    # `timestamp` means timestamp_ntz where spark.sql.timestampType says so.
-    sql_type = {"timestamp": "timestamp_ltz"}.get(path.type, path.type)
-    value = f"CASE WHEN {' OR '.join(guards)} THEN try_variant_get({variant}, '$', '{sql_type}') END"
-    for cast in path.casts:
-        value = f"try_cast({value} AS {cast})"
-    return value
-
-
-def _entry(path: Path, data_type: str, at: int | None = None) -> str:
-    """SQL for the path's entry in the tag, or for one of its elements."""
-    return _get("nonnull", place(path.column, path.keys), data_type, "" if at is None else f"[{at}]")
-
-
-def _get(variant: str, keys: tuple[str, ...], data_type: str, suffix: str = "") -> str:
-    """SQL for what lies at these keys of a Variant."""
-    steps = ""
-    for quotes, run in groupby(keys, lambda key: '"' in key):
-        if quotes:  # Spark's path syntax knows no escapes, and the key may have quotes of both kinds
-            for key in run:
-                variant = (
-                    f"try_element_at(try_variant_get({variant}, {_text('$' + steps)}, 'map<string,variant>'), {_text(key)})"
-                )
-                steps = ""
-        else:
-            steps += "".join(f'["{key}"]' for key in run)
-    return f"try_variant_get({variant}, {_text('$' + steps + suffix)}, '{data_type}')"
-
-
-def _text(text: str) -> str:
-    """SQL for a string, in hex: no setting changes how it parses."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"

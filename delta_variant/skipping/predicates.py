@@ -1,7 +1,8 @@
 """What a query asks of the paths of VARIANT columns, as a tree of frozen dataclasses.
 
-Made by `optimizer` from Catalyst's expressions. The constants are exact text, so that nothing is lost between the JVM and SQL.
-`negate` pushes NOT down to the leaves; what has no leaf of its own is `Unknown`, with the reason for `explain`.
+Made by `requests` from Catalyst's expressions. The values of constants stay with Catalyst; a predicate holds their numbers, and
+the first of them as text. `negate` pushes NOT down to the leaves, and `merged` joins the leaves that ask of one path whether it
+is one of several values. What has no leaf of its own is `Unknown`, with the reason for `explain`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+_SHOWN: Final = 5  # constants of a list, in texts for people
+_SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,7 @@ class Path:
     @property
     def place(self) -> str:
         """The path without its types, `v:a.b`."""
-        simple = re.compile(r"[A-Za-z_]\w*\Z")
-        steps = "".join(f".{key}" if simple.match(key) else f"['{key}']" for key in self.keys)
+        steps = "".join(f".{key}" if _SIMPLE_KEY.match(key) else f"['{key}']" for key in self.keys)
         return f"{self.name or '.'.join(self.column)}:{steps.removeprefix('.') or '$'}"
 
     def __str__(self) -> str:
@@ -43,45 +45,39 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Literal:
-    """A value as exact text: hex of UTF-8 for a string, days for a date, microseconds for a timestamp; None is NULL."""
+class Constants:
+    """A constant, or the list of an IN, whose values Catalyst holds under one `number`.
+
+    `texts` are the first of them, for people: hex of UTF-8 for a string, which may be cut, days for a date, microseconds for a
+    timestamp. NULL is no value: `size` and `texts` leave it out, `null` says whether it is there.
+    """
 
     type: str
-    text: str | None
+    texts: tuple[str, ...]
+    size: int = 1
+    null: bool = False
+    number: int = 0
 
     def __str__(self) -> str:
-        if self.text is None:
-            return "NULL"
-        if self.type == "string":
-            return repr(bytes.fromhex(self.text).decode("utf-8", "replace"))
-        if self.type == "date":
-            return _moment(days=int(self.text)).removesuffix(" 00:00:00") or f"day {self.text}"
-        if self.type.startswith("timestamp"):
-            return _moment("Z" * (self.type == "timestamp"), microseconds=int(self.text)) or f"{self.text} us"
-        return self.text
+        return _shown((self,))
 
-    @property
-    def sql(self) -> str:
-        """A Spark expression that is this value whatever the session's settings for quotes, ANSI and time zone are."""
-        if self.type == "string":
-            return f"CAST(X'{self.text}' AS STRING)"
-        if self.type == "date":
-            return f"date_from_unix_date(CAST('{self.text}' AS INT))"
-        if self.type == "timestamp":
-            return f"timestamp_micros(CAST('{self.text}' AS BIGINT))"
-        return f"CAST('{self if self.type == 'timestamp_ntz' else self.text}' AS {self.type})"
 
-    @property
-    def order(self) -> Any:
-        """A sort key among literals of the same type, Spark's order."""
-        text = self.text or ""
-        if self.type == "string":
-            return bytes.fromhex(text)
-        if self.type == "boolean":
-            return text == "true"
-        if self.type in {"float", "double"}:
-            return (text == "NaN", 0.0 if text == "NaN" else float(text))
-        return Decimal(text)
+def _shown(constants: Iterable[Constants]) -> str:
+    """The first constants as a person would write them."""
+    lists = list(constants)
+    texts = [_readable(part.type, text) for part in lists for text in part.texts[:_SHOWN]][:_SHOWN]
+    more = ["..."] * (sum(part.size for part in lists) > len(texts))
+    return ", ".join([*texts, *more, *["NULL"] * any(part.null for part in lists)])
+
+
+def _readable(of: str, text: str) -> str:
+    if of == "string":
+        return repr(bytes.fromhex(text).decode("utf-8", "replace"))
+    if of == "date":
+        return _moment(days=int(text)).removesuffix(" 00:00:00") or f"day {text}"
+    if of.startswith("timestamp"):
+        return _moment("Z" * (of == "timestamp"), microseconds=int(text)) or f"{text} us"
+    return text
 
 
 def _moment(zone: str = "", **after_epoch: int) -> str:
@@ -94,27 +90,26 @@ def _moment(zone: str = "", **after_epoch: int) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`path op literal`, with op one of = <> < <= > >= <=>."""
+    """`path op constant`, with op one of = <> < <= > >= <=>."""
 
     op: str
     path: Path
-    literal: Literal
+    constant: Constants
 
     def __str__(self) -> str:
-        return f"{self.path} {self.op} {self.literal}"
+        return f"{self.path} {self.op} {self.constant}"
 
 
 @dataclass(frozen=True)
 class In:
-    """`path IN (literals)`, or NOT."""
+    """`path IN (constants)`, or NOT."""
 
     path: Path
-    literals: tuple[Literal, ...]
+    constants: tuple[Constants, ...]
     negated: bool = False
 
     def __str__(self) -> str:
-        shown = [*map(str, self.literals[:5]), *(["..."] if len(self.literals) > 5 else [])]
-        return f"{self.path} {'NOT ' * self.negated}IN ({', '.join(shown)})"
+        return f"{self.path} {'NOT ' * self.negated}IN ({_shown(self.constants)})"
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ class StartsWith:
     """`startswith(path, prefix)`, or NOT."""
 
     path: Path
-    prefix: Literal
+    prefix: Constants
     negated: bool = False
 
     def __str__(self) -> str:
@@ -191,10 +186,10 @@ def negate(predicate: Predicate) -> Predicate:
     match predicate:
         case Comparison("<=>", path, _):
             return Unknown(f"{path}: NOT <=> is true for rows without the path, of which bounds say nothing")
-        case Comparison(op, path, literal):
-            return Comparison(_OPPOSITE[op], path, literal)
-        case In(path, literals, negated):
-            return In(path, literals, not negated)
+        case Comparison(op, path, constant):
+            return Comparison(_OPPOSITE[op], path, constant)
+        case In(path, constants, negated):
+            return In(path, constants, not negated)
         case StartsWith(path, prefix, negated):
             return StartsWith(path, prefix, not negated)
         case NotNull(path):
@@ -207,6 +202,60 @@ def negate(predicate: Predicate) -> Predicate:
             return Unknown(f"NOT ({text}): not a comparison with a constant")
         case Unknown():
             return predicate
+
+
+def merged(predicate: Predicate) -> Predicate:
+    """What is TRUE for the same rows, with fewer leaves.
+
+    In an OR, equalities and INs on one path become one IN: `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`. In an AND, inequalities
+    and NOT INs become one NOT IN. Chains of AND, and of OR, become one.
+    """
+    match predicate:
+        case And(parts):
+            return _joined(And, _flat(And, parts), negated=True)
+        case Or(parts):
+            return _joined(Or, _flat(Or, parts), negated=False)
+        case _:
+            return predicate
+
+
+def _flat(kind: type[And | Or], parts: Iterable[Predicate]) -> Iterator[Predicate]:
+    for part in parts:
+        inner = merged(part)
+        if isinstance(inner, And | Or) and isinstance(inner, kind):
+            yield from inner.parts
+        else:
+            yield inner
+
+
+def _joined(kind: type[And | Or], parts: Iterable[Predicate], *, negated: bool) -> Predicate:
+    """The parts, with those that list values of one path joined where the first of them stood."""
+    joined: dict[Path | int, list[Predicate]] = {}
+    for number, part in enumerate(parts):
+        joined.setdefault(part.path if _lists(part, negated=negated) else number, []).append(part)  # type: ignore[union-attr]
+    whole = tuple(same[0] if len(same) == 1 else _list(same, negated=negated) for same in joined.values())
+    return whole[0] if len(whole) == 1 else kind(whole)
+
+
+def _lists(part: Predicate, *, negated: bool) -> bool:
+    match part:
+        case Comparison(op, _, _):
+            return op in (("<>",) if negated else ("=", "<=>"))
+        case In(_, _, not_in):
+            return not_in == negated
+        case _:
+            return False
+
+
+def _list(parts: Iterable[Predicate], *, negated: bool) -> In:
+    constants: list[Constants] = []
+    for part in parts:
+        match part:
+            case Comparison(_, path, constant):
+                constants.append(constant)
+            case In(path, several, _):
+                constants += several
+    return In(path, tuple(constants), negated)
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:

@@ -14,6 +14,7 @@ from delta_variant.skipping.bounds import (
     ROWS_MIGHT_MATCH,
     AllOf,
     AnyOf,
+    Between,
     Bounds,
     Check,
     HasValues,
@@ -25,9 +26,9 @@ from delta_variant.skipping.casts import KINDS, kinds_for
 from delta_variant.skipping.predicates import (
     And,
     Comparison,
+    Constants,
     In,
     Leaf,
-    Literal,
     NotNull,
     Or,
     Other,
@@ -41,8 +42,7 @@ from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MAX_RANGES: Final = 64  # an IN of more values is looked up as that many ranges
-_MAX_EXCLUDED: Final = 1000  # values of a NOT IN; leaving out some only keeps more files
+_SIDE: Final = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 
 
 def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
@@ -88,70 +88,52 @@ def useless(leaf: Leaf, log: Log) -> str | None:
         return f"{path}: values read as {path.type} have no bounds"
     if not log.marked and not log.trust_all and all(KINDS[kind][1] for kind in kinds):
         return f"{path}: {path.type} bounds count only in files whose Add has the tag {BOUNDS_TAG}; none here has"
-    for literal in _literals(leaf):
-        if literal.type != path.result:
-            return f"{path}: compared with a {literal.type}"
-        if literal.type == "timestamp_ntz" and literal.text is not None and str(literal).endswith("us"):
-            return f"{path}: {literal} is outside the years 1 to 9999"
+    for constant in _constants(leaf):
+        if constant.type != path.result:
+            return f"{path}: compared with a {constant.type}"
     return None
 
 
-def _literals(leaf: Leaf) -> Sequence[Literal]:
+def _constants(leaf: Leaf) -> Sequence[Constants]:
     match leaf:
-        case In(_, literals):
-            return literals
-        case Comparison(_, _, literal) | StartsWith(_, literal):
-            return [literal]
+        case In(_, constants):
+            return constants
+        case Comparison(_, _, constant) | StartsWith(_, constant):
+            return [constant]
     return []
 
 
 def question(leaf: Comparison | In | StartsWith) -> Bounds:
     """What a leaf asks of the bounds."""
     match leaf:
-        case Comparison(op, path, literal):
-            return _range(op, path, literal, literal)
-        case In(path, literals, negated):
-            return _none_of(path, literals) if negated else _any_range(path, literals)
+        case Comparison(op, path, constant):
+            return _compared(op, path, constant)
+        case In(path, constants, negated=False):
+            return Between(path, constants) if any(part.size for part in constants) else ROWS_CANNOT_MATCH
+        case In(path, constants):
+            return ROWS_CANNOT_MATCH if any(part.null for part in constants) else OtherThan(path, constants)
         case StartsWith(path, prefix, negated):
             return _starting(path, prefix, negated)
 
 
-def _range(op: str, path: Path, low: Literal, high: Literal) -> Bounds:
-    """Whether a value v with `v op low` may be there; for op `=`, one with low <= v <= high. NULL equals nothing."""
-    if low.text is None:
+def _compared(op: str, path: Path, constant: Constants) -> Bounds:
+    """Whether a value v with `v op constant` may be there. NULL equals nothing, and is on no side of anything."""
+    if constant.null:
         return ROWS_CANNOT_MATCH
-    if op == "<>" and low.type == "boolean":
-        op, low = "=", Literal("boolean", "false" if low.text == "true" else "true")
-        high = low
+    if op == "<>" and constant.type == "boolean":
+        op = "<" if constant.texts == ("true",) else ">"
     if op == "<>":
-        return OtherThan(path, (low,))
-    if op in {"=", "<=>"}:
-        return AllOf((Check("min", path, "<=", high), Check("max", path, ">=", low)))
-    return Check("min" if op in {"<", "<="} else "max", path, op, low)
+        return OtherThan(path, (constant,))
+    if op in _SIDE:
+        return Check(_SIDE[op], path, op, constant)
+    return Between(path, (constant,))
 
 
-def _starting(path: Path, prefix: Literal, negated: bool) -> Bounds:
+def _starting(path: Path, prefix: Constants, negated: bool) -> Bounds:
     """By UTF-8 bytes, what starts with a prefix lies together, from the prefix itself on."""
-    if prefix.text is None:
+    if prefix.null:
         return ROWS_CANNOT_MATCH
     if negated:
         return AnyOf(tuple(Check(side, path, "NOT startswith", prefix) for side in ("min", "max")))
     not_behind = AnyOf((Check("min", path, "<=", prefix), Check("min", path, "startswith", prefix)))
     return AllOf((not_behind, Check("max", path, ">=", prefix)))
-
-
-def _none_of(path: Path, literals: Sequence[Literal]) -> Bounds:
-    if any(literal.text is None for literal in literals):
-        return ROWS_CANNOT_MATCH
-    # Spark's InSet takes -0.0 and 0.0 for two values, bounds of zero stand for either.
-    floating = path.result in {"float", "double"}
-    excluded = {literal for literal in literals if not (floating and literal.order == (False, 0.0))}
-    ordered = sorted(excluded, key=lambda literal: literal.order)
-    return OtherThan(path, tuple(ordered[:_MAX_EXCLUDED])) if ordered else ROWS_MIGHT_MATCH
-
-
-def _any_range(path: Path, literals: Sequence[Literal]) -> Bounds:
-    ordered = sorted({literal for literal in literals if literal.text is not None}, key=lambda literal: literal.order)
-    step = -(-len(ordered) // _MAX_RANGES) or 1
-    runs = [ordered[at : at + step] for at in range(0, len(ordered), step)]
-    return AnyOf(tuple(_range("=", path, run[0], run[-1]) for run in runs))

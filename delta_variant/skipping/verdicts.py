@@ -1,15 +1,15 @@
 """What each question of a query could prove, file by file, counted: `explain` in numbers.
 
-In: the questions (`predicates.leaves`) and what the log can hold. Out: SQL that gives each file one verdict a question, for
-Spark to count, and the counts in words.
+In: the questions (`predicates.leaves`) and what the log can hold. Out: trees of bounds (`bounds`) from which Java finds one
+verdict for each file and question, and the counts of the verdicts in words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from delta_variant.skipping.bounds import accepted, found, kind, one_of
+from delta_variant.skipping.bounds import accepted
 from delta_variant.skipping.predicates import NotNull
 from delta_variant.skipping.translation import question, translate, useless
 from delta_variant.stats import BOUNDS_TAG
@@ -17,7 +17,7 @@ from delta_variant.stats import BOUNDS_TAG
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delta_variant.skipping.bounds import Log
+    from delta_variant.skipping.bounds import Log, Projection
     from delta_variant.skipping.predicates import Leaf
 
 _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "other"
@@ -36,30 +36,26 @@ class Finding:
     """Why others could not be ruled out by it."""
 
 
-def verdicts(asked: Sequence[Leaf], log: Log) -> str | None:
-    """SQL for one struct<number, verdict> a file and question; None where no question can be answered."""
-    each = [
-        f"named_struct('number', {number}, 'verdict', {_verdict(leaf, log)})"
+def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
+    """What Java needs to find the verdicts on each question that bounds can answer.
+
+    In the order in which it asks: `tree` FALSE is out; `question` TRUE is maybe; else the number `kind` tells the type of the
+    path's bound: there is none; it is not one of `kinds` or of `marked`, which names the verdict; it is one of `marked` in a
+    file without the mark; or other.
+    """
+    log = projection.log
+    return [
+        {
+            "number": number,
+            "tree": translate(leaf, log)[0].json(projection),
+            "question": (translate(leaf, log)[0] if isinstance(leaf, NotNull) else question(leaf)).json(projection),
+            "kind": None if isinstance(leaf, NotNull) else projection.number("kind", leaf.path),
+            "kinds": accepted(leaf.path, log, needs_mark=False),
+            "marked": accepted(leaf.path, log, needs_mark=True),
+        }
         for number, leaf in enumerate(asked)
         if useless(leaf, log) is None
     ]
-    return f"explode(array({', '.join(each)}))" if each else None
-
-
-def _verdict(leaf: Leaf, log: Log) -> str:
-    bounds = translate(leaf, log)[0]
-    cases = [f"WHEN NOT {bounds.sql(log)} THEN '{_OUT}'"]
-    if isinstance(leaf, NotNull):
-        cases.append(f"WHEN {bounds.sql(log)} THEN '{_MAYBE}'")
-    else:
-        variant = f"coalesce({found('min', leaf.path, log)}, {found('max', leaf.path, log)})"
-        marked, others = (accepted(leaf.path, log, needs_mark=needs_mark) for needs_mark in (True, False))
-        cases.append(f"WHEN {question(leaf).sql(log)} THEN '{_MAYBE}'")
-        cases.append(f"WHEN {variant} IS NULL THEN '{_NONE}'")
-        cases.append(f"WHEN NOT {one_of(variant, [*marked, *others])} THEN {kind(variant)}")
-        if marked:
-            cases.append(f"WHEN {one_of(variant, marked)} AND NOT marked THEN '{_UNMARKED}'")
-    return f"CASE {' '.join(cases)} ELSE '{_OTHER}' END"
 
 
 def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:

@@ -12,11 +12,20 @@ form in the log, has no bound.
 
 from delta_variant.stats.bounds import decode_bounds, encode_bounds
 from delta_variant.stats.files import FileStats, indexed_columns
-from delta_variant.stats.tags import BOUNDS_TAG, BOUNDS_TAG_VALUE, MAX_TAGGED_FILES, NONNULL_TAG, TYPED_TAG_VALUE, place
+from delta_variant.stats.tags import (
+    BOUNDS_TAG,
+    BOUNDS_TAG_VALUE,
+    BOUNDS_TAG_VALUES,
+    MAX_TAGGED_FILES,
+    NONNULL_TAG,
+    TYPED_TAG_VALUE,
+    place,
+)
 
 __all__ = [
     "BOUNDS_TAG",
     "BOUNDS_TAG_VALUE",
+    "BOUNDS_TAG_VALUES",
     "MAX_TAGGED_FILES",
     "NONNULL_TAG",
     "TYPED_TAG_VALUE",

@@ -30,6 +30,7 @@ BOUNDS_TAG = "delta_variant.bounds"
 BOUNDS_TAG_VALUE = "1"
 TYPED_TAG_VALUE = "2"
 """In place of BOUNDS_TAG_VALUE where the file has all values of the paths with bounds in `typed_value`, in the bounds' type."""
+BOUNDS_TAG_VALUES = (BOUNDS_TAG_VALUE, TYPED_TAG_VALUE)
 NONNULL_TAG = "delta_variant.nonnull"
 MAX_TAGGED_FILES = 2000
 """A table that has so many files gets no more NONNULL_TAGs."""

@@ -1,0 +1,145 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.stats.DeltaScan;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * What the bounds decide about the files that Delta left of a scan: which of them stay, and for `explain`, why.
+ *
+ * Janino compiles this file: no generics, no lambdas.
+ */
+public class Decision {
+  // To ask Delta of a predicate on ordinary columns takes a job. More than a few have to spare the query so many bytes each.
+  private static final int FEW_QUESTIONS = 4;
+  private static final long QUESTION_BYTES = 16 << 20;
+
+  private final DeltaScan scan;
+  private final FileBounds files;
+  private final Tree.Values[] bounds;
+  private final Filters asked;
+  private boolean spares;
+
+  public Decision(DeltaScan scan, FileBounds files, Tree.Values[] bounds, Filters asked) {
+    this.scan = scan;
+    this.files = files;
+    this.bounds = bounds;
+    this.asked = asked;
+  }
+
+  /** The files for which the tree is TRUE or NULL. Delta is asked of ordinary columns only where that may rule out enough. */
+  public List left(JsonNode tree) throws InterruptedException {
+    List left = left(tree, null);
+    Set others = new TreeSet();
+    others(tree, others);
+    if (others.isEmpty()) return left;
+    boolean[][] delta = new boolean[asked.others().size()][files.size()];
+    long spared = bytes(left) - bytes(left(tree, delta));
+    boolean cheap = files.small() && others.size() <= FEW_QUESTIONS;
+    spares = spared > 0 && !cheap && spared <= QUESTION_BYTES * others.size();
+    if (spared == 0 || spares) return left;
+    for (java.util.Iterator o = others.iterator(); o.hasNext(); ) {
+      int other = ((Integer) o.next()).intValue();
+      Seq predicate = Bounds.seq(Collections.singletonList(asked.others().get(other)));
+      for (Iterator i = scan.scannedSnapshot().filesForScan(predicate, false).files().iterator(); i.hasNext(); ) {
+        int file = files.number(((AddFile) i.next()).path());
+        if (file >= 0) delta[other][file] = true;
+      }
+    }
+    return left(tree, delta);
+  }
+
+  /** Whether Delta was spared a question about ordinary columns. */
+  public boolean sparesDelta() {
+    return spares;
+  }
+
+  private static void others(JsonNode tree, Set numbers) {
+    if (Bounds.item(tree, 0).asText().equals("other")) numbers.add(Integer.valueOf(Bounds.item(tree, 1).asInt()));
+    for (int p = 1; p < tree.size(); p++) {
+      if (Bounds.item(tree, p).size() > 0 && Bounds.item(Bounds.item(tree, p), 0).isTextual()) others(Bounds.item(tree, p), numbers);
+    }
+  }
+
+  private static long bytes(List files) {
+    long bytes = 0;
+    for (int f = 0; f < files.size(); f++) bytes += ((AddFile) files.get(f)).size();
+    return bytes;
+  }
+
+  private List left(JsonNode json, boolean[][] delta) throws InterruptedException {
+    Tree tree = Tree.of(json, bounds, asked.constants(), delta);
+    List left = new ArrayList();
+    synchronized (files) {
+      for (Iterator i = scan.files().iterator(); i.hasNext(); ) {
+        if (Thread.currentThread().isInterrupted()) throw new InterruptedException();
+        AddFile file = (AddFile) i.next();
+        int number = files.number(file.path());
+        if (number < 0 || tree.of(number) != Tree.FALSE) left.add(file);
+      }
+    }
+    return left;
+  }
+
+  /** [number, verdict, files] for each question and verdict (delta_variant/skipping/verdicts.py). */
+  public ArrayNode tally(JsonNode questions, String mark, Seq marks) {
+    ArrayNode result = new ObjectMapper().createArrayNode();
+    for (int q = 0; q < questions.size(); q++) {
+      JsonNode question = Bounds.item(questions, q);
+      Tree out = Tree.of(question.get("tree"), bounds, asked.constants(), null);
+      Tree maybe = Tree.of(question.get("question"), bounds, asked.constants(), null);
+      Map counts = new TreeMap();
+      synchronized (files) {
+        for (Iterator i = ((Seq) scan.files().distinct()).iterator(); i.hasNext(); ) {
+          AddFile file = (AddFile) i.next();
+          int number = files.number(file.path());
+          if (number < 0) continue;
+          String verdict = unused(number, question, hasTag(file, mark, marks));
+          if (out.of(number) == Tree.FALSE) verdict = "out";
+          else if (maybe.of(number) == Tree.TRUE) verdict = "maybe";
+          Integer before = (Integer) counts.get(verdict);
+          counts.put(verdict, Integer.valueOf(before == null ? 1 : before.intValue() + 1));
+        }
+      }
+      for (java.util.Iterator i = counts.entrySet().iterator(); i.hasNext(); ) {
+        Map.Entry count = (Map.Entry) i.next();
+        result.addArray().add(question.get("number")).add((String) count.getKey()).add((Integer) count.getValue());
+      }
+    }
+    return result;
+  }
+
+  /** Why a bound that there may be says neither FALSE nor TRUE. */
+  private String unused(int file, JsonNode question, boolean marked) {
+    if (question.get("kind").isNull()) return "other";
+    Object kind = bounds[question.get("kind").asInt()].get(file);
+    if (kind == null) return "none";
+    if (contains(question.get("kinds"), kind.toString())) return "other";
+    if (!contains(question.get("marked"), kind.toString())) return kind.toString();
+    return marked ? "other" : "unmarked";
+  }
+
+  private static boolean contains(JsonNode names, String name) {
+    for (int n = 0; n < names.size(); n++) {
+      if (Bounds.item(names, n).asText().equals(name)) return true;
+    }
+    return false;
+  }
+
+  /** Whether a file has the tag, with one of the values unless they are null. */
+  public static boolean hasTag(AddFile file, String tag, Seq values) {
+    scala.collection.immutable.Map tags = file.tags();
+    return tags != null && tags.contains(tag) && (values == null || values.contains(tags.apply(tag)));
+  }
+}

@@ -1,0 +1,319 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.common.cache.Cache;
+import com.google.common.cache.CacheBuilder;
+import com.google.common.cache.Weigher;
+import java.lang.ref.WeakReference;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.stats.DeltaScan;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.Seq;
+import scala.math.Ordering;
+
+/**
+ * The bounds of the files of one table version, on the driver: a column of values for each bound that a query compares.
+ *
+ * A small table is read whole: a job collects its rows (Bounds), and a value is read from a row when a predicate first
+ * compares it. For the next version a job collects a hash of what the log says of each file, and another one the rows of the
+ * files whose hash is new. For larger tables a job reads the values that the query compares, of all files or, where Delta left
+ * few of them, of those.
+ *
+ * What was read is kept for an hour after its last use, as far as it fits: KEPT_BYTES of a table, twice that of all. A table
+ * version that could not be read is not tried again. Janino compiles this file: no generics, no lambdas.
+ */
+public class FileBounds {
+  private static final String KEPT_FILES = "spark.delta_variant.keptFiles";  // a table is small up to so many
+  private static final int KEPT_BYTES = 16 << 20;
+  private static final int FEW_FILES = 20000;  // whose hashes a job can take along
+  private static final Cache TABLES = CacheBuilder.newBuilder().maximumWeight(2L * KEPT_BYTES).weigher(new Weight())
+      .expireAfterAccess(1, TimeUnit.HOURS).concurrencyLevel(1).build();  // path and version -> FileBounds
+  private static final Object UNREAD = new Object();
+
+  private final WeakReference snapshot;
+  private final String table;
+  private final long version;
+  private final List names;  // of the VARIANT columns
+  private final long total;
+  private final boolean small;
+  private InternalRow[] rows;  // by file, if they are kept
+  private Keys contents;  // by file, what its row was decoded from
+  private Keys files;  // by file, its path
+  private Set scanned;  // hashes of paths: what a job is limited to
+  private final Map columns = new HashMap();  // text of the bound -> Column
+  private String failure;
+
+  private FileBounds(Bounds log, long total, boolean small) {
+    this.snapshot = new WeakReference(log.snapshot());
+    this.table = log.snapshot().path().toString();
+    this.version = log.snapshot().version();
+    this.names = log.columns();
+    this.total = total;
+    this.small = small;
+  }
+
+  /** What is known of the files of a scan. Raises what the jobs raise; the next time, `failure` has it. */
+  public static FileBounds of(Bounds log, DeltaScan scan) {
+    scala.Option counted = scan.total().files();
+    long total = counted.isDefined() ? ((Number) counted.get()).longValue() : log.snapshot().numOfFiles();
+    boolean small = total <= Integer.parseInt(SparkSession.active().conf().get(KEPT_FILES, "5000"));
+    FileBounds files = new FileBounds(log, total, small);
+    String key = files.table + "\n" + files.version;
+    FileBounds found = (FileBounds) TABLES.getIfPresent(key);
+    if (found != null && found.snapshot.get() == log.snapshot() && found.small == small) return found;
+    if (!small && scan.files().size() <= Math.min(total / 2, FEW_FILES)) {
+      files.scanned = new HashSet();
+      for (scala.collection.Iterator i = scan.files().iterator(); i.hasNext(); ) {
+        files.scanned.add(Long.valueOf(Jobs.hash(((AddFile) i.next()).path())));
+      }
+      return files;
+    }
+    try {
+      if (small) files.collect(log, files.before());
+    } catch (Throwable failure) {
+      files.failed(failure, key);
+    }
+    TABLES.put(key, files);
+    return files;
+  }
+
+  /** The files of these rows (Bounds). */
+  public static FileBounds of(Bounds log, InternalRow[] rows) {
+    FileBounds files = new FileBounds(log, rows.length, true);
+    files.rows = rows;
+    long[] paths = new long[rows.length];
+    for (int r = 0; r < rows.length; r++) paths[r] = rows[r].getLong(0);
+    files.files = new Keys(paths);
+    return files;
+  }
+
+  /** Why nothing could be read, if so. */
+  public String failure() {
+    return failure;
+  }
+
+  public boolean small() {
+    return small;
+  }
+
+  /** The number of a file; -1 of one that is not known. */
+  public int number(String path) {
+    return files.find(Jobs.hash(path));
+  }
+
+  public int size() {
+    return files.keys.length;
+  }
+
+  private void failed(Throwable failure, String key) {
+    if (!stops(failure)) {
+      this.failure = String.valueOf(failure);
+      TABLES.put(key, this);
+    }
+    org.apache.spark.unsafe.Platform.throwException(failure);
+  }
+
+  /** Whether a failure is one of the query's thread, which has to end, not one of what it did. */
+  public static boolean stops(Throwable failure) {
+    if (Thread.currentThread().isInterrupted()) return true;
+    for (Throwable t = failure; t != null; t = t.getCause()) {
+      if (t instanceof InterruptedException || t instanceof OutOfMemoryError || t instanceof ThreadDeath
+          || t instanceof java.nio.channels.ClosedByInterruptException) return true;
+      if (t instanceof org.apache.spark.SparkThrowable
+          && "SPARK_JOB_CANCELLED".equals(((org.apache.spark.SparkThrowable) t).getCondition())) return true;
+    }
+    return false;
+  }
+
+  // ---- small tables ---------------------------------------------------------------------------------------------
+
+  /** The newest version of the same table whose rows are kept, if any. */
+  private FileBounds before() {
+    FileBounds latest = null;
+    for (Iterator i = TABLES.asMap().values().iterator(); i.hasNext(); ) {
+      FileBounds other = (FileBounds) i.next();
+      boolean same = other.rows != null && other.table.equals(table) && other.names.equals(names);
+      if (same && (latest == null || latest.version < other.version)) latest = other;
+    }
+    return latest;
+  }
+
+  private void collect(Bounds log, FileBounds before) {
+    Jobs jobs = new Jobs(log, total);
+    InternalRow[] state = jobs.state();
+    long[] paths = new long[state.length];
+    long[] texts = new long[state.length];
+    long bytes = 0;
+    for (int f = 0; f < state.length; f++) {
+      paths[f] = state[f].getLong(0);
+      texts[f] = state[f].getLong(1);
+      if (!state[f].isNullAt(2)) bytes += state[f].getInt(2);
+    }
+    files = new Keys(paths);
+    if (bytes > KEPT_BYTES) return;  // by a job
+    contents = new Keys(texts);
+    int[] known = new int[state.length];  // which row of the version before it is
+    Set unknown = new HashSet();
+    for (int f = 0; f < known.length; f++) {
+      known[f] = before == null ? -1 : before.contents.find(texts[f]);
+      if (known[f] < 0) unknown.add(Long.valueOf(paths[f]));
+    }
+    InternalRow[] all = new InternalRow[state.length];
+    for (int f = 0; f < all.length; f++) all[f] = known[f] < 0 ? null : before.rows[known[f]];
+    if (!unknown.isEmpty()) {
+      InternalRow[] read = jobs.rows(unknown.size() > all.length / 2 ? null : unknown);
+      for (int r = 0; r < read.length; r++) {
+        int file = files.find(read[r].getLong(0));
+        if (file >= 0) all[file] = read[r];
+      }
+    }
+    rows = all;
+    if (before != null) keep(before, known);
+  }
+
+  /** The columns of the version before, as far as they were read. */
+  private void keep(FileBounds before, int[] known) {
+    synchronized (before) {
+      for (Iterator i = before.columns.entrySet().iterator(); i.hasNext(); ) {
+        Map.Entry entry = (Map.Entry) i.next();
+        Column old = (Column) entry.getValue();
+        Column column = new Column(old.bound, rows.length);
+        for (int f = 0; f < known.length; f++) {
+          if (known[f] >= 0) column.values[f] = old.values[known[f]];
+        }
+        columns.put(entry.getKey(), column);
+      }
+    }
+  }
+
+  // ---- columns --------------------------------------------------------------------------------------------------
+
+  /** The columns of these bounds; read them with the lock of this. Raises what the job raises; the next time, `failure` has it. */
+  public Tree.Values[] read(Bounds log, JsonNode bounds, Map types, String zone) {
+    List all = new ArrayList();
+    List missing = new ArrayList();
+    for (int b = 0; b < bounds.size(); b++) {
+      Jobs.Bound bound = new Jobs.Bound(Bounds.item(bounds, b), types, zone);
+      all.add(bound);
+      synchronized (this) {
+        if (!columns.containsKey(bound.text)) missing.add(bound);
+      }
+    }
+    InternalRow[] read = null;
+    try {
+      if (rows == null && !missing.isEmpty()) read = new Jobs(log, total).values(missing, scanned);
+    } catch (Throwable failure) {
+      failed(failure, table + "\n" + version);
+    }
+    return publish(all, missing, read);
+  }
+
+  private synchronized Tree.Values[] publish(List all, List missing, InternalRow[] read) {
+    if (files == null) {
+      long[] paths = new long[read.length];
+      for (int r = 0; r < paths.length; r++) paths[r] = read[r].getLong(0);
+      files = new Keys(paths);
+    }
+    for (int m = 0; m < missing.size(); m++) {
+      Column column = new Column((Jobs.Bound) missing.get(m), size());
+      for (int r = 0; read != null && r < read.length; r++) {
+        int file = files.find(read[r].getLong(0));
+        Object value = read[r].isNullAt(m + 1) ? null : read[r].get(m + 1, column.type);
+        if (file >= 0) column.values[file] = value instanceof UTF8String ? ((UTF8String) value).clone() : value;
+      }
+      columns.put(column.bound.text, column);
+    }
+    Tree.Values[] result = new Tree.Values[all.size()];
+    for (int b = 0; b < result.length; b++) result[b] = (Column) columns.get(((Jobs.Bound) all.get(b)).text);
+    if (bytes() > KEPT_BYTES) columns.clear();
+    return result;
+  }
+
+  private long bytes() {
+    long bytes = (24L + 32L * columns.size()) * (files == null ? 0 : size());
+    for (int r = 0; rows != null && r < rows.length; r++) {
+      if (rows[r] != null) bytes += 64 + ((UnsafeRow) rows[r]).getSizeInBytes();
+    }
+    return bytes;
+  }
+
+  /** The values of one bound. Expressions keep state while they are evaluated: one thread at a time. */
+  private class Column extends Tree.Values {
+    final Jobs.Bound bound;
+    final Object[] values;
+    final DataType type;
+    private final Expression read;
+    private final Ordering order;
+
+    Column(Jobs.Bound bound, int size) {
+      this.bound = bound;
+      Seq row = Bounds.attributes(names.size());
+      Expression value = bound.over(row);
+      this.type = value.dataType();
+      this.order = TypeUtils.getInterpretedOrdering(type);
+      this.read = (Expression) BindReferences$.MODULE$.bindReference(value, new package$AttributeSeq(row), false);
+      this.values = new Object[size];
+      if (rows != null) java.util.Arrays.fill(values, UNREAD);
+    }
+
+    public Object get(int file) {
+      Object value = values[file];
+      if (value == UNREAD) {
+        value = rows[file] == null ? null : read.eval(rows[file]);
+        values[file] = value;
+      }
+      return value;
+    }
+
+    public Ordering order() {
+      return order;
+    }
+  }
+
+  /** Where each of some 64-bit keys stands; a key that is there twice stands nowhere. */
+  private static class Keys {
+    final long[] keys;
+    private final int[] slots;
+
+    Keys(long[] keys) {
+      this.keys = keys;
+      this.slots = new int[Integer.highestOneBit(keys.length + 1) * 4];  // a number + 1, or its negative if it is there twice
+      for (int k = 0; k < keys.length; k++) {
+        int slot = slot(keys[k]);
+        slots[slot] = slots[slot] == 0 ? k + 1 : -Math.abs(slots[slot]);
+      }
+    }
+
+    /** The slot of a key, or the free one where it would be. */
+    private int slot(long key) {
+      int slot = (int) (key ^ key >>> 32) & slots.length - 1;
+      while (slots[slot] != 0 && keys[Math.abs(slots[slot]) - 1] != key) slot = slot + 1 & slots.length - 1;
+      return slot;
+    }
+
+    int find(long key) {
+      return Math.max(slots[slot(key)], 0) - 1;
+    }
+  }
+
+  public static class Weight implements Weigher {
+    public int weigh(Object key, Object files) {
+      synchronized (files) {
+        return (int) Math.min(((FileBounds) files).bytes() + 1, Integer.MAX_VALUE);
+      }
+    }
+  }
+}

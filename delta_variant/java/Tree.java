@@ -1,0 +1,216 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.math.Ordering;
+
+/**
+ * A predicate on bounds (delta_variant/skipping/bounds.py), asked of one file after the other: FALSE, NULL or TRUE.
+ *
+ * What it compares are values that Spark's expressions gave, in Spark's order of their type. Janino compiles this file: no
+ * generics, no lambdas.
+ */
+public abstract class Tree {
+  public static final int FALSE = -1;
+  public static final int NULL = 0;
+  public static final int TRUE = 1;
+
+  /** What it says of the file with that number. */
+  public abstract int of(int file);
+
+  /** The values of one bound, by file; null where it is unknown. */
+  public abstract static class Values {
+    public abstract Object get(int file);
+
+    /** The order of the values. */
+    public abstract Ordering order();
+  }
+
+  /**
+   * The tree in a reply. `bounds` are Values; `constants` are Object[] without nulls; `others` are null, or say for each file
+   * whether Delta's skipping leaves it.
+   */
+  public static Tree of(JsonNode tree, Values[] bounds, List constants, boolean[][] others) {
+    String op = Bounds.item(tree, 0).asText();
+    if (op.equals("all") || op.equals("any")) {
+      Tree[] parts = new Tree[tree.size() - 1];
+      for (int p = 0; p < parts.length; p++) parts[p] = of(Bounds.item(tree, p + 1), bounds, constants, others);
+      return new Joined(parts, op.equals("all") ? FALSE : TRUE);
+    }
+    if (op.equals("other")) return new Other(others == null ? null : others[Bounds.item(tree, 1).asInt()]);
+    Values first = bounds[Bounds.item(tree, 1).asInt()];
+    if (op.equals("values")) return new Truth(first);
+    if (op.equals("between") || op.equals("differs")) {
+      Object[] sorted = sorted(Bounds.item(tree, 3), constants, first.order(), op.equals("differs"));
+      Values second = bounds[Bounds.item(tree, 2).asInt()];
+      return op.equals("between") ? (Tree) new Between(first, second, sorted) : new Differs(first, second, sorted);
+    }
+    Object constant = ((Object[]) constants.get(Bounds.item(tree, 2).asInt()))[0];
+    if (op.endsWith("startswith")) return new StartsWith(first, (UTF8String) constant, op.startsWith("NOT") ? FALSE : TRUE);
+    return new Check(first, op, constant);
+  }
+
+  /** The values of these constants. Spark's InSet takes -0.0 and 0.0 for two, bounds of zero stand for either. */
+  private static Object[] sorted(JsonNode numbers, List constants, Ordering order, boolean excluded) {
+    List values = new ArrayList();
+    for (int n = 0; n < numbers.size(); n++) {
+      Object[] some = (Object[]) constants.get(Bounds.item(numbers, n).asInt());
+      for (int v = 0; v < some.length; v++) {
+        boolean zero = some[v] instanceof Number && ((Number) some[v]).doubleValue() == 0;
+        boolean floating = some[v] instanceof Double || some[v] instanceof Float;
+        if (!excluded || some.length == 1 || !floating || !zero) values.add(some[v]);
+      }
+    }
+    Object[] sorted = values.toArray();
+    Arrays.sort(sorted, order);
+    return sorted;
+  }
+
+  /** AND, which ends with FALSE, or OR, which ends with TRUE. */
+  private static class Joined extends Tree {
+    private final Tree[] parts;
+    private final int end;
+
+    Joined(Tree[] parts, int end) {
+      this.parts = parts;
+      this.end = end;
+    }
+
+    public int of(int file) {
+      int result = -end;
+      for (int p = 0; p < parts.length; p++) {
+        int part = parts[p].of(file);
+        if (part == end) return end;
+        if (part == NULL) result = NULL;
+      }
+      return result;
+    }
+  }
+
+  private static class Other extends Tree {
+    private final boolean[] left;
+
+    Other(boolean[] left) {
+      this.left = left;
+    }
+
+    public int of(int file) {
+      return left == null || left[file] ? NULL : FALSE;
+    }
+  }
+
+  private static class Truth extends Tree {
+    private final Values values;
+
+    Truth(Values values) {
+      this.values = values;
+    }
+
+    public int of(int file) {
+      Object value = values.get(file);
+      return value == null ? NULL : value.equals(Boolean.TRUE) ? TRUE : FALSE;
+    }
+  }
+
+  private static class Check extends Tree {
+    private final Values values;
+    private final Object constant;
+    private final Ordering order;
+    private final int wanted;  // the sign of value - constant
+    private final boolean equal;  // is enough as well
+
+    Check(Values values, String op, Object constant) {
+      this.values = values;
+      this.constant = constant;
+      this.order = values.order();
+      this.wanted = op.charAt(0) == '<' ? -1 : 1;
+      this.equal = op.length() == 2;
+    }
+
+    public int of(int file) {
+      Object value = values.get(file);
+      if (value == null) return NULL;
+      int sign = Integer.signum(order.compare(value, constant));
+      return sign == wanted || sign == 0 && equal ? TRUE : FALSE;
+    }
+  }
+
+  private static class StartsWith extends Tree {
+    private final Values values;
+    private final UTF8String prefix;
+    private final int yes;
+
+    StartsWith(Values values, UTF8String prefix, int yes) {
+      this.values = values;
+      this.prefix = prefix;
+      this.yes = yes;
+    }
+
+    public int of(int file) {
+      Object value = values.get(file);
+      return value == null ? NULL : ((UTF8String) value).startsWith(prefix) ? yes : -yes;
+    }
+  }
+
+  /** Whether a constant lies between two bounds: the search for the smallest that is not below the lower one. */
+  private static class Between extends Tree {
+    private final Values low;
+    private final Values high;
+    private final Object[] sorted;
+    private final Ordering order;
+
+    Between(Values low, Values high, Object[] sorted) {
+      this.low = low;
+      this.high = high;
+      this.sorted = sorted;
+      this.order = low.order();
+    }
+
+    public int of(int file) {
+      Object from = low.get(file);
+      Object to = high.get(file);
+      int at = from == null ? 0 : notBelow(sorted, from, order);
+      if (at == sorted.length) return FALSE;
+      if (to != null && order.compare(sorted[at], to) > 0) return FALSE;
+      return from == null || to == null ? NULL : TRUE;
+    }
+  }
+
+  private static class Differs extends Tree {
+    private final Values low;
+    private final Values high;
+    private final Object[] sorted;
+    private final Ordering order;
+
+    Differs(Values low, Values high, Object[] sorted) {
+      this.low = low;
+      this.high = high;
+      this.sorted = sorted;
+      this.order = low.order();
+    }
+
+    public int of(int file) {
+      Object from = low.get(file);
+      if (from == null) return NULL;
+      int at = notBelow(sorted, from, order);
+      if (at == sorted.length || order.compare(sorted[at], from) != 0) return TRUE;
+      Object to = high.get(file);
+      return to == null ? NULL : order.compare(from, to) == 0 ? FALSE : TRUE;
+    }
+  }
+
+  /** Where the first of the sorted values stands that is not below this one; their number, if all are. */
+  private static int notBelow(Object[] sorted, Object value, Ordering order) {
+    int from = 0;
+    int to = sorted.length;
+    while (from < to) {
+      int middle = (from + to) >>> 1;
+      if (order.compare(sorted[middle], value) < 0) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  }
+}

@@ -1,0 +1,168 @@
+"""Java's evaluation of a predicate on bounds against Spark's own, on generated bounds and trees."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delta_variant import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PROBE = """
+package delta_variant;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.StructType;
+import scala.math.Ordering;
+
+public class Probe {
+  public static int[] of(String tree, InternalRow[] bounds, StructType schema, InternalRow lists, StructType of)
+      throws Exception {
+    Tree.Values[] columns = new Tree.Values[schema.length()];
+    for (int c = 0; c < columns.length; c++) columns[c] = new Column(bounds, c, schema);
+    List constants = new ArrayList();
+    for (int c = 0; c < of.length(); c++) {
+      constants.add(lists.getArray(c).toObjectArray(((ArrayType) of.fields()[c].dataType()).elementType()));
+    }
+    Tree made = Tree.of(new com.fasterxml.jackson.databind.ObjectMapper().readTree(tree), columns, constants, null);
+    int[] answers = new int[bounds.length];
+    for (int file = 0; file < answers.length; file++) answers[file] = made.of(file);
+    return answers;
+  }
+
+  private static class Column extends Tree.Values {
+    private final InternalRow[] rows;
+    private final int at;
+    private final StructType schema;
+
+    Column(InternalRow[] rows, int at, StructType schema) {
+      this.rows = rows;
+      this.at = at;
+      this.schema = schema;
+    }
+
+    public Object get(int file) {
+      return rows[file].isNullAt(at) ? null : rows[file].get(at, schema.fields()[at].dataType());
+    }
+
+    public Ordering order() {
+      return TypeUtils.getInterpretedOrdering(schema.fields()[at].dataType());
+    }
+  }
+}
+"""
+
+VALUES = {
+    "tinyint": ["-3Y", "0Y", "5Y", "127Y"],
+    "int": ["-3", "0", "5", "7", "2147483647"],
+    "bigint": ["-3L", "0L", "5L", "9223372036854775807L"],
+    "decimal(10,2)": ["-3.10BD", "0BD", "5.00BD", "5.05BD"],
+    "decimal(38,4)": ["-3.1BD", "5BD", "1234567890123456789012345678901234.5BD"],
+    "float": ["float('-inf')", "float(-1.5)", "float(2.5)", "float('nan')"],
+    "double": ["double('-inf')", "-1.5D", "2.5D", "double('inf')", "double('nan')"],
+    "string": ["''", "'a'", "'ab'", "'abc'", "'b'", "'é'", "'\uffff'", "'\U0001f600'"],
+    "boolean": ["true", "false"],
+    "date": ["date'0001-01-01'", "date'1970-01-01'", "date'2024-02-29'"],
+    "timestamp": ["timestamp_micros(-1)", "timestamp_micros(0)", "timestamp_seconds(5)"],
+    "timestamp_ntz": ["timestamp_ntz'1969-12-31 23:59:59.999999'", "timestamp_ntz'2024-02-29 12:00:00'"],
+}
+ZEROS = {"float": ["float(0.0)", "float('-0.0')"], "double": ["0.0D", "-0.0D"]}  # alone in a list: see Tree.sorted
+
+
+class Case(NamedTuple):
+    """Bounds of some files, two of each of two types, and trees on them as Java reads them and in SQL."""
+
+    types: list[str]
+    rows: list[list[str]]
+    lists: list[tuple[str, list[str]]]
+    trees: list[tuple[Any, str]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    types = [draw(st.sampled_from(sorted(VALUES))) for _ in range(2)]
+    pools = [VALUES[kind] + ZEROS.get(kind, []) for kind in types]
+    row = st.tuples(*(st.sampled_from([*pool, "null"]) for pool in pools for _ in range(2))).map(list)
+    lists: list[tuple[str, list[str]]] = []
+
+    def constants(at: int, size: int) -> int:
+        some = st.lists(st.sampled_from(VALUES[types[at]]), min_size=2, max_size=size) if size > 1 else st.just([])
+        lists.append((types[at], draw(some) or [draw(st.sampled_from(pools[at]))]))
+        return len(lists) - 1
+
+    def tree(depth: int) -> tuple[Any, str]:
+        if depth and draw(st.booleans()):
+            op, word = draw(st.sampled_from([("all", " and "), ("any", " or ")]))
+            parts = [tree(depth - 1) for _ in range(draw(st.integers(1, 3)))]
+            return [op, *(part for part, _ in parts)], f"({word.join(sql for _, sql in parts)})"
+        at = draw(st.integers(0, 1))
+        low, high = 2 * at, 2 * at + 1
+        ops = ["<", "<=", ">", ">=", "between", "differs"]
+        op = draw(st.sampled_from([*ops, *["startswith", "NOT startswith"] * (types[at] == "string")]))
+        if op in ("between", "differs"):
+            numbers = [constants(at, draw(st.sampled_from([1, 4]))) for _ in range(draw(st.integers(1, 2)))]
+            values = [value for number in numbers for value in lists[number][1]]
+            among = " or ".join(f"(b{low} <= {value} and b{high} >= {value})" for value in values)
+            other = f"b{low} <> b{high} or b{low} not in ({', '.join(values)})"
+            return [op, low, high, numbers], f"({among if op == 'between' else other})"
+        bound, number = draw(st.sampled_from([low, high])), constants(at, 1)
+        value = lists[number][1][0]
+        return [op, bound, number], f"({op}(b{bound}, {value}))" if "starts" in op else f"(b{bound} {op} {value})"
+
+    trees = [tree(2) for _ in range(12)]
+    return Case([kind for kind in types for _ in range(2)], draw(st.lists(row, min_size=4, max_size=10)), lists, trees)
+
+
+@pytest.fixture(scope="module")
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session that compiles no queries: each is asked once, of a few rows."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
+
+
+@pytest.fixture(scope="module")
+def probe(spark: SparkSession) -> Any:
+    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java_class(spark, "Bounds", "Tree").getClassLoader())
+    compiler.cook(PROBE)
+    [method] = [one for one in compiler.getClassLoader().loadClass("delta_variant.Probe").getMethods() if one.getName() == "of"]
+
+    def answers(*arguments: Any) -> list[int]:
+        listed = spark._jvm.java.util.ArrayList()
+        for argument in arguments:
+            listed.add(argument)
+        return list(method.invoke(None, listed.toArray()))
+
+    return answers
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(case=cases())
+def test_trees_say_what_spark_says(interpreted, probe, case):
+    """FALSE, NULL and TRUE, for every operator and type, with bounds that are missing, NaN, zeros of both signs and texts."""
+    rows = ", ".join(f"({', '.join(row)})" for row in case.rows)
+    names = [f"b{number}" for number in range(len(case.types))]
+    typed = ", ".join(f"cast({name} as {kind}) {name}" for name, kind in zip(names, case.types, strict=True))
+    bounds = interpreted.sql(f"select {typed} from values {rows} as t({', '.join(names)})")
+    bounds.createOrReplaceTempView("bounds_of_files")
+    arrays = (f"array({', '.join(f'cast({value} as {kind})' for value in values)})" for kind, values in case.lists)
+    lists = interpreted.sql(f"select {', '.join(arrays)}")
+    found = interpreted.sql(f"select {', '.join(sql for _, sql in case.trees)} from bounds_of_files").collect()
+    internal = [frame._jdf.queryExecution().executedPlan().executeCollect() for frame in (bounds, lists)]
+    for at, (tree, sql) in enumerate(case.trees):
+        ours = probe(json.dumps(tree), internal[0], bounds._jdf.schema(), internal[1][0], lists._jdf.schema())
+        assert ours == [{True: 1, False: -1, None: 0}[row[at]] for row in found], sql
