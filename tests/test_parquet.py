@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from delta_variant import shredding
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
 
@@ -53,6 +54,16 @@ def test_the_annotation_is_found_by_path(tmp_path):
     assert size == (tmp_path / "f").stat().st_size
     assert footer.variant_groups(footer.read(tmp_path / "f")) == groups
     assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
+
+
+def test_footers_end_with_their_last_byte(tmp_path):
+    """A walk over all that a footer holds ends behind it; in a footer that is cut off, wherever, it finds no end."""
+    array = column([{"a": i, "d": i / 3, "t": f"t{i}", "l": [True, {"b": False}]} for i in range(50)])
+    shredded = shredding.shred(array, "a bigint, d double, t string, l array<boolean>")
+    write(tmp_path / "f", pa.table({"v": shredded, "w": array}), {V, ("w",)}, metadata={"k": "v" * 200})
+    whole = footer.read(tmp_path / "f")
+    assert value_end(whole, 0, STRUCT) == len(whole)
+    assert {value_end(whole[:size], 0, STRUCT) for size in range(len(whole))} == {-1}
 
 
 def test_groups_inside_lists_and_maps(tmp_path):

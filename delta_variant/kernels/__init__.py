@@ -17,6 +17,7 @@ dispatch on types. The strategy for a whole column lives in `shredding`.
     json      Variants → JSON text; notation: how its scalars look
     texts     the smallest and the largest string of a column
     sample    what a column holds, path by path, for `schema.infer`
+    thrift    where the values in a Parquet footer end
 
 Source: Parquet VariantEncoding and VariantShredding. Invariants: nothing outside [at, limit) is read,
 and what a kernel cannot place it counts in `rest` (bytes that go to the node's `value`). Malformed bytes end a kernel early:

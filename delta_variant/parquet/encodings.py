@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from delta_variant import schema as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from delta_variant.parquet.footer import Names
 
@@ -29,20 +29,25 @@ SAMPLE_ROWS, SAMPLE_BYTES, LEAST_ROWS = 4096, 4 << 20, 16
 SAMPLE_BATCHES = 4
 
 
-def columns(array: pa.Array, names: Names = ()) -> Iterator[tuple[Names, pa.Array]]:
-    """The leaf columns of a Parquet file that holds this Arrow struct, with their values."""
+def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None = None) -> Iterator[tuple[Names, pa.Array]]:
+    """The leaf columns of a Parquet file that holds this Arrow struct, with their values.
+
+    within: the only leaves to go to, and what leads to them.
+    """
     kind = array.type
+    if within is not None and names not in within:
+        return
     if isinstance(array, pa.ExtensionArray):
-        yield from columns(array.storage, names)
+        yield from columns(array.storage, names, within)
     elif pa.types.is_struct(kind):
         for i, field in enumerate(kind):
-            yield from columns(array.field(i), (*names, field.name))
+            yield from columns(array.field(i), (*names, field.name), within)
     elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from columns(array.flatten(), (*names, "list", "element"))
+        yield from columns(array.flatten(), (*names, "list", "element"), within)
     elif pa.types.is_map(kind):
         start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items know nothing of a slice
-        yield from columns(array.keys.slice(start, end - start), (*names, "key_value", "key"))
-        yield from columns(array.items.slice(start, end - start), (*names, "key_value", "value"))
+        yield from columns(array.keys.slice(start, end - start), (*names, "key_value", "key"), within)
+        yield from columns(array.items.slice(start, end - start), (*names, "key_value", "value"), within)
     else:
         yield names, array
 

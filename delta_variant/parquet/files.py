@@ -57,7 +57,8 @@ class FileWriter:
         self._schema = schema.remove_metadata()
         self._variants = frozenset(variants)
         leaves = list(encodings.columns(encodings.sample([], self._schema)))
-        self._floats = {number for number, (_, values) in enumerate(leaves) if _is_floating(values.type)}
+        self._floats = {number: names for number, (names, values) in enumerate(leaves) if _is_floating(values.type)}
+        self._to_floats = {names[:length] for names in self._floats.values() for length in range(len(names) + 1)}
         names = {names for names, _ in leaves}
         for group in self._variants:
             if (*group, "metadata") not in names:
@@ -171,14 +172,14 @@ class FileWriter:
 
     def _annotated(self, footer: bytes) -> bytes:
         footer = footers.annotated(footer, self._variants)
-        return footers.with_safe_floats(footer, self._with_nan) if self._floats else footer
+        return footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
 
     def _find_nan(self) -> None:
         """Notes the columns of the row group at hand that hold a NaN."""
         for batch in self._pending if self._floats else ():
-            for number, (_, values) in enumerate(encodings.columns(batch.to_struct_array())):
-                if number in self._floats and _has_nan(values):
-                    self._with_nan.add((self._groups, number))
+            for names, values in encodings.columns(batch.to_struct_array(), within=self._to_floats):
+                if _has_nan(values):
+                    self._with_nan |= {(self._groups, number) for number, name in self._floats.items() if name == names}
         self._groups += 1
 
     def _parquet_writer(self) -> pq.ParquetWriter:

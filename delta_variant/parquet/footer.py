@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from delta_variant.errors import InvalidSchemaError
+from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
 
 if TYPE_CHECKING:
@@ -32,17 +33,17 @@ MAGIC = b"PAR1"
 
 # Fields of FileMetaData, SchemaElement and LogicalType
 _SCHEMA, _TYPE, _TYPE_LENGTH, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE, _UUID, _VARIANT = 2, 1, 2, 4, 5, 10, 14, 16
-_FLOAT, _DOUBLE, _FIXED_LEN_BYTE_ARRAY = 4, 5, 7
+_FIXED_LEN_BYTE_ARRAY = 7
 
 # Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
 _COLUMN_INDEX = (6, 7)  # its offset and its length
 _BOUNDS = (1, 2, 5, 6, 7, 8)  # smallest and largest, in the old and the new fields, and whether they are exact
 
-_VARIANT_TYPE = bytes([thrift.STRUCT, _VARIANT << 1, 1 << 4 | thrift.I8, 1, 0, 0])
+_VARIANT_TYPE = bytes([STRUCT, _VARIANT << 1, 1 << 4 | I8, 1, 0, 0])
 """The union of field 10: field 16 in the long form, in it field 1 = 1, the two stop bytes."""
 
-_UUID_TYPE = bytes([_UUID << 4 | thrift.STRUCT, 0, 0])
+_UUID_TYPE = bytes([_UUID << 4 | STRUCT, 0, 0])
 
 
 class _Element(NamedTuple):
@@ -78,24 +79,27 @@ def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
             elif element.is_16_bytes and inside is not None and element.names[: len(inside)] == inside:
                 logical = _UUID_TYPE
         if logical:
-            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | thrift.STRUCT]), logical]
+            out += [footer[copied : element.stop], bytes([(_LOGICAL_TYPE - element.last_field) << 4 | STRUCT]), logical]
             copied = element.stop
     if left:
         raise InvalidSchemaError(f"no group of the file can be a VARIANT column: {sorted('.'.join(names) for names in left)}")
     return b"".join([*out, footer[copied:]])
 
 
-def with_safe_floats(footer: bytes, with_nan: Collection[tuple[int, int]]) -> bytes:
+def with_safe_floats(footer: bytes, floats: Collection[int], with_nan: Collection[tuple[int, int]]) -> bytes:
     """The footer without what makes readers drop rows of FLOAT and DOUBLE columns.
 
-    with_nan: the column chunks with a NaN, each by the numbers of its row group and of its leaf column. They lose their minimum
-    and maximum, in the statistics and in the column index: pyarrow leaves NaN out of both, and Spark takes it for the largest
-    number. All chunks of these types lose their encoding statistics: where these say that every page has a dictionary,
-    parquet-mr drops row groups by what is in it, and takes 0.0 and -0.0 for two values, which are equal in Spark.
+    floats: the numbers of these leaf columns. with_nan: their chunks with a NaN, each by the numbers of its row group and its
+    column. These lose their minimum and maximum, in the statistics and in the column index: pyarrow leaves NaN out of both,
+    and Spark takes it for the largest number. All chunks of these types lose their encoding statistics: where these say that
+    every page has a dictionary, parquet-mr drops row groups by what is in it, and takes 0.0 and -0.0 for two values, which are
+    equal in Spark.
     """
 
     def row_group(number: int, at: int) -> tuple[bytes, int]:
         def chunk(column: int, at: int) -> tuple[bytes, int]:
+            if column not in floats:
+                return thrift.struct(footer, at)
             has_nan = (number, column) in with_nan
             edits: dict[int, thrift.Edit | None] = {_META_DATA: lambda at: _safe_chunk(footer, at, has_nan=has_nan)}
             return thrift.edited(footer, at, edits | dict.fromkeys(_COLUMN_INDEX) if has_nan else edits)
@@ -106,10 +110,8 @@ def with_safe_floats(footer: bytes, with_nan: Collection[tuple[int, int]]) -> by
 
 
 def _safe_chunk(footer: bytes, at: int, *, has_nan: bool) -> tuple[bytes, int]:
-    """ColumnMetaData for `with_safe_floats`. Its first field, of one byte and a number, is the physical type."""
-    edits: dict[int, thrift.Edit | None] = {}
-    if thrift.varint(footer, at + 1)[0] >> 1 in (_FLOAT, _DOUBLE):
-        edits[_ENCODING_STATS] = None
+    """ColumnMetaData for `with_safe_floats`."""
+    edits: dict[int, thrift.Edit | None] = {_ENCODING_STATS: None}
     if has_nan:
         edits[_STATISTICS] = lambda at: thrift.edited(footer, at, dict.fromkeys(_BOUNDS))
     return thrift.edited(footer, at, edits)

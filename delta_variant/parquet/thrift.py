@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from delta_variant.errors import InvalidSchemaError
-
-TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+from delta_variant.kernels.thrift import STRUCT, value_end
 
 Edit = Callable[[int], tuple[bytes, int]]
 """Where a value starts → its new bytes, and where the old ones end."""
@@ -22,7 +21,7 @@ def fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
     field = 0
     while data[at]:
         field, kind, at = _field(data, at, field)
-        end = _after_field(data, at, kind)
+        end = _after(data, at, kind)
         yield field, kind, at, end
         at = end
 
@@ -36,7 +35,7 @@ def edited(data: bytes, at: int, edits: Mapping[int, Edit | None]) -> tuple[byte
         if edit is not None:
             value, at = edit(start)
         else:
-            at = _after_field(data, start, kind)
+            at = _after(data, start, kind)
             value = data[start:at]
         if edit is not None or field not in edits:
             out += [_header(field - last, kind), value]
@@ -52,6 +51,12 @@ def edited_list(data: bytes, start: int, edit: Callable[[int, int], tuple[bytes,
         element, at = edit(number, at)
         out.append(element)
     return b"".join(out), at
+
+
+def struct(data: bytes, at: int) -> tuple[bytes, int]:
+    """The struct as it is, and where it ends."""
+    end = _after(data, at, STRUCT)
+    return data[at:end], end
 
 
 def list_header(data: bytes, at: int) -> tuple[int, int, int]:
@@ -89,28 +94,9 @@ def _header(delta: int, kind: int) -> bytes:
     return bytes([delta << 4 | kind])
 
 
-def _after_field(data: bytes, at: int, kind: int) -> int:
-    return at if kind in (TRUE, FALSE) else _after(data, at, kind)
-
-
 def _after(data: bytes, at: int, kind: int) -> int:
-    """Where a value of this type ends; booleans as they are in lists."""
-    if kind in (I16, I32, I64):
-        return varint(data, at)[1]
-    if kind in (TRUE, FALSE, I8):
-        return at + 1
-    if kind == DOUBLE:
-        return at + 8
-    if kind == BINARY:
-        size, at = varint(data, at)
-        return at + size
-    if kind in (LIST, SET):
-        count, kind, at = list_header(data, at)
-        for _ in range(count):
-            at = _after(data, at, kind)
-        return at
-    if kind == STRUCT:
-        for *_, end in fields(data, at):
-            at = end
-        return at + 1
-    raise InvalidSchemaError(f"the footer holds a value of Thrift type {kind}, which FileMetaData does not have")
+    """Where the value of a field ends."""
+    end: int = value_end(data, at, kind)
+    if end < 0:
+        raise InvalidSchemaError(f"the footer has no value of Thrift type {kind} at byte {at}")
+    return end

@@ -1,0 +1,85 @@
+"""Where a value of Thrift's compact protocol ends: a footer of Parquet has tens of thousands, and no lengths to skip by.
+
+In: the bytes, where the value starts, its type. Out: where it ends; -1 where the bytes are no such value. A boolean has no
+bytes as a field, and one in a list. Source: Thrift, "Thrift Compact Protocol Encoding".
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from delta_variant.kernels.memory import jit
+
+TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+_DEPTH = 32
+_FIELDS = -1  # in place of a number of elements: what is nested is a struct
+
+
+@jit
+def _varint(data, at):
+    """An unsigned number, and where it ends; behind the bytes where these end before."""
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    return 0, len(data) + 1
+
+
+@jit
+def value_end(data, at, kind):
+    """Walks the value. Around the place it is at are lists, of so many elements left and of their type, and structs."""
+    left, kinds = np.empty(_DEPTH, np.int64), np.empty(_DEPTH, np.int64)
+    depth = -1
+    in_list = False
+    while True:
+        if kind in (LIST, SET, STRUCT):
+            depth += 1
+            if depth == _DEPTH:
+                return -1
+            left[depth] = _FIELDS
+            if kind != STRUCT:
+                if at >= len(data):
+                    return -1
+                left[depth], kinds[depth] = data[at] >> 4, data[at] & 15
+                at += 1
+                if left[depth] == 15:
+                    left[depth], at = _varint(data, at)
+        elif kind == I8 or (in_list and (kind in (TRUE, FALSE))):
+            at += 1
+        elif kind in (I16, I32, I64):
+            _, at = _varint(data, at)
+        elif kind == DOUBLE:
+            at += 8
+        elif kind == BINARY:
+            size, at = _varint(data, at)
+            at += size
+        elif kind not in (TRUE, FALSE):
+            return -1
+        while depth >= 0:
+            if at < 0 or at > len(data):
+                return -1
+            in_list = left[depth] != _FIELDS
+            if in_list and left[depth] > 0:
+                left[depth] -= 1
+                kind = kinds[depth]
+                break
+            if not in_list:
+                if at == len(data):
+                    return -1
+                header = data[at]
+                at += 1
+                if header != 0:
+                    kind = header & 15
+                    if header >> 4 == 0:
+                        _, at = _varint(data, at)
+                    break
+            depth -= 1
+        if depth < 0:
+            return at if 0 <= at <= len(data) else -1
