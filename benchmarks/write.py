@@ -1,4 +1,4 @@
-"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep | batches [ROWS]]
+"""`write` against delta-spark with bounds on: python -m benchmarks.write [events | wide | deep [ROWS]]
 The memory of `write` alone: python -m benchmarks.write memory [KILOBYTES]
 
 Both write the same VARIANT column, read from the same unshredded Parquet files, into a new table with
@@ -8,7 +8,6 @@ Each kind of data has a session of its own, so that the peak memory of its Pytho
 * events: 15 leaves, one of them in an array of objects; 1,000,000 and 5,000,000 rows
 * wide: 200 leaves in one object; 100,000 rows
 * deep: 8 levels of objects with 3 leaves each; 1,000,000 rows
-* batches: the events by `write` alone, in batches of rows against batches of bytes
 * memory: the peak of a Python worker for documents of 1 KB to 1 MB, half text and half an array of objects
 """
 
@@ -47,9 +46,8 @@ def deep() -> str:
     return f"to_json(named_struct({inner}))"
 
 
-DATA = {"events": EVENT, "wide": wide(), "deep": deep(), "batches": EVENT}
-RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000), ("batches", 1_000_000))
-BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+DATA = {"events": EVENT, "wide": wide(), "deep": deep()}
+RUNS = (("events", 1_000_000), ("events", 5_000_000), ("wide", 100_000), ("deep", 1_000_000))
 DOCUMENT = """to_json(named_struct('id', id, 'text', concat_ws('', transform(sequence(1, {0}), i -> sha2(concat(id, i), 256))),
   'items', transform(sequence(1, {0}), i -> named_struct('n', i, 'sku', substr(sha2(concat(i, id), 256), 1, 48)))))"""
 """Of 64 bytes for each number up to {0} in either half."""
@@ -57,7 +55,7 @@ KILOBYTES, MEGABYTES, FILE_SIZES = (1, 16, 100, 1024), 400, ("16mb", "128mb", "1
 
 
 def compare(kind: str, rows: int) -> None:
-    """The two in alternation. For `batches` the second is `write` itself, told the bytes of a batch."""
+    """The two in alternation."""
     work = Path(tempfile.mkdtemp(prefix="delta-variant-write-"))
     spark = session()
     source = str(work / "source")
@@ -71,18 +69,12 @@ def compare(kind: str, rows: int) -> None:
     def delta_spark(table: Path) -> None:
         spark.read.parquet(source).write.format("delta").mode("append").save(str(table))
 
-    def by_bytes(table: Path) -> None:
-        spark.conf.set(BATCH_BYTES, "64m")
-        ours(table)
-        spark.conf.unset(BATCH_BYTES)
-
-    other = ("by bytes", by_bytes) if kind == "batches" else ("delta-spark", delta_spark)
-    steps = (("write", ours), other)
+    steps = (("write", ours), ("delta-spark", delta_spark))
     seconds: dict[str, list[float]] = {name: [] for name, _ in steps}
     size: dict[str, int] = {}
     for round_ in range(WARM_UP + ROUNDS):
         for name, action in steps:
-            table = work / name.replace(" ", "-")
+            table = work / name
             shutil.rmtree(table, ignore_errors=True)
             spark.sql(
                 f"CREATE TABLE delta.`{table}` (id LONG, v VARIANT) USING delta "
