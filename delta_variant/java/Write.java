@@ -15,11 +15,13 @@ import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.CommittedTransaction;
@@ -161,7 +163,8 @@ public class Write {
     final QueryExecution execution = source.queryExecution();
     final Function0 job = new scala.runtime.AbstractFunction0() {
       public Object apply() {
-        LogicalPlan plan = (LogicalPlan) reports.queryExecution().analyzed().transformUp(new Rows(reports.sparkSession(), execution.toRdd()));
+        Rows rows = new Rows(reports.sparkSession(), execution.toRdd());
+        LogicalPlan plan = (LogicalPlan) reports.queryExecution().analyzed().transformUp(rows);
         return totals((Row[]) Dataset.ofRows(reports.sparkSession(), plan).collect());
       }
     };
@@ -172,7 +175,7 @@ public class Write {
     });
   }
 
-  /** Puts rows where a plan has a leaf without. */
+  /** Puts rows where a plan has a leaf without. A projection that only renames them would copy each: the leaf is renamed. */
   private static class Rows extends scala.runtime.AbstractPartialFunction {
     private final SparkSession spark;
     private final RDD rows;
@@ -183,14 +186,26 @@ public class Write {
     }
 
     public boolean isDefinedAt(Object plan) {
-      return plan instanceof LogicalRDD;
+      return plan instanceof LogicalRDD || plan instanceof Project && renames((Project) plan);
     }
 
     public Object applyOrElse(Object plan, scala.Function1 otherwise) {
       if (!isDefinedAt(plan)) return otherwise.apply(plan);
-      LogicalRDD leaf = (LogicalRDD) plan;
-      return new LogicalRDD(leaf.output(), rows, leaf.outputPartitioning(), leaf.outputOrdering(), false, leaf.stream(),
-          spark, none(), none());
+      LogicalRDD leaf = (LogicalRDD) (plan instanceof Project ? ((Project) plan).child() : plan);
+      return new LogicalRDD(((LogicalPlan) plan).output(), rows, leaf.outputPartitioning(), leaf.outputOrdering(), false,
+          leaf.stream(), spark, none(), none());
+    }
+
+    /** Whether it has the columns of a leaf, all and in their order. */
+    private static boolean renames(Project project) {
+      Seq to = project.projectList();
+      if (!(project.child() instanceof LogicalRDD) || to.size() != project.child().output().size()) return false;
+      for (int c = 0; c < to.size(); c++) {
+        Object column = to.apply(c) instanceof Alias ? ((Alias) to.apply(c)).child() : to.apply(c);
+        if (!(column instanceof Attribute)) return false;
+        if (!((Attribute) column).exprId().equals(((Attribute) project.child().output().apply(c)).exprId())) return false;
+      }
+      return true;
     }
   }
 

@@ -47,7 +47,7 @@ SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
 LEAF_BYTES = 8 << 10
 """A leaf adds up to 600 bytes to a file. Only a file with less than this for each inferred leaf is encoded plain as well."""
-_BATCH_ROWS, _BATCH_BYTES = 4096, 8 << 20
+_BATCH_ROWS, _BATCH_BYTES = 16384, 8 << 20
 """Smaller batches cost more than they are worth."""
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("left_plain", pa.bool_()),
