@@ -445,7 +445,9 @@ def test_variants_inside_other_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrap", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 1)], ids=str
+    "wrap",
+    [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 1)],
+    ids=["list", "large_list", "list_view", "large_list_view", "fixed_size_list"],
 )
 def test_variants_inside_lists_of_every_form(tmp_path, wrap):
     """Whatever form of list pyarrow restores from the Arrow schema in a file, the Variants in it are put together, and the
