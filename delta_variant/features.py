@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
 # Delta gives tables of its own making the name of the preview unless this is off.
 PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
-BOUNDS_LIMIT = "spark.databricks.delta.stats.limitPerVariant"
+_BOUNDS_LIMIT = "spark.databricks.delta.stats.limitPerVariant"
 DELTA_SETTINGS = {
     "spark.databricks.delta.variantShredding.parseFooterForStats": "true",
-    BOUNDS_LIMIT: "100",
+    _BOUNDS_LIMIT: "100",
     PREVIEW_NAMES: "false",
 }
-"""What makes delta-spark collect Variant bounds, which it does not by default, and call the feature `variantShredding`. A limit
-that the user has set stays."""
+"""What makes delta-spark collect Variant bounds, which it does not by default, and call the feature `variantShredding`."""
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -153,6 +152,11 @@ class TableFeatures:
             f"the table feature {feature} of {self.table} {reason} and delta_variant.write does not handle it yet: write "
             "with DataFrame.write.format('delta') instead"
         )
+
+
+def delta_settings(found: Callable[[str, None], str | None]) -> dict[str, str]:
+    """Those of DELTA_SETTINGS to be set in a session, whose settings `found` looks up: a limit that the user has set stays."""
+    return {key: value for key, value in DELTA_SETTINGS.items() if key != _BOUNDS_LIMIT or found(key, None) is None}
 
 
 def fields(schema: Mapping[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

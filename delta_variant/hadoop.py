@@ -4,8 +4,6 @@ Settings cross py4j as text, not one by one. Credential stores (`hadoop.security
 read by Hadoop; what they hold goes before plain settings, as in Hadoop's `Configuration.getPassword`.
 """
 
-# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
-
 from __future__ import annotations
 
 import json
@@ -45,17 +43,16 @@ def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:
 
 def _settings(spark: SparkSession, conf: Any) -> dict[str, str]:
     """The settings of file systems and their credentials, with variables filled in."""
-    java: Any = jvm.classic(spark)._jvm
-    mapper = java.com.fasterxml.jackson.databind.ObjectMapper()
+    mapper = jvm.static(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
     texts = {prefix: mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)) for prefix in _PREFIXES}
     return {prefix + name: value for prefix, text in texts.items() for name, value in json.loads(text).items()}
 
 
 def _secrets(spark: SparkSession, conf: Any) -> dict[str, str]:
     """What the credential stores hold for file systems; the first store that has a name counts."""
-    java: Any = jvm.classic(spark)._jvm
+    providers = jvm.static(spark, "org.apache.hadoop.security.alias.CredentialProviderFactory")
     secrets: dict[str, str] = {}
-    for store in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf):
+    for store in providers.getProviders(conf):
         for name in store.getAliases():
             if name.startswith(("fs.", "google.")) and name not in secrets:
                 secrets[name] = "".join(store.getCredentialEntry(name).getCredential())

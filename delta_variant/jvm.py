@@ -17,6 +17,7 @@ import weakref
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # gateway -> names -> class loader; a gateway stands for one JVM
 _compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+DATA_TYPE, DATASET = "org.apache.spark.sql.types.DataType", "org.apache.spark.sql.classic.Dataset"
+_PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
 def classic(spark: SparkSession) -> SparkSession:
@@ -47,17 +50,17 @@ def classic(spark: SparkSession) -> SparkSession:
 
 def scala_seq(spark: SparkSession, values: Iterable[Any]) -> Any:
     """A Scala immutable Seq of the values; one call per value."""
-    return _jvm(spark).PythonUtils.toSeq(list(values))
+    return static(spark, _PYTHON_UTILS).toSeq(list(values))
 
 
 def scala_map(spark: SparkSession, mapping: Mapping[str, Any]) -> Any:
     """A Scala immutable Map; one call per entry."""
-    return _jvm(spark).PythonUtils.toScalaMap(dict(mapping))
+    return static(spark, _PYTHON_UTILS).toScalaMap(dict(mapping))
 
 
 def option(spark: SparkSession, value: Any = None) -> Any:
     """Some(value), or Scala's None."""
-    return _jvm(spark).scala.Option.apply(value)
+    return static(spark, "scala.Option").apply(value)
 
 
 def items(seq: Any) -> list[Any]:
@@ -72,6 +75,15 @@ def versions(spark: SparkSession) -> tuple[str, str | None]:
     except Py4JJavaError:
         delta = None
     return spark.version, delta
+
+
+def static(spark: SparkSession, name: str) -> JavaClass:
+    """A Java class by its name, for its static methods and its constructor.
+
+    The dotted way through py4j's packages asks the JVM at every dot, which looks for a class of that name in every JAR.
+    """
+    gateway: Any = classic(spark).sparkContext._gateway
+    return JavaClass(name, gateway._gateway_client)
 
 
 def load_class(spark: SparkSession, name: str) -> Any:
@@ -89,16 +101,21 @@ def java_class(spark: SparkSession, *names: str) -> Any:
         loaders = _compiled.setdefault(gateway, {(): _loader(spark)})
         for count, name in enumerate(names, 1):
             if names[:count] not in loaders:
-                compiler = _jvm(spark).org.codehaus.janino.SimpleCompiler()
+                compiler = static(spark, "org.codehaus.janino.SimpleCompiler")()
                 compiler.setParentClassLoader(loaders[names[: count - 1]])
-                compiler.cook(files("delta_variant").joinpath("java").joinpath(f"{name}.java").read_text(encoding="utf-8"))
+                compiler.cook(java_source(name))
                 loaders[names[:count]] = compiler.getClassLoader()
         return loaders[names].loadClass(f"delta_variant.{names[-1]}")
 
 
+def java_source(name: str) -> str:
+    """The text of `delta_variant/java/<name>.java`."""
+    return files("delta_variant").joinpath("java").joinpath(f"{name}.java").read_text(encoding="utf-8")
+
+
 def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
     """A new object of a java.lang.Class by its first public constructor."""
-    values = _jvm(spark).java.util.ArrayList()
+    values = static(spark, "java.util.ArrayList")()
     for argument in arguments:
         values.add(argument)
     return java_class.getConstructors()[0].newInstance(values.toArray())
@@ -109,9 +126,5 @@ def start_callbacks(spark: SparkSession) -> None:
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
 
 
-def _jvm(spark: SparkSession) -> Any:
-    return classic(spark)._jvm
-
-
 def _loader(spark: SparkSession) -> Any:
-    return _jvm(spark).Thread.currentThread().getContextClassLoader()
+    return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()

@@ -22,7 +22,7 @@ from delta import configure_spark_with_delta_pip
 
 from delta_variant import jvm, optimizer
 from delta_variant.errors import SessionError
-from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS
+from delta_variant.features import DELTA_SETTINGS, delta_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,11 +70,10 @@ def enable(spark: SparkSession) -> None:
     if optimizer.installed(jvm.classic(spark)):
         return
     _check_versions(*jvm.versions(spark))
-    found = {key: spark.conf.get(key, None) for key in DELTA_SETTINGS}
-    found = {key: value for key, value in found.items() if key != BOUNDS_LIMIT or value is None}
-    optimizer.install(spark, found)
-    for key in found:
-        spark.conf.set(key, DELTA_SETTINGS[key])
+    wanted = delta_settings(spark.conf.get)
+    optimizer.install(spark, {key: spark.conf.get(key, None) for key in wanted})
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
 
 
 def _check_versions(spark: str, delta: str | None) -> None:

@@ -20,6 +20,7 @@ import threading
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -29,24 +30,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
-from delta_variant.features import BOUNDS_LIMIT, DELTA_SETTINGS, TableFeatures
+from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
 _QUOTED_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _SESSION_CATALOG = "spark_catalog"
 _patching = threading.Lock()
-
-
-def java(spark: SparkSession) -> Any:
-    """The root of the driver's Java packages."""
-    return jvm.classic(spark)._jvm
 
 
 def scala_object(spark: SparkSession, name: str) -> Any:
@@ -79,10 +75,9 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
         to_df = RDD.toDF  # every session made replaces it
         clone = SparkSession(spark.sparkContext, cloned)
         RDD.toDF = to_df  # type: ignore[method-assign]
-    for key, value in DELTA_SETTINGS.items():
-        if key != BOUNDS_LIMIT or clone.conf.get(key, None) is None:
-            clone.conf.set(key, value)
-    sessions = java(spark).org.apache.spark.sql.classic.SparkSession
+    for key, value in delta_settings(clone.conf.get).items():
+        clone.conf.set(key, value)
+    sessions = jvm.static(spark, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(clone._jsparkSession)
     try:
@@ -146,12 +141,11 @@ class Table:
     @property
     def log(self) -> Any:
         """Delta's DeltaLog. UnsupportedFeatureError for storage that files cannot be written to."""
-        hadoop = java(self.spark).org.apache.hadoop.fs
-        path = hadoop.Path(self._location())
-        default = hadoop.FileSystem.getDefaultUri(self._hadoop_conf())
+        path = jvm.static(self.spark, "org.apache.hadoop.fs.Path")(self._location())
+        default = jvm.static(self.spark, "org.apache.hadoop.fs.FileSystem").getDefaultUri(self._hadoop_conf())
         Storage.of(str(path if path.toUri().getScheme() else default))
         with delta_errors(f"opening {self.name}"):
-            log = java(self.spark).org.apache.spark.sql.delta.DeltaLog
+            log = jvm.static(self.spark, "org.apache.spark.sql.delta.DeltaLog")
             options = jvm.scala_map(self.spark, self.options)
             return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry, options)
 
@@ -208,7 +202,7 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
             raise UnsupportedFeatureError(
                 f"{name} is in the catalog {catalog}, and delta_variant.write knows tables of {_SESSION_CATALOG} and paths"
             )
-        given = java(spark).org.apache.spark.sql.catalyst.TableIdentifier
+        given = jvm.static(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
         database = jvm.option(spark, parts[-2] if len(parts) > 1 else None)
         if state.catalog().isTempView(given(parts[-1], database)):
             raise TableError(f"{name} is a temporary view: write to the table behind it")
@@ -287,7 +281,7 @@ class Transaction:
             """Delta's OptimisticTransaction."""
             self.version = int(self.delta.readVersion())
 
-    @property
+    @cached_property
     def features(self) -> TableFeatures:
         """Of the snapshot, or of the table as `update_metadata` has it."""
         return TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
@@ -329,15 +323,16 @@ class Transaction:
         """
         doing = "creating" if self.version < 0 else "changing the schema of"
         with delta_errors(f"{doing} {self._table.name}"):
-            parsed = schema and java(self.spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())
+            parsed = schema and jvm.static(self.spark, jvm.DATA_TYPE).fromJson(schema.json())
             self._write.updateMetadata(parsed or self.delta.metadata().schema())
+        self.__dict__.pop("features", None)
 
     def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows of a DataFrame, to be planned anew in its own session, and a DataFrame of this session that stands for them:
         it has the same columns and no rows."""
-        dataset = java(self.spark).org.apache.spark.sql.classic.Dataset
+        dataset = jvm.static(self.spark, jvm.DATASET)
         source = DataFrame(dataset.ofRows(df.sparkSession._jsparkSession, df._jdf.logicalPlan()), df.sparkSession)
-        return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf), self.spark)
+        return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf.schema()), self.spark)
 
     def ordering(self, source: DataFrame) -> list[tuple[int, bool, bool]]:
         """How the rows of a DataFrame are sorted within its tasks: for each key the number of a column, whether it ascends,
@@ -345,13 +340,14 @@ class Transaction:
         """
         return [(at, ascending, nulls_first) for at, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
 
-    def run(self, source: DataFrame, reports: DataFrame) -> Written:
+    def run(self, source: DataFrame, rows: DataFrame, write: Callable[[DataFrame], DataFrame]) -> Written:
         """Run a job that writes files, and keep their Add actions.
 
-        source: the rows (`planned`), whose session's listeners hear of the job. reports: a plan over what stands for them, with
-        the columns of `writer.task.REPORT`. Raises what Spark raises.
+        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them. write:
+        from the record batches of its rows (`writer.batches`) to the columns of `writer.task.REPORT`. Raises what Spark raises.
         """
-        totals = json.loads(self._write.run(source._jdf, reports._jdf))
+        reports = write(DataFrame(self._write.messages(self.spark._jsparkSession), self.spark))
+        totals = json.loads(self._write.run(source._jdf, rows._jdf, reports._jdf, jvm.java_source("Batches")))
         if "error" in totals:
             name, text = json.loads(totals["error"])
             return Written(error=(name, text))

@@ -71,8 +71,7 @@ public class FileBounds {
     long total = counted.isDefined() ? ((Number) counted.get()).longValue() : log.snapshot().numOfFiles();
     boolean small = total <= Integer.parseInt(SparkSession.active().conf().get(KEPT_FILES, "5000"));
     FileBounds files = new FileBounds(log, total, small);
-    String key = files.table + "\n" + files.version;
-    FileBounds found = (FileBounds) TABLES.getIfPresent(key);
+    FileBounds found = (FileBounds) TABLES.getIfPresent(files.key());
     if (found != null && found.snapshot.get() == log.snapshot() && found.small == small) return found;
     if (!small && scan.files().size() <= Math.min(total / 2, FEW_FILES)) {
       files.scanned = new HashSet();
@@ -84,9 +83,9 @@ public class FileBounds {
     try {
       if (small) files.collect(log, files.before());
     } catch (Throwable failure) {
-      files.failed(failure, key);
+      files.failed(failure);
     }
-    TABLES.put(key, files);
+    TABLES.put(files.key(), files);
     return files;
   }
 
@@ -94,10 +93,12 @@ public class FileBounds {
   public static FileBounds of(Bounds log, InternalRow[] rows) {
     FileBounds files = new FileBounds(log, rows.length, true);
     files.rows = rows;
-    long[] paths = new long[rows.length];
-    for (int r = 0; r < rows.length; r++) paths[r] = rows[r].getLong(0);
-    files.files = new Keys(paths);
+    files.files = new Keys(rows, 0);
     return files;
+  }
+
+  private String key() {
+    return table + "\n" + version;
   }
 
   /** Why nothing could be read, if so. */
@@ -118,10 +119,10 @@ public class FileBounds {
     return files.keys.length;
   }
 
-  private void failed(Throwable failure, String key) {
+  private void failed(Throwable failure) {
     if (!stops(failure)) {
       this.failure = String.valueOf(failure);
-      TABLES.put(key, this);
+      TABLES.put(key(), this);
     }
     org.apache.spark.unsafe.Platform.throwException(failure);
   }
@@ -154,22 +155,18 @@ public class FileBounds {
   private void collect(Bounds log, FileBounds before) {
     Jobs jobs = new Jobs(log, total);
     InternalRow[] state = jobs.state();
-    long[] paths = new long[state.length];
-    long[] texts = new long[state.length];
     long bytes = 0;
     for (int f = 0; f < state.length; f++) {
-      paths[f] = state[f].getLong(0);
-      texts[f] = state[f].getLong(1);
       if (!state[f].isNullAt(2)) bytes += state[f].getInt(2);
     }
-    files = new Keys(paths);
+    files = new Keys(state, 0);
     if (bytes > KEPT_BYTES) return;  // by a job
-    contents = new Keys(texts);
+    contents = new Keys(state, 1);
     int[] known = new int[state.length];  // which row of the version before it is
     Set unknown = new HashSet();
     for (int f = 0; f < known.length; f++) {
-      known[f] = before == null ? -1 : before.contents.find(texts[f]);
-      if (known[f] < 0) unknown.add(Long.valueOf(paths[f]));
+      known[f] = before == null ? -1 : before.contents.find(contents.keys[f]);
+      if (known[f] < 0) unknown.add(Long.valueOf(files.keys[f]));
     }
     InternalRow[] all = new InternalRow[state.length];
     for (int f = 0; f < all.length; f++) all[f] = known[f] < 0 ? null : before.rows[known[f]];
@@ -216,17 +213,13 @@ public class FileBounds {
     try {
       if (rows == null && !missing.isEmpty()) read = new Jobs(log, total).values(missing, scanned);
     } catch (Throwable failure) {
-      failed(failure, table + "\n" + version);
+      failed(failure);
     }
     return publish(all, missing, read);
   }
 
   private synchronized Tree.Values[] publish(List all, List missing, InternalRow[] read) {
-    if (files == null) {
-      long[] paths = new long[read.length];
-      for (int r = 0; r < paths.length; r++) paths[r] = read[r].getLong(0);
-      files = new Keys(paths);
-    }
+    if (files == null) files = new Keys(read, 0);
     for (int m = 0; m < missing.size(); m++) {
       Column column = new Column((Jobs.Bound) missing.get(m), size());
       for (int r = 0; read != null && r < read.length; r++) {
@@ -283,13 +276,14 @@ public class FileBounds {
     }
   }
 
-  /** Where each of some 64-bit keys stands; a key that is there twice stands nowhere. */
+  /** In which row each of some 64-bit keys stands; a key that is there twice stands nowhere. */
   private static class Keys {
     final long[] keys;
     private final int[] slots;
 
-    Keys(long[] keys) {
-      this.keys = keys;
+    Keys(InternalRow[] rows, int column) {
+      this.keys = new long[rows.length];
+      for (int r = 0; r < rows.length; r++) keys[r] = rows[r].getLong(column);
       this.slots = new int[Integer.highestOneBit(keys.length + 1) * 4];  // a number + 1, or its negative if it is there twice
       for (int k = 0; k < keys.length; k++) {
         int slot = slot(keys[k]);

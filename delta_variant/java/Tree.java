@@ -155,62 +155,62 @@ public abstract class Tree {
     }
   }
 
-  /** Whether a constant lies between two bounds: the search for the smallest that is not below the lower one. */
-  private static class Between extends Tree {
-    private final Values low;
-    private final Values high;
-    private final Object[] sorted;
-    private final Ordering order;
+  /** Two bounds against a list of constants. */
+  private abstract static class Listed extends Tree {
+    protected final Values low;
+    protected final Values high;
+    protected final Object[] sorted;
+    protected final Ordering order;
 
-    Between(Values low, Values high, Object[] sorted) {
+    Listed(Values low, Values high, Object[] sorted) {
       this.low = low;
       this.high = high;
       this.sorted = sorted;
       this.order = low.order();
     }
 
+    /** Where the first of the sorted values stands that is not below this one; their number, if all are. */
+    protected int notBelow(Object value) {
+      int from = 0;
+      int to = sorted.length;
+      while (from < to) {
+        int middle = (from + to) >>> 1;
+        if (order.compare(sorted[middle], value) < 0) from = middle + 1;
+        else to = middle;
+      }
+      return from;
+    }
+  }
+
+  /** Whether a constant lies between two bounds: the search for the smallest that is not below the lower one. */
+  private static class Between extends Listed {
+    Between(Values low, Values high, Object[] sorted) {
+      super(low, high, sorted);
+    }
+
     public int of(int file) {
       Object from = low.get(file);
       Object to = high.get(file);
-      int at = from == null ? 0 : notBelow(sorted, from, order);
+      int at = from == null ? 0 : notBelow(from);
       if (at == sorted.length) return FALSE;
       if (to != null && order.compare(sorted[at], to) > 0) return FALSE;
       return from == null || to == null ? NULL : TRUE;
     }
   }
 
-  private static class Differs extends Tree {
-    private final Values low;
-    private final Values high;
-    private final Object[] sorted;
-    private final Ordering order;
-
+  /** Whether two bounds leave room for another value than the constants. */
+  private static class Differs extends Listed {
     Differs(Values low, Values high, Object[] sorted) {
-      this.low = low;
-      this.high = high;
-      this.sorted = sorted;
-      this.order = low.order();
+      super(low, high, sorted);
     }
 
     public int of(int file) {
       Object from = low.get(file);
       if (from == null) return NULL;
-      int at = notBelow(sorted, from, order);
+      int at = notBelow(from);
       if (at == sorted.length || order.compare(sorted[at], from) != 0) return TRUE;
       Object to = high.get(file);
       return to == null ? NULL : order.compare(from, to) == 0 ? FALSE : TRUE;
     }
-  }
-
-  /** Where the first of the sorted values stands that is not below this one; their number, if all are. */
-  private static int notBelow(Object[] sorted, Object value, Ordering order) {
-    int from = 0;
-    int to = sorted.length;
-    while (from < to) {
-      int middle = (from + to) >>> 1;
-      if (order.compare(sorted[middle], value) < 0) from = middle + 1;
-      else to = middle;
-    }
-    return from;
   }
 }

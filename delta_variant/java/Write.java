@@ -15,13 +15,13 @@ import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
-import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.CommittedTransaction;
@@ -40,8 +40,11 @@ import org.apache.spark.sql.delta.commands.WriteIntoDelta;
 import org.apache.spark.sql.delta.hooks.AutoCompact$;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenEvaluatorFactory;
+import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetrics;
 import org.apache.spark.sql.types.StructType;
@@ -121,10 +124,16 @@ public class Write {
 
   // ---- the job --------------------------------------------------------------------------------------------------
 
-  /** A DataFrame of another session with the columns of `source`, and no rows: a leaf that `run` puts the rows in place of. */
-  public static Dataset placeholder(SparkSession spark, Dataset source) {
-    scala.reflect.ClassTag row = scala.reflect.ClassTag$.MODULE$.apply(InternalRow.class);
-    return spark.internalCreateDataFrame(spark.sparkContext().emptyRDD(row), source.schema(), false);
+  private static final scala.reflect.ClassTag ROW = scala.reflect.ClassTag$.MODULE$.apply(InternalRow.class);
+
+  /** A DataFrame with these columns and no rows: a leaf that `run` puts rows in place of. */
+  public static Dataset placeholder(SparkSession spark, StructType schema) {
+    return spark.internalCreateDataFrame(spark.sparkContext().emptyRDD(ROW), schema, false);
+  }
+
+  /** The same for record batches, each a message of Arrow's. */
+  public static Dataset messages(SparkSession spark) {
+    return placeholder(spark, new StructType().add("message", "binary"));
   }
 
   /** The order of the rows of `source`: [column, ascending, nulls first] for each key from the first that is a column. */
@@ -152,19 +161,22 @@ public class Write {
   }
 
   /**
-   * Runs the job: `reports` is a plan over a leaf without rows, which stands for the rows of `source`. These are planned
-   * and run in their own session, as one execution of which its listeners and observations hear, and with this
-   * transaction as Delta's active one, so that what they read of the table is recorded.
+   * Runs the job. The rows of `source` are planned and run in their own session, as one execution of which its listeners
+   * and observations hear, and with this transaction as Delta's active one, so that what they read of the table is
+   * recorded. `rows` is a plan over a leaf that stands for them, and `reports` one over a leaf that stands for the record
+   * batches that `batches`, the source of a class body, makes of what `rows` yields.
    *
    * The columns of `reports` are those of REPORT in delta_variant/writer/task.py. Returns their totals as JSON.
    */
-  public String run(final Dataset source, final Dataset reports) {
+  public String run(final Dataset source, final Dataset rows, final Dataset reports, final String batches) {
     transaction.hasWritten_$eq(true);
     final QueryExecution execution = source.queryExecution();
     final Function0 job = new scala.runtime.AbstractFunction0() {
       public Object apply() {
-        Rows rows = new Rows(reports.sparkSession(), execution.toRdd());
-        LogicalPlan plan = (LogicalPlan) reports.queryExecution().analyzed().transformUp(rows);
+        LogicalPlan plan = under(rows, execution.toRdd(), true);
+        RDD arranged = plan instanceof LogicalRDD
+            ? ((LogicalRDD) plan).rdd() : Dataset.ofRows(rows.sparkSession(), plan).queryExecution().toRdd();
+        plan = under(reports, batches(arranged, rows.schema(), batches), false);
         return totals((Row[]) Dataset.ofRows(reports.sparkSession(), plan).collect());
       }
     };
@@ -175,37 +187,44 @@ public class Write {
     });
   }
 
-  /** Puts rows where a plan has a leaf without. A projection that only renames them would copy each: the leaf is renamed. */
-  private static class Rows extends scala.runtime.AbstractPartialFunction {
-    private final SparkSession spark;
-    private final RDD rows;
+  /** The record batches of rows, made where the rows are: Spark ships the source there and compiles it. */
+  public static RDD batches(RDD rows, StructType schema, String source) {
+    CodeAndComment code = new CodeAndComment(source, map(new HashMap()));
+    SQLMetric duration = SQLMetrics.createTimingMetric(rows.sparkContext(), "duration", -1);
+    return rows.mapPartitionsWithEvaluator(
+        new WholeStageCodegenEvaluatorFactory(new scala.util.Right(code), duration, new Object[] {schema}), ROW);
+  }
 
-    Rows(SparkSession spark, RDD rows) {
-      this.spark = spark;
-      this.rows = rows;
-    }
-
-    public boolean isDefinedAt(Object plan) {
-      return plan instanceof LogicalRDD || plan instanceof Project && renames((Project) plan);
-    }
-
-    public Object applyOrElse(Object plan, scala.Function1 otherwise) {
-      if (!isDefinedAt(plan)) return otherwise.apply(plan);
-      LogicalRDD leaf = (LogicalRDD) (plan instanceof Project ? ((Project) plan).child() : plan);
-      return new LogicalRDD(((LogicalPlan) plan).output(), rows, leaf.outputPartitioning(), leaf.outputOrdering(), false,
-          leaf.stream(), spark, none(), none());
-    }
-
-    /** Whether it has the columns of a leaf, all and in their order. */
-    private static boolean renames(Project project) {
-      Seq to = project.projectList();
-      if (!(project.child() instanceof LogicalRDD) || to.size() != project.child().output().size()) return false;
-      for (int c = 0; c < to.size(); c++) {
-        Object column = to.apply(c) instanceof Alias ? ((Alias) to.apply(c)).child() : to.apply(c);
-        if (!(column instanceof Attribute)) return false;
-        if (!((Attribute) column).exprId().equals(((Attribute) project.child().output().apply(c)).exprId())) return false;
+  /** A plan with rows where it has a leaf without; copied: whether the leaf gives a copy of each, or the rows themselves. */
+  private static LogicalPlan under(final Dataset frame, final RDD rows, final boolean copied) {
+    return (LogicalPlan) frame.queryExecution().analyzed().transformUp(new scala.runtime.AbstractPartialFunction() {
+      public boolean isDefinedAt(Object plan) {
+        return plan instanceof LogicalRDD;
       }
-      return true;
+
+      public Object applyOrElse(Object plan, scala.Function1 otherwise) {
+        if (!isDefinedAt(plan)) return otherwise.apply(plan);
+        LogicalRDD empty = (LogicalRDD) plan;
+        LogicalPlan leaf = new LogicalRDD(empty.output(), rows, empty.outputPartitioning(), empty.outputOrdering(), false,
+            empty.stream(), frame.sparkSession(), none(), none());
+        return copied ? leaf : new LogicalQueryStage(leaf, new Messages(empty.output(), rows, "messages",
+            empty.outputPartitioning(), empty.outputOrdering(), none()));
+      }
+    });
+  }
+
+  /** A leaf that gives rows as they are: Spark's own copies each, and these are of megabytes. */
+  public static class Messages extends RDDScanExec {
+    public Messages(Seq output, RDD rows, String name, Partitioning partitioning, Seq ordering, Option stream) {
+      super(output, rows, name, partitioning, ordering, stream);
+    }
+
+    public boolean supportCodegen() {
+      return false;
+    }
+
+    public RDD doExecute() {
+      return inputRDD();
     }
   }
 
@@ -227,13 +246,13 @@ public class Write {
     metrics.put("numFiles", Long.valueOf(reports.length));
     metrics.put("numOutputRows", Long.valueOf(rows));
     metrics.put("numOutputBytes", Long.valueOf(bytes));
-    register(metrics);
+    registerMetrics(metrics);
     if (reports.length > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
     return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
   }
 
   /** What DESCRIBE HISTORY shows as operationMetrics. */
-  private void register(Map metrics) {
+  private void registerMetrics(Map metrics) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
     Map registered = new HashMap();
     for (java.util.Iterator i = metrics.entrySet().iterator(); i.hasNext(); ) {

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP_BYTES = 48 << 20
 ROW_GROUP_ROWS = 1 << 20
+_BUFFER_BYTES = 1 << 20  # pyarrow writes a page at a time, and each call into Python takes 17 µs
 
 
 class FileWriter:
@@ -73,6 +74,7 @@ class FileWriter:
         self._with_nan: set[tuple[int, int]] = set()  # column chunks, by the numbers of row group and leaf column
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._open = True
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -155,6 +157,7 @@ class FileWriter:
         if self._pending:
             self._find_nan()
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
+            self._buffer.flush()
         self._pending.clear()
         self._flushed += self._bytes
         self._rows = self._bytes = 0
@@ -165,6 +168,7 @@ class FileWriter:
             self._writer.add_key_value_metadata(self._metadata)
         self._sink.hold_back()
         self._writer.close()
+        self._buffer.flush()
         self._sink.release(self._annotated)
         if self._path is not None:
             self._sink.file.close()
@@ -189,7 +193,7 @@ class FileWriter:
         columns = [column for column in columns if count[column[0]] == 1]
         chosen = {name: encodings.encoding(values) for name, _, values in columns}
         return pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            self._buffer,
             self._schema,
             compression=self._compression,
             use_dictionary=[name for name, encoding in chosen.items() if encoding == "DICTIONARY"],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delta_variant.errors import InvalidPathError
 from delta_variant.paths import parse_variant_path
-from delta_variant.skipping.bounds import AllOf, Bounds, Log, Projection, size
+from delta_variant.skipping.bounds import Log, Projection, size
 from delta_variant.skipping.casts import keeps_order
 from delta_variant.skipping.predicates import (
     And,
@@ -61,10 +61,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     `verdicts`, which bounds say what each question proves for a file, and the request, from which `questions` makes them again.
     """
     asked, log = questions(request)
-    bounds, reasons = _affordable(asked, log, max(request["files"], 1))
-    projection = Projection(log)
-    tree = bounds.json(projection)
-    reply: dict[str, Any] = {"tree": tree if projection.bounds else None}
+    trees, projection, reasons = _affordable(asked, log, max(request["files"], 1))
+    reply: dict[str, Any] = {"tree": ["all", *trees] if projection.bounds else None}
     if request["explain"]:
         each = list(leaves(asked))
         if len(each) > MAX_QUESTIONS:
@@ -80,16 +78,16 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     return reply | {"bounds": projection.json()}
 
 
-def _affordable(asked: And, log: Log, files: int) -> tuple[Bounds, list[str]]:
-    """The predicate on bounds, of the parts that together stay within what planning may take, and the reasons."""
-    used: list[Bounds] = []
+def _affordable(asked: And, log: Log, files: int) -> tuple[list[Any], Projection, list[str]]:
+    """The trees of the parts that together stay within what planning may take, the bounds they compare, and the reasons."""
+    trees: list[Any] = []
     reasons: list[str] = []
     count, known = 0, Projection(log)
     for part in asked.parts:
         bounds, why = translate(part, log)
         reasons += why
         needed = Projection(log, dict(known.bounds))
-        bounds.json(needed)
+        tree = bounds.json(needed)
         comparisons, read = count + size(bounds), len(needed.bounds)
         long = comparisons > min(MAX_COMPARISONS, MAX_ALL_COMPARISONS / files)
         if long or read > min(MAX_BOUNDS, MAX_ALL_BOUNDS / files):
@@ -98,9 +96,9 @@ def _affordable(asked: And, log: Log, files: int) -> tuple[Bounds, list[str]]:
                 f"for {files:,} files"
             )
         else:
-            used.append(bounds)
+            trees.append(tree)
             count, known = comparisons, needed
-    return AllOf(tuple(used)), reasons
+    return trees, known, reasons
 
 
 def questions(request: Mapping[str, Any]) -> tuple[And, Log]:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
+from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import quoted
-from delta_variant.transaction import java, settings
+from delta_variant.transaction import scala_object, settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -46,6 +47,10 @@ def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[
                 f"column {field.name} is not in {table}, which has {', '.join(schema.names)}: leave it out with "
                 f"df.drop({field.name!r}), or add it with merge_schema=True"
             )
+    if df.columns == schema.names and all(
+        _same(have.dataType, want.dataType) for have, want in zip(df.schema, schema, strict=True)
+    ):
+        return df
     columns = []
     for field in schema:
         have = given.get(field.name.lower())
@@ -127,9 +132,8 @@ def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
     """Spark's rule for storing values, and the names of nested fields the same, which that rule does not look at."""
     if [name.lower() for name in field_names(have)] != [name.lower() for name in field_names(want)]:
         return False
-    sql = java(spark).org.apache.spark.sql
-    parse = sql.types.DataType.fromJson
-    cast = getattr(getattr(sql.catalyst.expressions, "Cast$"), "MODULE$")
+    parse = jvm.static(spark, jvm.DATA_TYPE).fromJson
+    cast = scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
     return bool(cast.canANSIStoreAssign(parse(have.json()), parse(want.json())))
 
 

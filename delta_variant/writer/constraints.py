@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from delta_variant import jvm
-from delta_variant.transaction import delta_errors, java, scala_object
+from delta_variant.transaction import delta_errors, scala_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> 
             plan.output(), every, spark._jsparkSession
         )
         node = jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "DeltaInvariantChecker"), plan, checks)
-        return DataFrame(java(spark).org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)
+        return DataFrame(jvm.static(spark, jvm.DATASET).ofRows(spark._jsparkSession, node), spark)
 
 
 def _plans_checks(spark: SparkSession) -> None:

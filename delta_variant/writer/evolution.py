@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
+from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.transaction import java, scala_object
+from delta_variant.transaction import scala_object
 from delta_variant.writer.alignment import storable_schema, type_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def evolve(spark: SparkSession, schema: t.StructType, transaction: Transaction) 
 class _Merge:
     def __init__(self, spark: SparkSession, transaction: Transaction, table: str) -> None:
         self._table = table
-        self._parse = java(spark).org.apache.spark.sql.types.DataType.fromJson
+        self._parse = jvm.static(spark, jvm.DATA_TYPE).fromJson
         self._widening = scala_object(spark, "org.apache.spark.sql.delta.TypeWidening")
         delta = transaction.delta
         self._widens = bool(self._widening.isEnabled(delta.protocol(), delta.metadata()))

@@ -25,10 +25,10 @@ from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableErr
 from delta_variant.paths import quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
 from delta_variant.version import __version__
-from delta_variant.writer import clustering, mapping, shapes, sizes
+from delta_variant.writer import batches, clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
-from delta_variant.writer.task import REPORT_DDL, Plan, write_files
+from delta_variant.writer.task import REPORT_DDL, Plan, write_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from delta_variant.writer.columns import Path
     from delta_variant.writer.shapes import Shred
 
-_ARROW_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 # What a task gets of a partition that is shuffled: as many bytes as a file is to have.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
@@ -78,7 +77,6 @@ def make_plan(
     first = shapes.first_bounds(schema, features.properties, cluster_by)
     return Plan(
         location=transaction.storage,
-        columns=tuple(data.names),
         variants=variants,
         not_null=tuple(not_null(physical)),
         partition_by=by,
@@ -122,14 +120,17 @@ def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mappin
 def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, cluster_by: Sequence[str]) -> DataFrame:
     """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order.
 
-    Columns are named by their place here, so that no name of ours can meet a user's: `Plan.columns` has the names.
-    source: the rows as the user has them.
+    A column is known by its place, so that no name of ours can meet a user's. source: the rows as the user has them.
     """
     features = transaction.features
     data: dict[str, Column] = {}
     values: dict[str, Column] = {}
     schema, physical_schema = schemas(features.schema)
-    for field, physical in zip(schema, physical_schema, strict=True):
+    both = list(zip(schema, physical_schema, strict=True))
+    renamed = {a.name for a, b in both if list(field_names(a.dataType)) != list(field_names(b.dataType))}
+    if not (plan.partition_by or cluster_by or renamed):
+        return df
+    for field, physical in both:
         column = F.col(quoted(field.name))
         if physical.name in plan.partition_by:
             if isinstance(field.dataType, t.BinaryType):
@@ -139,7 +140,7 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
             text = F.unix_micros(column) if physical.name in plan.timestamps else column
             values[physical.name] = text.cast("string").alias(f"p{len(values)}")
             continue
-        if list(field_names(field.dataType)) != list(field_names(physical.dataType)):
+        if field.name in renamed:
             column = column.cast(nullable(physical.dataType))
         data[field.name] = column.alias(f"c{len(data)}")
     by = [values[name] for name in plan.partition_by]
@@ -163,12 +164,14 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     """
     table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
     outcomes = Outcomes(rows.sparkSession)
-    own = {_ARROW_TYPES: "false", _TASK_BYTES: str(plan.max_bytes)}
+    own = {**batches.SETTINGS, _TASK_BYTES: str(plan.max_bytes)}
+    data = [name for name in schemas(transaction.features.schema)[1].names if name not in plan.partition_by]
+    schema = batches.schema_of(rows.schema, (*data, *plan.partition_by))
     cancelled: BaseException | None = None
     try:
         with outcomes.watched() as telling, settings(rows.sparkSession, own):
-            reports = rows.mapInArrow(partial(write_files, plan, outcome=telling), REPORT_DDL)
-            written = transaction.run(source, reports)
+            task = partial(write_messages, plan, schema, telling)
+            written = transaction.run(source, rows, lambda messages: messages.mapInArrow(task, REPORT_DDL))
     except BaseException as error:
         _delete(plan, outcomes.files)
         if outcomes.error is None:

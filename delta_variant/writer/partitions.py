@@ -32,14 +32,12 @@ _LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
 
 
 def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Runs of rows of one partition, without the partition columns, and with the names of the others."""
+    """Runs of rows of one partition, without the partition columns."""
     count = len(plan.partition_by)
-    data = batch.select(list(range(batch.num_columns - count)))
-    if plan.columns is not None:
-        data = data.rename_columns(plan.columns)
     if not count:
-        yield (), data
+        yield (), batch
         return
+    data = batch.select(list(range(batch.num_columns - count)))
     columns = batch.columns[-count:]
     change = np.zeros(batch.num_rows, np.bool_)
     for column in columns:

@@ -1,7 +1,7 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In come the aligned columns as `mapInArrow` delivers them, known by their place, VARIANT as struct<value, metadata>, followed by
-one column per partition column with the partition value in text, and the rows sorted by those. Out comes, for every file, its
+In come the aligned columns, VARIANT as struct<value, metadata>, followed by one column per partition column with the partition
+value in text, and the rows sorted by those. Out comes, for every file, its
 Add action (PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
 
 A file that ends before its shape had to be known is encoded in memory, and if it is small, twice: shredded and plain. The
@@ -32,6 +32,7 @@ from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.storage import Storage
 from delta_variant.version import __version__
+from delta_variant.writer.batches import received
 from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
@@ -47,8 +48,6 @@ SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
 LEAF_BYTES = 8 << 10
 """A leaf adds up to 600 bytes to a file. Only a file with less than this for each inferred leaf is encoded plain as well."""
-_BATCH_ROWS, _BATCH_BYTES = 16384, 8 << 20
-"""Smaller batches cost more than they are worth."""
 REPORT = pa.schema([
     ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("left_plain", pa.bool_()),
     ("error", pa.string()),
@@ -93,8 +92,6 @@ class Plan:
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
     first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
-    columns: tuple[str, ...] | None = None
-    """Names of the columns of a batch in their order, without the partition values; None where batches have the names."""
     version: str = __version__
     """Of this package on the driver."""
 
@@ -104,6 +101,13 @@ class Outcome(Protocol):
 
     def add(self, outcome: list[tuple[str, str]]) -> None:
         """Takes pairs: ("", file) for every file, or (error class, message)."""
+
+
+def write_messages(
+    plan: Plan, schema: pa.Schema, outcome: Outcome, messages: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The task, of record batches as `writer.batches` sends them."""
+    return write_files(plan, received(messages, schema), outcome)
 
 
 def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome | None = None) -> Iterator[pa.RecordBatch]:
@@ -123,7 +127,7 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in _gathered(batches):
+        for batch in batches:
             task.add(batch)
             del batch  # before the next one is read
         reports = task.close()
@@ -161,25 +165,6 @@ def _settle() -> None:
     """PySpark collects garbage after every task, which takes 95 ms over the objects of Numba and pyarrow: they stay, once."""
     gc.collect()
     gc.freeze()
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, small ones put together: the size of a batch is a setting of the session, meant for the user's functions."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        del batch  # nothing but `waiting` holds it while the next one is read
-        if sum(b.num_rows for b in waiting) >= _BATCH_ROWS or sum(b.nbytes for b in waiting) >= _BATCH_BYTES:
-            yield _joined(waiting)
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The batches that wait as one; no batch waits afterwards."""
-    joined = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-    waiting.clear()
-    return joined
 
 
 class _Task:
@@ -260,7 +245,8 @@ class _Task:
     def _open(self) -> None:
         """Begins a file with the pending rows."""
         rows, self._pending = self._pending, []
-        self._file = self._encoder(self._sink(), rows, self._shapes(rows))
+        shapes = self._shapes(rows)
+        self._file = self._encoder(self._sink(), rows, shapes)
 
     def _write_small(self) -> None:
         """Writes a file whose rows are all pending: plain, where shredding does not make it smaller."""

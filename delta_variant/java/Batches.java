@@ -1,0 +1,457 @@
+/*
+ * Rows in, Arrow record batches out, each as one message of Arrow's IPC format in a row of one BINARY column. What
+ * mapInArrow does of it counts the bytes of a batch after every row, and converts Variants by copies of their own: it
+ * takes twice as long.
+ *
+ * This is the body of a class: Spark's code generator, which puts a head on it, compiles it in every executor, so that
+ * executors need no JAR of ours. A batch has the columns of references[0], a StructType, as pyspark.sql.pandas.types
+ * has them in Arrow. The names of Spark that are not qualified are those that the generator imports.
+ */
+
+/** Rows after which a batch ends, and bytes, which its last row may exceed: smaller batches cost more in the task. */
+private static final int MAX_ROWS = 16384;
+private static final int MAX_BYTES = 8 << 20;
+
+public Object generate(Object[] references) {
+  return new Batches((org.apache.spark.sql.types.StructType) references[0]);
+}
+
+private static final class Batches extends org.apache.spark.sql.execution.BufferedRowIterator {
+  private final org.apache.spark.sql.types.StructType schema;
+  private final Column[] columns;
+  private org.apache.spark.sql.catalyst.expressions.UnsafeProjection unsafe;
+  private scala.collection.Iterator rows;
+  private byte[] last = new byte[0];  // taken up before the next row is asked for
+
+  Batches(org.apache.spark.sql.types.StructType schema) {
+    this.schema = schema;
+    columns = columns(schema);
+  }
+
+  public void init(int partition, scala.collection.Iterator[] inputs) {
+    partitionIndex = partition;
+    rows = inputs[0];
+  }
+
+  protected void processNext() throws java.io.IOException {
+    int count = 0;
+    long bytes = 0;
+    while (count < MAX_ROWS && bytes < MAX_BYTES && rows.hasNext()) {
+      UnsafeRow row = unsafe((InternalRow) rows.next());
+      for (int c = 0; c < columns.length; c++) columns[c].add(row, row.getBaseObject(), row.getBaseOffset(), c);
+      bytes += row.getSizeInBytes();
+      count++;
+    }
+    if (count > 0) append(new org.apache.spark.sql.catalyst.expressions.GenericInternalRow(new Object[] {message(count)}));
+  }
+
+  private UnsafeRow unsafe(InternalRow row) {
+    if (row instanceof UnsafeRow) return (UnsafeRow) row;
+    if (unsafe == null) unsafe = org.apache.spark.sql.catalyst.expressions.UnsafeProjection$.MODULE$.create(schema);
+    return unsafe.apply(row);
+  }
+
+  private byte[] message(int count) {
+    Message message = new Message();
+    for (int c = 0; c < columns.length; c++) columns[c].end(message);
+    last = message.bytes(count, last);
+    return last;
+  }
+}
+
+/** A record batch: its columns in depth-first order, then the bytes. */
+private static final class Message {
+  private final java.util.ArrayList nodes = new java.util.ArrayList();  // {rows, nulls} of a column
+  private final java.util.ArrayList arrays = new java.util.ArrayList();
+  private final java.util.ArrayList places = new java.util.ArrayList();  // {offset in the body, bytes} of an array
+  private long size = 0;
+
+  void node(int rows, int nulls) {
+    nodes.add(new long[] {rows, nulls});
+  }
+
+  void buffer(byte[] array, long bytes) {
+    arrays.add(array);
+    places.add(new long[] {size, bytes});
+    size += bytes + 7 & -8;
+  }
+
+  /** The message, in an array that is up to a sixteenth longer: `last`, if it fits, since new ones of megabytes are costly. */
+  byte[] bytes(int rows, byte[] last) {
+    com.google.flatbuffers.FlatBufferBuilder head = new com.google.flatbuffers.FlatBufferBuilder(1024);
+    org.apache.arrow.flatbuf.RecordBatch.startNodesVector(head, nodes.size());
+    for (int n = nodes.size() - 1; n >= 0; n--) {
+      long[] node = (long[]) nodes.get(n);
+      org.apache.arrow.flatbuf.FieldNode.createFieldNode(head, node[0], node[1]);
+    }
+    int allNodes = head.endVector();
+    org.apache.arrow.flatbuf.RecordBatch.startBuffersVector(head, places.size());
+    for (int p = places.size() - 1; p >= 0; p--) {
+      long[] place = (long[]) places.get(p);
+      org.apache.arrow.flatbuf.Buffer.createBuffer(head, place[0], place[1]);
+    }
+    int allBuffers = head.endVector();
+    int batch = org.apache.arrow.flatbuf.RecordBatch.createRecordBatch(head, rows, allNodes, allBuffers, 0, 0);
+    head.finish(org.apache.arrow.flatbuf.Message.createMessage(head, org.apache.arrow.flatbuf.MetadataVersion.V5,
+        org.apache.arrow.flatbuf.MessageHeader.RecordBatch, batch, size, 0));
+    byte[] metadata = head.sizedByteArray();
+    int body = 8 + (metadata.length + 7 & -8);
+    long step = Math.max(8, Long.highestOneBit(body + size) >> 4);
+    int length = Math.toIntExact((body + size + step - 1) / step * step);
+    byte[] message = last.length == length ? last : new byte[length];
+    Platform.putInt(message, Platform.BYTE_ARRAY_OFFSET, -1);
+    Platform.putInt(message, Platform.BYTE_ARRAY_OFFSET + 4, body - 8);
+    System.arraycopy(metadata, 0, message, 8, metadata.length);
+    for (int p = 0; p < places.size(); p++) {
+      long[] place = (long[]) places.get(p);
+      if (place[1] > 0) System.arraycopy(arrays.get(p), 0, message, body + (int) place[0], (int) place[1]);
+    }
+    return message;
+  }
+}
+
+private static byte[] grown(byte[] array, int used, long wanted) {
+  if (wanted <= array.length) return array;
+  byte[] grown = new byte[(int) Math.min(Math.max(wanted, 2L * array.length), Math.max(wanted, Integer.MAX_VALUE - 15))];
+  System.arraycopy(array, 0, grown, 0, used);
+  return grown;
+}
+
+/** One row of a few megabytes is no reason to keep as much for all that come after it. */
+private static byte[] kept(byte[] array) {
+  return array.length > 2 * MAX_BYTES ? new byte[0] : array;
+}
+
+private static Column[] columns(org.apache.spark.sql.types.StructType struct) {
+  Column[] columns = new Column[struct.length()];
+  for (int c = 0; c < columns.length; c++) columns[c] = column(struct.apply(c).dataType());
+  return columns;
+}
+
+private static Column column(org.apache.spark.sql.types.DataType type) {
+  if (type instanceof org.apache.spark.sql.types.VariantType) return new Variant();
+  if (type instanceof org.apache.spark.sql.types.StringType) return new Bytes();
+  if (type instanceof org.apache.spark.sql.types.BinaryType) return new Bytes();
+  if (type instanceof org.apache.spark.sql.types.BooleanType) return new Bits();
+  if (type instanceof org.apache.spark.sql.types.DecimalType) {
+    return new Decimal16((org.apache.spark.sql.types.DecimalType) type);
+  }
+  if (type instanceof org.apache.spark.sql.types.StructType) {
+    return new Struct(columns((org.apache.spark.sql.types.StructType) type));
+  }
+  if (type instanceof org.apache.spark.sql.types.ArrayType) {
+    return new List(column(((org.apache.spark.sql.types.ArrayType) type).elementType()));
+  }
+  if (type instanceof org.apache.spark.sql.types.MapType) {
+    org.apache.spark.sql.types.MapType map = (org.apache.spark.sql.types.MapType) type;
+    return new Entries(column(map.keyType()), column(map.valueType()));
+  }
+  if (type instanceof org.apache.spark.sql.types.UserDefinedType) {
+    return column(((org.apache.spark.sql.types.UserDefinedType) type).sqlType());
+  }
+  if (type instanceof org.apache.spark.sql.types.NumericType || type instanceof org.apache.spark.sql.types.DatetimeType) {
+    return new Fixed(type.defaultSize());
+  }
+  throw new IllegalArgumentException("a column of type " + type.sql() + " has no form in Arrow");
+}
+
+/** The values of a column in a batch. */
+private abstract static class Column {
+  protected int rows = 0;
+  private int nulls = 0;
+  private byte[] valid = new byte[MAX_ROWS / 8];
+
+  /** Takes a field of an UnsafeRow, or an element of an UnsafeArrayData, which begins at an offset of an object. */
+  final void add(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    if (from.isNullAt(at)) {
+      addNull();
+      return;
+    }
+    present(true);
+    value(from, base, offset, at);
+    rows++;
+  }
+
+  final void addNull() {
+    present(false);
+    nothing();
+    rows++;
+    nulls++;
+  }
+
+  protected final void present(boolean present) {
+    int at = rows >>> 3;
+    if (at >= valid.length) valid = grown(valid, valid.length, at + 1);
+    int bit = 1 << (rows & 7);
+    valid[at] = (byte) (present ? valid[at] | bit : valid[at] & ~bit);
+  }
+
+  /** Puts the column into the message and begins anew. */
+  final void end(Message message) {
+    message.node(rows, nulls);
+    message.buffer(valid, nulls == 0 ? 0 : rows + 7 >>> 3);
+    values(message);
+    valid = kept(valid);
+    rows = nulls = 0;
+  }
+
+  /** Takes a value that is not null. */
+  protected abstract void value(
+      org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at);
+
+  /** Takes what stands under a null. */
+  protected abstract void nothing();
+
+  protected abstract void values(Message message);
+}
+
+private static final class Bits extends Column {
+  private byte[] bits = new byte[MAX_ROWS / 8];
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    set(from.getBoolean(at));
+  }
+
+  protected void nothing() {
+    set(false);
+  }
+
+  private void set(boolean value) {
+    int at = rows >>> 3;
+    if (at >= bits.length) bits = grown(bits, bits.length, at + 1);
+    int bit = 1 << (rows & 7);
+    bits[at] = (byte) (value ? bits[at] | bit : bits[at] & ~bit);
+  }
+
+  protected void values(Message message) {
+    message.buffer(bits, rows + 7 >>> 3);
+    bits = kept(bits);
+  }
+}
+
+/** Numbers, dates and times, as they are in the row. */
+private static final class Fixed extends Column {
+  private final int width;
+  private byte[] data = new byte[0];
+
+  Fixed(int width) {
+    this.width = width;
+  }
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    long place = place();
+    if (width == 8) Platform.putLong(data, place, from.getLong(at));
+    else if (width == 4) Platform.putInt(data, place, from.getInt(at));
+    else if (width == 2) Platform.putShort(data, place, from.getShort(at));
+    else Platform.putByte(data, place, from.getByte(at));
+  }
+
+  protected void nothing() {
+    place();
+  }
+
+  private long place() {
+    data = grown(data, rows * width, (rows + 1L) * width);
+    return Platform.BYTE_ARRAY_OFFSET + (long) rows * width;
+  }
+
+  protected void values(Message message) {
+    message.buffer(data, (long) rows * width);
+    data = kept(data);
+  }
+}
+
+private static final class Decimal16 extends Column {
+  private final boolean small;
+  private byte[] data = new byte[0];
+
+  Decimal16(org.apache.spark.sql.types.DecimalType type) {
+    small = type.precision() <= 18;
+  }
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    long place = place();
+    if (small) {
+      long value = from.getLong(at);
+      Platform.putLong(data, place, value);
+      Platform.putLong(data, place + 8, value >> 63);
+    } else {
+      byte[] value = from.getBinary(at);  // the most significant byte first
+      for (int b = 0; b < 16; b++) {
+        Platform.putByte(data, place + b, b < value.length ? value[value.length - 1 - b] : (byte) (value[0] >> 7));
+      }
+    }
+  }
+
+  protected void nothing() {
+    place();
+  }
+
+  private long place() {
+    data = grown(data, rows * 16, (rows + 1L) * 16);
+    return Platform.BYTE_ARRAY_OFFSET + rows * 16L;
+  }
+
+  protected void values(Message message) {
+    message.buffer(data, rows * 16L);
+    data = kept(data);
+  }
+}
+
+/** Where the values of each row end. */
+private static final class Ends {
+  private byte[] ends = new byte[4];
+  private int rows = 0;
+
+  void add(long end) {
+    rows++;
+    ends = grown(ends, rows * 4, (rows + 1L) * 4);
+    Platform.putInt(ends, Platform.BYTE_ARRAY_OFFSET + rows * 4L, Math.toIntExact(end));
+  }
+
+  void end(Message message) {
+    message.buffer(ends, (rows + 1L) * 4);
+    ends = ends.length > 2 * MAX_BYTES ? new byte[4] : ends;
+    rows = 0;
+  }
+}
+
+/** Strings and binaries. */
+private static final class Bytes extends Column {
+  private final Ends ends = new Ends();
+  private byte[] data = new byte[0];
+  private int used = 0;
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    long place = from.getLong(at);  // UnsafeRow: the offset in the row, then the size
+    copy(base, offset + (place >>> 32), (int) place);
+  }
+
+  protected void nothing() {
+    ends.add(used);
+  }
+
+  private void copy(Object base, long from, int size) {
+    data = grown(data, used, (long) used + size);
+    Platform.copyMemory(base, from, data, Platform.BYTE_ARRAY_OFFSET + used, size);
+    used += size;
+    ends.add(used);
+  }
+
+  /** A value that is never null. */
+  void append(Object base, long from, int size) {
+    present(true);
+    copy(base, from, size);
+    rows++;
+  }
+
+  protected void values(Message message) {
+    ends.end(message);
+    message.buffer(data, used);
+    data = kept(data);
+    used = 0;
+  }
+}
+
+/** A struct of two binaries. In a row there is the size of the value, the value, and the metadata. */
+private static final class Variant extends Column {
+  private final Bytes value = new Bytes();
+  private final Bytes metadata = new Bytes();
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    long place = from.getLong(at);
+    long start = offset + (place >>> 32);
+    int size = Platform.getInt(base, start);
+    value.append(base, start + 4, size);
+    metadata.append(base, start + 4 + size, (int) place - 4 - size);
+  }
+
+  protected void nothing() {
+    value.append(null, 0, 0);
+    metadata.append(null, 0, 0);
+  }
+
+  protected void values(Message message) {
+    value.end(message);
+    metadata.end(message);
+  }
+}
+
+private static final class Struct extends Column {
+  private final Column[] children;
+
+  Struct(Column[] children) {
+    this.children = children;
+  }
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    UnsafeRow row = (UnsafeRow) from.getStruct(at, children.length);
+    for (int c = 0; c < children.length; c++) children[c].add(row, row.getBaseObject(), row.getBaseOffset(), c);
+  }
+
+  protected void nothing() {
+    for (int c = 0; c < children.length; c++) children[c].addNull();
+  }
+
+  protected void values(Message message) {
+    for (int c = 0; c < children.length; c++) children[c].end(message);
+  }
+}
+
+private static void addAll(UnsafeArrayData from, Column to) {
+  for (int i = 0; i < from.numElements(); i++) to.add(from, from.getBaseObject(), from.getBaseOffset(), i);
+}
+
+private static final class List extends Column {
+  private final Ends ends = new Ends();
+  private final Column elements;
+
+  List(Column elements) {
+    this.elements = elements;
+  }
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    addAll((UnsafeArrayData) from.getArray(at), elements);
+    ends.add(elements.rows);
+  }
+
+  protected void nothing() {
+    ends.add(elements.rows);
+  }
+
+  protected void values(Message message) {
+    ends.end(message);
+    elements.end(message);
+  }
+}
+
+/** A list of structs of a key and a value, none of them null. */
+private static final class Entries extends Column {
+  private final Ends ends = new Ends();
+  private final Column keys;
+  private final Column items;
+
+  Entries(Column keys, Column items) {
+    this.keys = keys;
+    this.items = items;
+  }
+
+  protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
+    UnsafeMapData map = (UnsafeMapData) from.getMap(at);
+    addAll(map.keyArray(), keys);
+    addAll(map.valueArray(), items);
+    ends.add(keys.rows);
+  }
+
+  protected void nothing() {
+    ends.add(keys.rows);
+  }
+
+  protected void values(Message message) {
+    ends.end(message);
+    message.node(keys.rows, 0);
+    message.buffer(new byte[0], 0);
+    keys.end(message);
+    items.end(message);
+  }
+}
