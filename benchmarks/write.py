@@ -18,11 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import delta_variant as dv
@@ -124,14 +122,11 @@ def source_bytes(source: str) -> int:
 def worker_memory(spark: SparkSession) -> int:
     """Bytes: the most that any of the workers that still run, which are used again from job to job, has had in memory."""
 
-    def peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            time.sleep(0.2)  # so that every worker gets one of the tasks
-        unit = 1 if sys.platform == "darwin" else 1024
-        yield pa.RecordBatch.from_pydict({"bytes": [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]})
+    def peak(_: int) -> int:
+        time.sleep(0.2)  # so that every worker gets one of the tasks
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
-    peaks: DataFrame = spark.range(0, 8, 1, 8).mapInArrow(peak, "bytes bigint")
-    return max(row.bytes for row in peaks.collect())
+    return max(spark.sparkContext.parallelize(range(8), 8).map(peak).collect())
 
 
 def main() -> None:

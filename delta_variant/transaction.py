@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
+from pyspark.core.rdd import _wrap_function
 from pyspark.errors import PySparkException
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm
@@ -340,18 +342,19 @@ class Transaction:
         """
         return [(at, ascending, nulls_first) for at, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
 
-    def run(self, source: DataFrame, rows: DataFrame, write: Callable[[DataFrame], DataFrame]) -> Written:
+    def run(self, source: DataFrame, rows: DataFrame, task: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Written:
         """Run a job that writes files, and keep their Add actions.
 
-        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them. write:
-        from the record batches of its rows (`writer.batches`) to the columns of `writer.task.REPORT`. Raises what Spark raises.
+        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them. task:
+        from the number of a task and the record batches of its rows (`writer.batches`) to reports (`writer.task`) in JSON.
+        Raises what Spark raises.
         """
-        reports = write(DataFrame(self._write.messages(self.spark._jsparkSession), self.spark))
-        totals = json.loads(self._write.run(source._jdf, rows._jdf, reports._jdf, jvm.java_source("Batches")))
+        function = _wrap_function(self.spark.sparkContext, task, NoOpSerializer(), NoOpSerializer())
+        totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
         if "error" in totals:
-            name, text = json.loads(totals["error"])
+            name, text = totals["error"]
             return Written(error=(name, text))
-        shredded = tuple(tuple(json.loads(columns)) for columns in totals["shredded"])
+        shredded = tuple(map(tuple, totals["shredded"]))
         return Written(totals["files"], totals["rows"], totals["bytes"], shredded, totals["left_plain"])
 
     def remove(self, removal: Removal) -> None:

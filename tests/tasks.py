@@ -1,4 +1,4 @@
-"""Tasks of the writer without Spark: a plan, batches as `mapInArrow` delivers them, and what became of them."""
+"""Tasks of the writer without Spark: a plan, batches as Spark delivers them, and what became of them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Pl
 
 def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
     """The Add actions, with their statistics decoded, and what the task reported beside them. Raises what it reported."""
-    reports = next(write_files(plan, iter(batches))).to_pylist()
+    reports = write_files(plan, iter(batches))
     for report in reports:
-        if report["error"]:
-            name, message = json.loads(report["error"])
+        if "error" in report:
+            name, message = report["error"]
             raise getattr(errors, name)(message)
     adds = [json.loads(report["add"])["add"] for report in reports]
-    told = ({**report, "shredded": json.loads(report["shredded"])} for report in reports)
-    return [{**r, **add, "stats": json.loads(add["stats"])} for add, r in zip(adds, told, strict=True)]
+    return [{**report, **add, "stats": json.loads(add["stats"])} for add, report in zip(adds, reports, strict=True)]
 
 
 def schema(plan: Plan, add: dict) -> pa.Schema:

@@ -131,7 +131,7 @@ def test_failed_tasks_leave_nothing_on_s3(server):
         plan = tasks.plan("", {("v",)}, location=storage, compression="none", **limits)
         rows = (batch.select(["v"]) for batch in batches(25_000, error=ValueError("no more")))
         with pytest.raises(ValueError, match="no more"):
-            list(write_files(plan, rows))
+            write_files(plan, rows)
         assert listed(storage) == []
         assert uploads(storage, server) == 0
 

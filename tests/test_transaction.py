@@ -9,13 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES
-from delta_variant.transaction import Removal, Table, Transaction, own_session, settings
+from delta_variant.transaction import Removal, Table, Transaction, Written, own_session, settings
 
 pytestmark = pytest.mark.spark
 
@@ -41,16 +39,15 @@ def start(target: Table, **options) -> Transaction:
     return transaction
 
 
-def run(transaction: Transaction, adds: list[str], rows: int = 1) -> None:
+def run(transaction: Transaction, adds: list[str], rows: int = 1) -> Written:
     """The job of a write whose tasks report these Add actions."""
-    source, _ = transaction.planned(transaction.spark.range(1))
-    each = F.explode(F.array(*map(F.lit, adds))) if adds else F.explode(F.array().cast("array<string>"))
-    transaction.run(source, transaction.spark.range(1).select(each.alias("add"), *others(rows)))
+    reports = [{"add": add, "rows": rows, "size": 1, "shredded": [], "left_plain": False} for add in adds]
 
+    def task(number, batches):
+        list(batches)
+        return (json.dumps(report).encode() for report in reports if number == 0)
 
-def others(rows: int) -> list[Column]:
-    """The columns of a report beside the Add action."""
-    return [F.lit(n).cast("bigint") for n in (rows, 1)] + [F.lit("[]"), F.lit(False), F.lit(None).cast("string")]
+    return transaction.run(*transaction.planned(transaction.spark.range(1)), task)
 
 
 @pytest.fixture
@@ -113,9 +110,7 @@ def test_many_actions(spark, tmp_path):
     table = Table.of(spark, tmp_path / "t")
     transaction = start(table)
     one = json.loads(add(transaction.storage.root, 0))
-    source, _ = transaction.planned(spark.range(1))
-    line = json.dumps(one).replace("0.parquet", "%d.parquet")
-    written = transaction.run(source, spark.range(12_000).select(F.format_string(line, "id"), *others(1)))
+    written = run(transaction, [json.dumps(one).replace("0.parquet", f"{n}.parquet") for n in range(12_000)])
     assert (written.files, written.rows, written.bytes) == (12_000, 12_000, 12_000)
     assert transaction.commit() == 0
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
+from pyspark import RDD
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
 from delta_variant import jvm
@@ -68,12 +69,11 @@ def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     java_class = jvm.java_class(spark, "Write")
     method = next(method for method in java_class.getMethods() if method.getName() == "batches")
     rows = df._jdf.queryExecution().toRdd()
-    arguments = jvm.static(spark, "java.util.ArrayList")([rows, df._jdf.schema(), jvm.java_source("Batches")])
-    rdd = method.invoke(None, arguments.toArray())
-    schema = df.select(F.lit(b"").alias("message"))._jdf.schema()
-    messages = spark._jsparkSession.internalCreateDataFrame(rdd, schema, False)
-    carried = type(df)(messages, spark).toArrow().to_batches()
-    return list(batches.received(iter(carried), batches.schema_of(df.schema, tuple(df.columns))))
+    arguments = jvm.static(spark, "java.util.ArrayList")(
+        [rows, df._jdf.schema(), jvm.java_source("Batches"), spark._jsparkSession]
+    )
+    messages = RDD(method.invoke(None, arguments.toArray()).toJavaRDD(), spark.sparkContext, NoOpSerializer())
+    return list(batches.received(iter(messages.map(bytes).collect()), batches.schema_of(df.schema, tuple(df.columns))))
 
 
 def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:

@@ -96,7 +96,7 @@ def test_a_task_that_fails_deletes_its_files(tmp_path):
 
     for error in (ValueError("no more"), KeyboardInterrupt(), GeneratorExit()):
         with pytest.raises(type(error)):
-            list(write_files(tasks.plan(tmp_path, {("v",)}, max_rows=400), batches(error)))
+            write_files(tasks.plan(tmp_path, {("v",)}, max_rows=400), batches(error))
         assert list(tmp_path.iterdir()) == []
 
 
@@ -135,7 +135,7 @@ def test_no_right():
 def test_other_errors_of_the_storage_are_tried_again(tmp_path):
     """A directory that is missing may be there the next time: the error is not put into a report, so that Spark tries again."""
     with pytest.raises(FileNotFoundError):
-        list(write_files(tasks.plan(tmp_path / "none", {("v",)}), iter(random_batches(1, 10))))
+        write_files(tasks.plan(tmp_path / "none", {("v",)}), iter(random_batches(1, 10)))
 
 
 # ------------------------------------------------------------------------------------------------------------ small files
@@ -212,7 +212,7 @@ def large_batches(count: int, size: int) -> Iterator[pa.RecordBatch]:
 def test_memory_is_bounded(tmp_path, size):
     """However large the documents and the file, Arrow's and NumPy's buffers take less than 160 MiB, the batches included."""
     plan = tasks.plan(tmp_path, {("v",)}, max_bytes=1 << 30)
-    list(write_files(plan, large_batches(1, size)))  # kernels are compiled
+    write_files(plan, large_batches(1, size))  # kernels are compiled
     before = pa.total_allocated_bytes()
     peak = 0
 
@@ -224,8 +224,7 @@ def test_memory_is_bounded(tmp_path, size):
 
     tracemalloc.start()
     try:
-        [report] = write_files(plan, watched())
-        assert report.num_rows == 1
+        assert len(write_files(plan, watched())) == 1
         assert peak + tracemalloc.get_traced_memory()[1] < 160 << 20
     finally:
         tracemalloc.stop()

@@ -1,7 +1,6 @@
 /*
- * Rows in, Arrow record batches out, each as one message of Arrow's IPC format in a row of one BINARY column. What
- * mapInArrow does of it counts the bytes of a batch after every row, and converts Variants by copies of their own: it
- * takes twice as long.
+ * Rows in, Arrow record batches out, each as one message of Arrow's IPC format in a row of one BINARY column. The batches
+ * of mapInArrow take longer, since the bytes of a batch are counted after every row, and Variants are copied once more.
  *
  * This is the body of a class: Spark's code generator, which puts a head on it, compiles it in every executor, so that
  * executors need no JAR of ours. A batch has the columns of references[0], a StructType, as pyspark.sql.pandas.types

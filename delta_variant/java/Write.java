@@ -1,5 +1,6 @@
 package delta_variant;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -7,8 +8,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonRDD;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.Row;
+import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.TableIdentifier;
@@ -21,7 +24,6 @@ import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.CommittedTransaction;
@@ -40,11 +42,9 @@ import org.apache.spark.sql.delta.commands.WriteIntoDelta;
 import org.apache.spark.sql.delta.hooks.AutoCompact$;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.WholeStageCodegenEvaluatorFactory;
-import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetrics;
 import org.apache.spark.sql.types.StructType;
@@ -131,11 +131,6 @@ public class Write {
     return spark.internalCreateDataFrame(spark.sparkContext().emptyRDD(ROW), schema, false);
   }
 
-  /** The same for record batches, each a message of Arrow's. */
-  public static Dataset messages(SparkSession spark) {
-    return placeholder(spark, new StructType().add("message", "binary"));
-  }
-
   /** The order of the rows of `source`: [column, ascending, nulls first] for each key from the first that is a column. */
   public String ordering(final Dataset source) {
     final ArrayNode keys = JSON.createArrayNode();
@@ -163,21 +158,22 @@ public class Write {
   /**
    * Runs the job. The rows of `source` are planned and run in their own session, as one execution of which its listeners
    * and observations hear, and with this transaction as Delta's active one, so that what they read of the table is
-   * recorded. `rows` is a plan over a leaf that stands for them, and `reports` one over a leaf that stands for the record
-   * batches that `batches`, the source of a class body, makes of what `rows` yields.
-   *
-   * The columns of `reports` are those of REPORT in delta_variant/writer/task.py. Returns their totals as JSON.
+   * recorded. `rows` is a plan over a leaf that stands for them. `task` is a function of PySpark's, from the record batches
+   * that `batches`, the source of a class body, makes of what `rows` yields, to the reports of
+   * delta_variant/writer/task.py. Returns their totals as JSON.
    */
-  public String run(final Dataset source, final Dataset rows, final Dataset reports, final String batches) {
+  public String run(final Dataset source, final Dataset rows, final PythonFunction task, final String batches) {
     transaction.hasWritten_$eq(true);
     final QueryExecution execution = source.queryExecution();
     final Function0 job = new scala.runtime.AbstractFunction0() {
       public Object apply() {
-        LogicalPlan plan = under(rows, execution.toRdd(), true);
-        RDD arranged = plan instanceof LogicalRDD
-            ? ((LogicalRDD) plan).rdd() : Dataset.ofRows(rows.sparkSession(), plan).queryExecution().toRdd();
-        plan = under(reports, batches(arranged, rows.schema(), batches), false);
-        return totals((Row[]) Dataset.ofRows(reports.sparkSession(), plan).collect());
+        RDD messages = batches(under(rows, execution.toRdd()), rows.schema(), batches, rows.sparkSession());
+        try {
+          return totals((byte[][]) new PythonRDD(messages, task, false, false).collect());
+        } catch (java.io.IOException notJson) {
+          org.apache.spark.unsafe.Platform.throwException(notJson);
+          return null;
+        }
       }
     };
     return (String) OptimisticTransaction.withActive(transaction, false, new scala.runtime.AbstractFunction0() {
@@ -187,60 +183,51 @@ public class Write {
     });
   }
 
-  /** The record batches of rows, made where the rows are: Spark ships the source there and compiles it. */
-  public static RDD batches(RDD rows, StructType schema, String source) {
-    CodeAndComment code = new CodeAndComment(source, map(new HashMap()));
-    SQLMetric duration = SQLMetrics.createTimingMetric(rows.sparkContext(), "duration", -1);
-    return rows.mapPartitionsWithEvaluator(
-        new WholeStageCodegenEvaluatorFactory(new scala.util.Right(code), duration, new Object[] {schema}), ROW);
-  }
-
-  /** A plan with rows where it has a leaf without; copied: whether the leaf gives a copy of each, or the rows themselves. */
-  private static LogicalPlan under(final Dataset frame, final RDD rows, final boolean copied) {
-    return (LogicalPlan) frame.queryExecution().analyzed().transformUp(new scala.runtime.AbstractPartialFunction() {
-      public boolean isDefinedAt(Object plan) {
-        return plan instanceof LogicalRDD;
+  /** What a plan yields over these rows, which come in the place of the leaf that it has. */
+  private static RDD under(final Dataset plan, final RDD rows) {
+    LogicalPlan analyzed = plan.queryExecution().analyzed();
+    if (analyzed instanceof LogicalRDD) return rows;
+    LogicalPlan whole = (LogicalPlan) analyzed.transformUp(new scala.runtime.AbstractPartialFunction() {
+      public boolean isDefinedAt(Object node) {
+        return node instanceof LogicalRDD;
       }
 
-      public Object applyOrElse(Object plan, scala.Function1 otherwise) {
-        if (!isDefinedAt(plan)) return otherwise.apply(plan);
-        LogicalRDD empty = (LogicalRDD) plan;
-        LogicalPlan leaf = new LogicalRDD(empty.output(), rows, empty.outputPartitioning(), empty.outputOrdering(), false,
-            empty.stream(), frame.sparkSession(), none(), none());
-        return copied ? leaf : new LogicalQueryStage(leaf, new Messages(empty.output(), rows, "messages",
-            empty.outputPartitioning(), empty.outputOrdering(), none()));
+      public Object applyOrElse(Object node, scala.Function1 otherwise) {
+        if (!isDefinedAt(node)) return otherwise.apply(node);
+        LogicalRDD leaf = (LogicalRDD) node;
+        return new LogicalRDD(leaf.output(), rows, leaf.outputPartitioning(), leaf.outputOrdering(), false, leaf.stream(),
+            plan.sparkSession(), none(), none());
       }
     });
+    return Dataset.ofRows(plan.sparkSession(), whole).queryExecution().toRdd();
   }
 
-  /** A leaf that gives rows as they are: Spark's own copies each, and these are of megabytes. */
-  public static class Messages extends RDDScanExec {
-    public Messages(Seq output, RDD rows, String name, Partitioning partitioning, Seq ordering, Option stream) {
-      super(output, rows, name, partitioning, ordering, stream);
-    }
-
-    public boolean supportCodegen() {
-      return false;
-    }
-
-    public RDD doExecute() {
-      return inputRDD();
-    }
+  /**
+   * The record batches of rows, each a byte[], made where the rows are: Spark ships the source there and compiles it. What
+   * takes the arrays out of the rows is code of Spark's that copies nothing.
+   */
+  public static RDD batches(RDD rows, StructType schema, String source, SparkSession spark) {
+    CodeAndComment code = new CodeAndComment(source, map(new HashMap()));
+    SQLMetric duration = SQLMetrics.createTimingMetric(rows.sparkContext(), "duration", -1);
+    RDD batches = rows.mapPartitionsWithEvaluator(
+        new WholeStageCodegenEvaluatorFactory(new scala.util.Right(code), duration, new Object[] {schema}), ROW);
+    return spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary"), false).as(Encoders.BINARY()).rdd();
   }
 
-  private String totals(Row[] reports) {
+  private String totals(byte[][] reports) throws java.io.IOException {
     long rows = 0;
     long bytes = 0;
     int plain = 0;
     ObjectNode totals = JSON.createObjectNode();
     ArrayNode shredded = totals.putArray("shredded");
     for (int r = 0; r < reports.length; r++) {
-      if (!reports[r].isNullAt(5)) return totals.put("error", reports[r].getString(5)).toString();
-      actions.add(Action$.MODULE$.fromJson(reports[r].getString(0)));
-      rows += reports[r].getLong(1);
-      bytes += reports[r].getLong(2);
-      shredded.add(reports[r].getString(3));
-      if (reports[r].getBoolean(4)) plain++;
+      JsonNode report = JSON.readTree(reports[r]);
+      if (report.has("error")) return totals.set("error", report.get("error")).toString();
+      actions.add(Action$.MODULE$.fromJson(report.get("add").asText()));
+      rows += report.get("rows").asLong();
+      bytes += report.get("size").asLong();
+      shredded.add(report.get("shredded"));
+      if (report.get("left_plain").asBoolean()) plain++;
     }
     Map metrics = new HashMap();
     metrics.put("numFiles", Long.valueOf(reports.length));

@@ -1,9 +1,9 @@
 """Columns as Spark sends them → columns as Parquet holds them.
 
-In: Arrow arrays from `mapInArrow`, VARIANT as struct<value, metadata>, timestamps in the session's zone. Out: arrays of the
-physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding), timestamps in UTC, everything but the
-children of a VARIANT optional, as in Spark's own files. A VARIANT at the top or in structs can be shredded, one inside an
-array or a map stays plain, for which Delta has no bounds.
+In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the physical schema, VARIANT
+as struct<metadata, value> or shredded (VariantShredding), everything but the children of a VARIANT optional, as in Spark's own
+files. A VARIANT at the top or in structs can be shredded, one inside an array or a map stays plain, for which Delta has no
+bounds.
 
 Invariants: bytes that are no Variant, or one that Spark cannot read back, do not pass, shredded or not. What comes out shares
 no memory with what comes in: until its row group is full, a slice would keep all of the batch that Spark sent.

@@ -28,7 +28,7 @@ from delta_variant.version import __version__
 from delta_variant.writer import batches, clustering, mapping, shapes, sizes
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.outcomes import Outcomes
-from delta_variant.writer.task import REPORT_DDL, Plan, write_messages
+from delta_variant.writer.task import Plan, write_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -164,14 +164,12 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     """
     table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
     outcomes = Outcomes(rows.sparkSession)
-    own = {**batches.SETTINGS, _TASK_BYTES: str(plan.max_bytes)}
     data = [name for name in schemas(transaction.features.schema)[1].names if name not in plan.partition_by]
     schema = batches.schema_of(rows.schema, (*data, *plan.partition_by))
     cancelled: BaseException | None = None
     try:
-        with outcomes.watched() as telling, settings(rows.sparkSession, own):
-            task = partial(write_messages, plan, schema, telling)
-            written = transaction.run(source, rows, lambda messages: messages.mapInArrow(task, REPORT_DDL))
+        with outcomes.watched() as telling, settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
+            written = transaction.run(source, rows, partial(write_messages, plan, schema, telling))
     except BaseException as error:
         _delete(plan, outcomes.files)
         if outcomes.error is None:

@@ -48,13 +48,6 @@ SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
 LEAF_BYTES = 8 << 10
 """A leaf adds up to 600 bytes to a file. Only a file with less than this for each inferred leaf is encoded plain as well."""
-REPORT = pa.schema([
-    ("add", pa.string()), ("rows", pa.int64()), ("size", pa.int64()), ("shredded", pa.string()), ("left_plain", pa.bool_()),
-    ("error", pa.string()),
-])  # fmt: skip
-"""Of a file: its Add action, rows, bytes, the names of its shredded columns (a JSON array), and whether it is plain because
-shredding would have made it larger. Of a task that failed: the error alone."""
-REPORT_DDL = "add string, rows bigint, size bigint, shredded string, left_plain boolean, error string"
 
 
 @dataclass(frozen=True)
@@ -103,27 +96,29 @@ class Outcome(Protocol):
         """Takes pairs: ("", file) for every file, or (error class, message)."""
 
 
-def write_messages(
-    plan: Plan, schema: pa.Schema, outcome: Outcome, messages: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The task, of record batches as `writer.batches` sends them."""
-    return write_files(plan, received(messages, schema), outcome)
+def write_messages(plan: Plan, schema: pa.Schema, outcome: Outcome, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
+    """The task as Spark runs it: of record batches on their way (`writer.batches`), to reports in JSON."""
+    for report in write_files(plan, received(messages, schema), number, outcome):
+        yield json.dumps(report).encode()
 
 
-def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome | None = None) -> Iterator[pa.RecordBatch]:
-    """The task: yields one batch of REPORT rows.
+def write_files(
+    plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, outcome: Outcome | None = None
+) -> list[dict[str, Any]]:
+    """The task: the reports of its files.
 
-    An error of this package's family is a row of its own, with its class and message, so that it reaches the driver as
-    it is and Spark does not try the same rows again; so is an error of the storage that would come again.
+    A report has the Add action in JSON (`add`), rows, bytes (`size`), the names of the shredded columns (`shredded`), and
+    whether the file is plain because shredding would have made it larger (`left_plain`). An error of this package's family is
+    the only report, as `error`: its class and message. It reaches the driver as it is, and Spark does not try the same rows
+    again; so does an error of the storage that would come again.
     """
     if plan.version != __version__:
         message = (
             f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
             "the Python of both"
         )
-        yield pa.RecordBatch.from_pylist([{"error": json.dumps([TableError.__name__, message])}], REPORT)
-        return
-    task = _Task(plan)
+        return [{"error": [TableError.__name__, message]}]
+    task = _Task(plan, number)
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
@@ -144,13 +139,13 @@ def write_files(plan: Plan, batches: Iterator[pa.RecordBatch], outcome: Outcome 
         task.abort()
         raise
     if failure is not None:
-        reports = [{"error": json.dumps([type(failure).__name__, str(failure)])}]
+        reports = [{"error": [type(failure).__name__, str(failure)]}]
     if outcome is not None:
         outcome.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     del task
     _release()
     _settle()
-    yield pa.RecordBatch.from_pylist(reports, REPORT)
+    return reports
 
 
 def _release() -> None:
@@ -170,12 +165,11 @@ def _settle() -> None:
 class _Task:
     """Cuts the rows into files: at changes of the partition, at `max_rows` and at `max_bytes`."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, number: int) -> None:
+        self._plan, self._number = plan, number
         self._fs = plan.location.open()
         self._inference = Inference()
         self._sizes = Sizes()
-        self._number = _task_number()
         self._key: Key | None = None
         self._file: _File | None = None
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shape is not known yet
@@ -331,7 +325,7 @@ class _Task:
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
             "rows": kept.rows,
             "size": kept.size,
-            "shredded": json.dumps(sorted(map(dotted, kept.shapes))),
+            "shredded": sorted(map(dotted, kept.shapes)),
             "left_plain": kept is not shredded,
         })  # fmt: skip
 
@@ -385,10 +379,3 @@ class _File:
     def abort(self) -> None:
         self.writer.abort()
         self.sink.close()
-
-
-def _task_number() -> int:
-    from pyspark import TaskContext  # noqa: PLC0415  # the only thing of Spark's that a task asks for
-
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
