@@ -46,10 +46,9 @@ _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
-# The end of a traceback whose task could not be unpickled, or whose first line is in a module of ours that is being imported.
+# A traceback of a task that could not be unpickled: of what is not there, or of a module of ours that is being imported.
 _NOT_LOADED = re.compile(
-    r"in read_command\n.*\n\w+: [^\n]*\bdelta_variant\b|"
-    r'Traceback \(most recent call last\):\s+File "[^"\n]*\bdelta_variant/[^"\n]*", line \d+, in <module>\n',
+    r'in read_command\n.*(\n\w+: [^\n]*\bdelta_variant\b|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n)',
     re.DOTALL,
 )
 
