@@ -19,19 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
+from pyspark.core.rdd import _wrap_function
 from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame
 
 from delta_variant.errors import SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 # gateway -> names -> class loader; a gateway stands for one JVM
 _compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
-DATA_TYPE, DATASET = "org.apache.spark.sql.types.DataType", "org.apache.spark.sql.classic.Dataset"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
@@ -84,6 +87,21 @@ def static(spark: SparkSession, name: str) -> JavaClass:
     """
     gateway: Any = classic(spark).sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
+
+
+def data_type(spark: SparkSession, kind: DataType) -> Any:
+    """The JVM's DataType."""
+    return static(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json())
+
+
+def data_frame(spark: SparkSession, plan: Any) -> DataFrame:
+    """A DataFrame of the session over a logical plan."""
+    return DataFrame(static(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan), spark)
+
+
+def python_function(spark: SparkSession, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Any:
+    """A function for a PythonRDD: from the number of a task and its byte arrays to byte arrays."""
+    return _wrap_function(spark.sparkContext, function, NoOpSerializer(), NoOpSerializer())
 
 
 def load_class(spark: SparkSession, name: str) -> Any:

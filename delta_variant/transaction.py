@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
-from pyspark.core.rdd import _wrap_function
 from pyspark.errors import PySparkException
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm
@@ -325,15 +323,14 @@ class Transaction:
         """
         doing = "creating" if self.version < 0 else "changing the schema of"
         with delta_errors(f"{doing} {self._table.name}"):
-            parsed = schema and jvm.static(self.spark, jvm.DATA_TYPE).fromJson(schema.json())
+            parsed = schema and jvm.data_type(self.spark, schema)
             self._write.updateMetadata(parsed or self.delta.metadata().schema())
         self.__dict__.pop("features", None)
 
     def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows of a DataFrame, to be planned anew in its own session, and a DataFrame of this session that stands for them:
         it has the same columns and no rows."""
-        dataset = jvm.static(self.spark, jvm.DATASET)
-        source = DataFrame(dataset.ofRows(df.sparkSession._jsparkSession, df._jdf.logicalPlan()), df.sparkSession)
+        source = jvm.data_frame(df.sparkSession, df._jdf.logicalPlan())
         return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf.schema()), self.spark)
 
     def ordering(self, source: DataFrame) -> list[tuple[int, bool, bool]]:
@@ -349,7 +346,7 @@ class Transaction:
         from the number of a task and the record batches of its rows (`writer.batches`) to reports (`writer.task`) in JSON.
         Raises what Spark raises.
         """
-        function = _wrap_function(self.spark.sparkContext, task, NoOpSerializer(), NoOpSerializer())
+        function = jvm.python_function(self.spark, task)
         totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
         if "error" in totals:
             name, text = totals["error"]

@@ -154,11 +154,27 @@ private static Column column(org.apache.spark.sql.types.DataType type) {
   throw new IllegalArgumentException("a column of type " + type.sql() + " has no form in Arrow");
 }
 
+private static final class Bitmap {
+  private byte[] bits = new byte[MAX_ROWS / 8];
+
+  void set(int row, boolean value) {
+    int at = row >>> 3;
+    if (at >= bits.length) bits = grown(bits, bits.length, at + 1);
+    int bit = 1 << (row & 7);
+    bits[at] = (byte) (value ? bits[at] | bit : bits[at] & ~bit);
+  }
+
+  void end(Message message, int rows) {
+    message.buffer(bits, rows + 7 >>> 3);
+    bits = kept(bits);
+  }
+}
+
 /** The values of a column in a batch. */
 private abstract static class Column {
   protected int rows = 0;
   private int nulls = 0;
-  private byte[] valid = new byte[MAX_ROWS / 8];
+  private final Bitmap valid = new Bitmap();
 
   /** Takes a field of an UnsafeRow, or an element of an UnsafeArrayData, which begins at an offset of an object. */
   final void add(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
@@ -166,31 +182,28 @@ private abstract static class Column {
       addNull();
       return;
     }
-    present(true);
     value(from, base, offset, at);
-    rows++;
+    present();
   }
 
   final void addNull() {
-    present(false);
+    valid.set(rows, false);
     nothing();
     rows++;
     nulls++;
   }
 
-  protected final void present(boolean present) {
-    int at = rows >>> 3;
-    if (at >= valid.length) valid = grown(valid, valid.length, at + 1);
-    int bit = 1 << (rows & 7);
-    valid[at] = (byte) (present ? valid[at] | bit : valid[at] & ~bit);
+  /** After the value of a row. */
+  protected final void present() {
+    valid.set(rows, true);
+    rows++;
   }
 
   /** Puts the column into the message and begins anew. */
   final void end(Message message) {
     message.node(rows, nulls);
-    message.buffer(valid, nulls == 0 ? 0 : rows + 7 >>> 3);
+    valid.end(message, nulls == 0 ? 0 : rows);
     values(message);
-    valid = kept(valid);
     rows = nulls = 0;
   }
 
@@ -205,33 +218,25 @@ private abstract static class Column {
 }
 
 private static final class Bits extends Column {
-  private byte[] bits = new byte[MAX_ROWS / 8];
+  private final Bitmap bits = new Bitmap();
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
-    set(from.getBoolean(at));
+    bits.set(rows, from.getBoolean(at));
   }
 
   protected void nothing() {
-    set(false);
-  }
-
-  private void set(boolean value) {
-    int at = rows >>> 3;
-    if (at >= bits.length) bits = grown(bits, bits.length, at + 1);
-    int bit = 1 << (rows & 7);
-    bits[at] = (byte) (value ? bits[at] | bit : bits[at] & ~bit);
+    bits.set(rows, false);
   }
 
   protected void values(Message message) {
-    message.buffer(bits, rows + 7 >>> 3);
-    bits = kept(bits);
+    bits.end(message, rows);
   }
 }
 
 /** Numbers, dates and times, as they are in the row. */
-private static final class Fixed extends Column {
+private static class Fixed extends Column {
   private final int width;
-  private byte[] data = new byte[0];
+  protected byte[] data = new byte[0];
 
   Fixed(int width) {
     this.width = width;
@@ -249,7 +254,8 @@ private static final class Fixed extends Column {
     place();
   }
 
-  private long place() {
+  /** Makes room for the value of a row, and says where it is. */
+  protected final long place() {
     data = grown(data, rows * width, (rows + 1L) * width);
     return Platform.BYTE_ARRAY_OFFSET + (long) rows * width;
   }
@@ -260,11 +266,11 @@ private static final class Fixed extends Column {
   }
 }
 
-private static final class Decimal16 extends Column {
+private static final class Decimal16 extends Fixed {
   private final boolean small;
-  private byte[] data = new byte[0];
 
   Decimal16(org.apache.spark.sql.types.DecimalType type) {
+    super(16);
     small = type.precision() <= 18;
   }
 
@@ -281,43 +287,36 @@ private static final class Decimal16 extends Column {
       }
     }
   }
+}
 
-  protected void nothing() {
-    place();
+/** Values of any length, one after the other, and where each ends. */
+private abstract static class Sized extends Column {
+  private byte[] ends = new byte[4];
+
+  /** Of all values so far. */
+  protected abstract int length();
+
+  protected abstract void contents(Message message);
+
+  protected final void ended() {
+    long at = (rows + 1L) * 4;
+    ends = grown(ends, (int) at, at + 4);
+    Platform.putInt(ends, Platform.BYTE_ARRAY_OFFSET + at, length());
   }
 
-  private long place() {
-    data = grown(data, rows * 16, (rows + 1L) * 16);
-    return Platform.BYTE_ARRAY_OFFSET + rows * 16L;
+  protected void nothing() {
+    ended();
   }
 
   protected void values(Message message) {
-    message.buffer(data, rows * 16L);
-    data = kept(data);
-  }
-}
-
-/** Where the values of each row end. */
-private static final class Ends {
-  private byte[] ends = new byte[4];
-  private int rows = 0;
-
-  void add(long end) {
-    rows++;
-    ends = grown(ends, rows * 4, (rows + 1L) * 4);
-    Platform.putInt(ends, Platform.BYTE_ARRAY_OFFSET + rows * 4L, Math.toIntExact(end));
-  }
-
-  void end(Message message) {
     message.buffer(ends, (rows + 1L) * 4);
     ends = ends.length > 2 * MAX_BYTES ? new byte[4] : ends;
-    rows = 0;
+    contents(message);
   }
 }
 
 /** Strings and binaries. */
-private static final class Bytes extends Column {
-  private final Ends ends = new Ends();
+private static final class Bytes extends Sized {
   private byte[] data = new byte[0];
   private int used = 0;
 
@@ -326,26 +325,24 @@ private static final class Bytes extends Column {
     copy(base, offset + (place >>> 32), (int) place);
   }
 
-  protected void nothing() {
-    ends.add(used);
-  }
-
   private void copy(Object base, long from, int size) {
     data = grown(data, used, (long) used + size);
     Platform.copyMemory(base, from, data, Platform.BYTE_ARRAY_OFFSET + used, size);
     used += size;
-    ends.add(used);
+    ended();
   }
 
   /** A value that is never null. */
   void append(Object base, long from, int size) {
-    present(true);
     copy(base, from, size);
-    rows++;
+    present();
   }
 
-  protected void values(Message message) {
-    ends.end(message);
+  protected int length() {
+    return used;
+  }
+
+  protected void contents(Message message) {
     message.buffer(data, used);
     data = kept(data);
     used = 0;
@@ -401,8 +398,7 @@ private static void addAll(UnsafeArrayData from, Column to) {
   for (int i = 0; i < from.numElements(); i++) to.add(from, from.getBaseObject(), from.getBaseOffset(), i);
 }
 
-private static final class List extends Column {
-  private final Ends ends = new Ends();
+private static final class List extends Sized {
   private final Column elements;
 
   List(Column elements) {
@@ -411,22 +407,20 @@ private static final class List extends Column {
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
     addAll((UnsafeArrayData) from.getArray(at), elements);
-    ends.add(elements.rows);
+    ended();
   }
 
-  protected void nothing() {
-    ends.add(elements.rows);
+  protected int length() {
+    return elements.rows;
   }
 
-  protected void values(Message message) {
-    ends.end(message);
+  protected void contents(Message message) {
     elements.end(message);
   }
 }
 
 /** A list of structs of a key and a value, none of them null. */
-private static final class Entries extends Column {
-  private final Ends ends = new Ends();
+private static final class Entries extends Sized {
   private final Column keys;
   private final Column items;
 
@@ -439,15 +433,14 @@ private static final class Entries extends Column {
     UnsafeMapData map = (UnsafeMapData) from.getMap(at);
     addAll(map.keyArray(), keys);
     addAll(map.valueArray(), items);
-    ends.add(keys.rows);
+    ended();
   }
 
-  protected void nothing() {
-    ends.add(keys.rows);
+  protected int length() {
+    return keys.rows;
   }
 
-  protected void values(Message message) {
-    ends.end(message);
+  protected void contents(Message message) {
     message.node(keys.rows, 0);
     message.buffer(new byte[0], 0);
     keys.end(message);

@@ -203,8 +203,8 @@ public class Write {
   }
 
   /**
-   * The record batches of rows, each a byte[], made where the rows are: Spark ships the source there and compiles it. What
-   * takes the arrays out of the rows is code of Spark's that copies nothing.
+   * The record batches of rows, each a byte[], made where the rows are: Spark ships the source there and compiles it, and
+   * with it the code that takes the arrays out of the rows of its iterator.
    */
   public static RDD batches(RDD rows, StructType schema, String source, SparkSession spark) {
     CodeAndComment code = new CodeAndComment(source, map(new HashMap()));

@@ -132,9 +132,8 @@ def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
     """Spark's rule for storing values, and the names of nested fields the same, which that rule does not look at."""
     if [name.lower() for name in field_names(have)] != [name.lower() for name in field_names(want)]:
         return False
-    parse = jvm.static(spark, jvm.DATA_TYPE).fromJson
     cast = scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
-    return bool(cast.canANSIStoreAssign(parse(have.json()), parse(want.json())))
+    return bool(cast.canANSIStoreAssign(jvm.data_type(spark, have), jvm.data_type(spark, want)))
 
 
 def field_names(data_type: t.DataType) -> Iterator[str]:

@@ -74,7 +74,7 @@ def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> 
             plan.output(), every, spark._jsparkSession
         )
         node = jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "DeltaInvariantChecker"), plan, checks)
-        return DataFrame(jvm.static(spark, jvm.DATASET).ofRows(spark._jsparkSession, node), spark)
+        return jvm.data_frame(spark, node)
 
 
 def _plans_checks(spark: SparkSession) -> None:

@@ -41,7 +41,7 @@ def evolve(spark: SparkSession, schema: t.StructType, transaction: Transaction) 
 class _Merge:
     def __init__(self, spark: SparkSession, transaction: Transaction, table: str) -> None:
         self._table = table
-        self._parse = jvm.static(spark, jvm.DATA_TYPE).fromJson
+        self._spark = spark
         self._widening = scala_object(spark, "org.apache.spark.sql.delta.TypeWidening")
         delta = transaction.delta
         self._widens = bool(self._widening.isEnabled(delta.protocol(), delta.metadata()))
@@ -67,7 +67,7 @@ class _Merge:
             return False
         # What does not fit and is no widening is for the alignment to say.
         if not self._widening.isTypeChangeSupportedForSchemaEvolution(
-            self._parse(table.json()), self._parse(rows.json()), False
+            jvm.data_type(self._spark, table), jvm.data_type(self._spark, rows), False
         ):
             return False
         if not self._widens:
