@@ -38,7 +38,7 @@ demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the
 	@$(BIN)/delta-variant demo
 
 test: lint  ## all that CI runs: lint, types, import order, every test, in two processes
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
