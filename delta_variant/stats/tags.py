@@ -29,7 +29,8 @@ BOUNDS_TAG = "delta_variant.bounds"
 """The tag of an Add whose Variant bounds this package computed from the values."""
 BOUNDS_TAG_VALUE = "1"
 TYPED_TAG_VALUE = "2"
-"""In place of BOUNDS_TAG_VALUE where the file has all values of the paths with bounds in `typed_value`, in the bounds' type."""
+"""In place of BOUNDS_TAG_VALUE where the file has all values of the paths with bounds in `typed_value`, in the bounds' type,
+and a reader that finds columns by name, whatever their case, finds the right one."""
 BOUNDS_TAG_VALUES = (BOUNDS_TAG_VALUE, TYPED_TAG_VALUE)
 NONNULL_TAG = "delta_variant.nonnull"
 MAX_TAGGED_FILES = 2000

@@ -245,6 +245,14 @@ def leaves(shape: pa.DataType) -> int:
     return leaves(shape.value_type) if schemas.is_list(shape) else 1
 
 
+def named_apart(shape: pa.DataType) -> bool:
+    """Whether no two fields of an object have names that differ by case only, which Spark's Parquet reader may mistake."""
+    if pa.types.is_struct(shape):
+        names = {field.name.casefold() for field in shape}
+        return len(names) == shape.num_fields and all(named_apart(field.type) for field in shape)
+    return not schemas.is_list(shape) or named_apart(shape.value_type)
+
+
 def _readable(shape: pa.DataType | None) -> pa.DataType | None:
     """The shape without what Spark cannot read, which stays in `value`."""
     if shape is None:

@@ -36,7 +36,7 @@ from delta_variant.writer.batches import received
 from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.shapes import Inference, column, leaves, shreddable
+from delta_variant.writer.shapes import Inference, column, leaves, named_apart, shreddable
 from delta_variant.writer.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -318,7 +318,8 @@ class _Task:
             "stats": shredded.stats.json(),
         }
         if shredded.shapes:
-            mark = stats.TYPED_TAG_VALUE if kept is shredded else stats.BOUNDS_TAG_VALUE
+            readable = kept is shredded and all(map(named_apart, kept.shapes.values()))
+            mark = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
             tags = {stats.BOUNDS_TAG: mark, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
             add["tags"] = {name: text for name, text in tags.items() if text}
         self._reports.append({
