@@ -1,10 +1,12 @@
-"""The optimizer rule in one Spark session, and what it did: `install`, `remove`, `explain`.
+"""The optimizer rules in one Spark session, and what they did: `install`, `remove`, `explain`.
 
 `java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes the
 filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta
-keeps of the log (`FileBounds.java`). No loop crosses py4j. A session carries at most one rule; the rule itself carries what
-`disable` has to restore. What each question of the query could prove is counted for `explain`, and for the logger
-`delta_variant` where the setting `spark.delta_variant.logScans` is true.
+keeps of the log (`FileBounds.java`). `java/TypedScans.java` comes after it and calls back twice per scan whose VARIANTs are
+asked for by path (`Uses.java`): which bounds prove that a path lies in a typed column (`reading.proofs`), and how the files
+are read (`reading.groups`); `TypedPlan.java` makes the plan. No loop crosses py4j. A session carries each rule at most once;
+the first one carries what `disable` has to restore. What each question of the query could prove is counted for `explain`, and
+for the logger `delta_variant` where the setting `spark.delta_variant.logScans` is true.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import jvm
+from delta_variant import jvm, reading
 from delta_variant.errors import SessionError
 from delta_variant.skipping import MAX_QUESTIONS, Finding, answer, finding, leaves, questions
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
@@ -28,47 +30,61 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-_CLASS = "delta_variant.SkipFiles"
-_SOURCES = ("Bounds", "Tree", "Jobs", "FileBounds", "Filters", "Decision", "SkipFiles")
+_SKIPPING, _READING = "delta_variant.SkipFiles", "delta_variant.TypedScans"
+_SKIPPING_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Question", "Filters", "Decision", "SkipFiles")
+_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
 
-# ---- the rule in a session -------------------------------------------------------------------------------------------
+# ---- the rules in a session -------------------------------------------------------------------------------------------
 
 
-class _Translate:
-    """The rule's question; an exception reaches Java, which keeps the plan and warns."""
+class _Decide:
+    """What the rules ask, in pieces (`java/Question.java`); an exception reaches Java, which keeps the plan and warns."""
 
-    def apply(self, request: str) -> str:
-        return json.dumps(answer(json.loads(request)))
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[str]] = {}
+
+    def apply(self, piece: str) -> str:
+        number, place, text = piece.split(" ", 2)
+        if place == "more":
+            self._pieces.setdefault(number, []).append(text)
+            return ""
+        asked = json.loads("".join([*self._pieces.pop(number, ()), text]))
+        answers = {"files": answer, "proofs": reading.proofs, "groups": reading.groups}
+        return json.dumps(answers[asked.pop("ask")](asked))
 
     class Java:
         implements = ("java.util.function.UnaryOperator",)
 
 
 class _Tell:
-    """What the rule has to say: why it stepped aside, and each scan as `explain` has it, where the session asks for that."""
+    """What the rules have to say: why one stepped aside, and each scan as `explain` has it, where the session asks for that."""
 
-    def accept(self, level: str, text: str) -> None:
-        if level == "scan":
+    def accept(self, about: str, text: str) -> None:
+        if about == "scan":
             _log.info("%s", Report([_scan(json.loads(text), enabled=True)]))
-        else:
+        elif about == "skipping":
             _log.warning("no files were skipped by Variant path, the query runs without: %s", text)
+        else:
+            _log.warning("no paths were read from typed columns, the query runs without: %s", text)
 
     class Java:
         implements = ("java.util.function.BiConsumer",)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
-    """Add the rule to the session and try it; `found` is handed back by `remove`.
+    """Add the rules to the session and try them; `found` is handed back by `remove`.
 
-    Raises SessionError where the rule does not compile against the session's Spark and Delta, or does not skip a file.
+    Raises SessionError where they do not compile against the session's Spark and Delta, or do not skip a file.
     """
     jvm.start_callbacks(spark)
     try:
-        rule = _rule(
-            spark, _Translate(), _Tell(), BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, dict(found)
-        )
+        decide, tell = _Decide(), _Tell()
+        marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
+        skipping = jvm.java_class(spark, *_SKIPPING_SOURCES)
+        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, marks, NONNULL_TAG, dict(found))
+        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule)
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
     except Py4JError as error:
@@ -76,7 +92,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
         raise _mismatch(spark, ": ".join(dict.fromkeys([lines[0], lines[-1]]))) from error
     if set(opened) != {1}:
         raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
-    _set_rules(spark, [*_rules(spark), rule])
+    _set_rules(spark, [*_rules(spark), rule, typed])
 
 
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
@@ -88,21 +104,17 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     )
 
 
-def _rule(spark: SparkSession, *arguments: Any) -> Any:
-    return jvm.construct(spark, jvm.java_class(spark, *_SOURCES), *arguments)
-
-
 def installed(spark: SparkSession) -> bool:
-    """Whether the session has the rule."""
-    return any(rule.ruleName() == _CLASS for rule in _rules(spark))
+    """Whether the session has the rules."""
+    return any(rule.ruleName() == _SKIPPING for rule in _rules(spark))
 
 
 def remove(spark: SparkSession) -> dict[str, str | None]:
-    """Take the rule out of the session; gives the `found` of `install`, empty where there was no rule."""
-    rules = _rules(spark)
-    ours = [rule for rule in rules if rule.ruleName() == _CLASS]
-    _set_rules(spark, [rule for rule in rules if rule not in ours])
-    return dict(ours[0].found()) if ours else {}
+    """Take the rules out of the session; gives the `found` of `install`, empty where there were none."""
+    rules = {rule.ruleName(): rule for rule in _rules(spark)}
+    skipping = rules.get(_SKIPPING)
+    _set_rules(spark, [rule for rule in _rules(spark) if rule.ruleName() not in {_SKIPPING, _READING}])
+    return dict(skipping.found()) if skipping else {}
 
 
 def _rules(spark: SparkSession) -> list[Any]:
@@ -129,6 +141,9 @@ class Scan:
     predicates: tuple[str, ...]  # what the query asks of Variant paths
     reasons: tuple[str, ...]  # why (a part of) that could not rule files out
     findings: tuple[Finding, ...] = ()  # what each question of the predicates could prove
+    typed_paths: tuple[str, ...] = ()  # what the query asks of Variants by path
+    files_typed: int = 0  # in which these are read from typed columns; the others are left to Spark's scan
+    typed_reasons: tuple[str, ...] = ()  # why not all files
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,12 @@ class Report:
                 f"{finding.predicate}: rules out {finding.files_ruled_out} of {scan.files_after_delta} files"
                 for finding in scan.findings
             ]
-            notes = [*(proved or scan.predicates), *(f"not used: {reason}" for reason in scan.reasons)] or [""]
+            notes = [*(proved or scan.predicates), *(f"not used: {reason}" for reason in scan.reasons)]
+            if scan.files_typed:
+                notes.append(
+                    f"typed columns in {scan.files_typed} of {scan.files_after_bounds} files: {', '.join(scan.typed_paths)}"
+                )
+            notes += [*(f"by Spark's scan: {reason}" for reason in scan.typed_reasons)] or [""] * (not notes)
             counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
             numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
             rows.append([scan.table, *numbers, notes[0]])
@@ -164,7 +184,8 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = installed(spark)
-    nodes = json.loads(_rule(spark, *[None] * 6).describe(df._jdf))  # noqa: SLF001  # no public name
+    scans = jvm.construct(spark, jvm.java_class(spark, *_SKIPPING_SOURCES[: _SKIPPING_SOURCES.index("Scans") + 1]))
+    nodes = json.loads(scans.explain(df._jdf))  # noqa: SLF001  # no public name
     return Report([_scan(node, enabled) for node in nodes])
 
 
@@ -182,7 +203,8 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
         reasons.append("each file can match")
     counts = (node.get("total"), node.get("delta"), node.get("bounds"))
     predicates = tuple(outcome.get("predicates", ()))
-    return Scan(node["table"], node["version"], *counts, predicates, tuple(dict.fromkeys(reasons)), findings)
+    typed = reading.outcome(json.loads(node.get("reading", "{}")))
+    return Scan(node["table"], node["version"], *counts, predicates, tuple(dict.fromkeys(reasons)), findings, *typed)
 
 
 def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:

@@ -87,7 +87,7 @@ class VariantTable:
         null, for which the protocol has no place.
         """
         files, columns = self._files()
-        source = F.when(F.col("marked"), "delta-variant").otherwise("writer")
+        source = F.when(F.col("mark").isNotNull(), "delta-variant").otherwise("writer")
         found = self._table.spark.createDataFrame([], _SCHEMA)
         tagged = files.select("path", F.explode(_mapped("nonnull", "map<string, array<variant>>")).alias("parent", "last"))
         tagged = tagged.select("path", "parent", F.explode("last").alias("step", "array"))

@@ -27,7 +27,8 @@ import scala.collection.immutable.Seq;
 /**
  * What the log of one table version knows of its Variant paths, as Catalyst expressions.
  *
- * A row of the log is that of a file: `path`, `marked` (the bounds were computed from values), `nonnull` (the VARIANT of
+ * A row of the log is that of a file: `path`, `mark` (the value of the tag that says how the bounds were computed; NULL
+ * without it), `nonnull` (the VARIANT of
  * the tag for what the protocol has no bounds for), and for each VARIANT column with statistics, in the order of
  * `columns`, `min0`, `max0`, `min1`, and so on: Variant objects {normalized path: bound} (Delta variantShredding,
  * "Statistics for Variant Columns"). What is damaged is NULL. Janino compiles this file: no generics, no lambdas.
@@ -63,7 +64,7 @@ public class Bounds {
   public static Seq attributes(int columns) {
     List row = new ArrayList();
     row.add(attribute("path", DataTypes.LongType));
-    row.add(attribute("marked", DataTypes.BooleanType));
+    row.add(attribute("mark", DataTypes.StringType));
     row.add(attribute("nonnull", DataTypes.VariantType));
     for (int c = 0; c < columns; c++) {
       row.add(attribute("min" + c, DataTypes.VariantType));
@@ -101,7 +102,7 @@ public class Bounds {
     Expression stats = attribute(files, "stats");
     List row = new ArrayList();
     row.add(named(path, "path"));
-    row.add(named(new Coalesce(seq(new In(tag(files, mark), seq(marks)), literal(Boolean.FALSE, DataTypes.BooleanType))), "marked"));
+    row.add(named(new If(new In(tag(files, mark), seq(marks)), tag(files, mark), literal(null, DataTypes.StringType)), "mark"));
     row.add(named(intact(decoded(tag(files, nonNull)), checked), "nonnull"));
     for (int c = 0; c < columns.size(); c++) {
       row.add(named(intact(field(stats, "minValues", (List) columns.get(c)), checked), "min" + c));
@@ -140,15 +141,23 @@ public class Bounds {
 
   // ---- one bound ------------------------------------------------------------------------------------------------
 
-  /** A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. */
+  /**
+   * A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. One whose
+   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT.
+   */
   public static Expression read(JsonNode bound, Seq row, Map types, String zone) {
     String side = bound.get("side").asText();
     if (side.equals("values")) return hasValues(bound, row);
     if (side.equals("kind")) return kind(new Coalesce(seq(found("min", bound, row), found("max", bound, row))));
+    if (side.equals("leaf")) {
+      Expression marked = new EqualTo(attribute(row, "mark"), text(bound.get("mark").asText()));
+      Expression either = new Coalesce(seq(found("min", bound, row), found("max", bound, row)));
+      return new If(marked, either, literal(null, DataTypes.VariantType));
+    }
     Expression variant = found(side, bound, row);
     Expression kind = kind(variant);
     Expression counts = new Or(new In(kind, texts(bound.get("kinds"))),
-        new And(attribute(row, "marked"), new In(kind, texts(bound.get("marked")))));
+        new And(new IsNotNull(attribute(row, "mark")), new In(kind, texts(bound.get("marked")))));
     DataType type = (DataType) types.get(item(bound.get("types"), 0).asText());
     Expression value = new VariantGet(variant, text("$"), type, false, scala.Option.apply(zone));
     value = new If(counts, value, literal(null, type));

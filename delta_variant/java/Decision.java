@@ -72,7 +72,8 @@ public class Decision {
     }
   }
 
-  private static long bytes(List files) {
+  /** Of AddFiles. */
+  public static long bytes(List files) {
     long bytes = 0;
     for (int f = 0; f < files.size(); f++) bytes += ((AddFile) files.get(f)).size();
     return bytes;

@@ -20,7 +20,9 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.unsafe.types.VariantVal;
 import scala.collection.immutable.Seq;
 import scala.math.Ordering;
 
@@ -225,7 +227,7 @@ public class FileBounds {
       for (int r = 0; read != null && r < read.length; r++) {
         int file = files.find(read[r].getLong(0));
         Object value = read[r].isNullAt(m + 1) ? null : read[r].get(m + 1, column.type);
-        if (file >= 0) column.values[file] = value instanceof UTF8String ? ((UTF8String) value).clone() : value;
+        if (file >= 0) column.values[file] = column.kept(value);
       }
       columns.put(column.bound.text, column);
     }
@@ -256,7 +258,7 @@ public class FileBounds {
       Seq row = Bounds.attributes(names.size());
       Expression value = bound.over(row);
       this.type = value.dataType();
-      this.order = TypeUtils.getInterpretedOrdering(type);
+      this.order = type instanceof VariantType ? null : TypeUtils.getInterpretedOrdering(type);
       this.read = (Expression) BindReferences$.MODULE$.bindReference(value, new package$AttributeSeq(row), false);
       this.values = new Object[size];
       if (rows != null) java.util.Arrays.fill(values, UNREAD);
@@ -265,10 +267,16 @@ public class FileBounds {
     public Object get(int file) {
       Object value = values[file];
       if (value == UNREAD) {
-        value = rows[file] == null ? null : read.eval(rows[file]);
+        value = rows[file] == null ? null : kept(read.eval(rows[file]));
         values[file] = value;
       }
       return value;
+    }
+
+    /** Of a Variant its type; of a text a copy, since it lies in its row. */
+    Object kept(Object value) {
+      if (value instanceof VariantVal) return Leaves.type(((VariantVal) value).getValue());
+      return value instanceof UTF8String ? ((UTF8String) value).clone() : value;
     }
 
     public Ordering order() {

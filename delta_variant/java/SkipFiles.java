@@ -39,21 +39,19 @@ public class SkipFiles extends Rule {
   public static final String NAME = "delta_variant.SkipFiles";
   private static final String TRUST_ALL = "spark.delta_variant.trustAllBounds";
   private static final String LOG_SCANS = "spark.delta_variant.logScans";
-  private static final TreeNodeTag OUTCOME = new TreeNodeTag(NAME);  // on a LogicalRelation: what Python answered, JSON
   private static final ThreadLocal BUSY = new ThreadLocal();  // the rule plans a query of its own
-  private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private final java.util.function.UnaryOperator translate;  // request JSON -> reply JSON
+  private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
   private final java.util.function.BiConsumer tell;  // level, text
   private final String mark;  // the tag of files whose bounds were computed from values
   private final Seq marks;  // and its values
   private final String nonNull;  // the tag for what the protocol has no bounds for
   private final Map found;  // the session settings that delta_variant.enable changed, as they were
 
-  public SkipFiles(java.util.function.UnaryOperator translate, java.util.function.BiConsumer tell, String mark, Seq marks,
+  public SkipFiles(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, String mark, Seq marks,
       String nonNull, Map found) {
-    this.translate = translate;
+    this.decide = decide;
     this.tell = tell;
     this.mark = mark;
     this.marks = marks;
@@ -85,7 +83,7 @@ public class SkipFiles extends Rule {
 
   private void report(Throwable failure) {
     try {
-      tell.accept("warning", String.valueOf(failure));
+      tell.accept("skipping", String.valueOf(failure));
     } catch (Throwable pythonIsGone) {
       log().warn("delta_variant skipped no files: " + failure);
     }
@@ -105,28 +103,28 @@ public class SkipFiles extends Rule {
   // ---- the walk -----------------------------------------------------------------------------------------------
 
   private LogicalPlan visit(LogicalPlan plan, Map read) throws Exception {
+    return Scans.subqueries(pruned(plan, read), new Subqueries(this, read));
+  }
+
+  private LogicalPlan pruned(LogicalPlan plan, Map read) throws Exception {
     LogicalPlan result = plan;
     scala.Tuple3 operation = (scala.Tuple3) PhysicalOperation$.MODULE$.unapply(plan).get();
     LogicalRelation scan = preparedScan((LogicalPlan) operation._3());
     if (scan != null) {
       LogicalRelation pruned = prune(scan, (Seq) operation._2(), read);
       if (pruned != scan) result = replace(result, scan, pruned);
-      return hasSubquery(plan) ? (LogicalPlan) result.transformAllExpressions(new Subqueries(this, read)) : result;
+      return result;
     }
     List children = new ArrayList();
     boolean changed = false;
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) {
       LogicalPlan child = (LogicalPlan) i.next();
-      LogicalPlan visited = visit(child, read);
+      LogicalPlan visited = pruned(child, read);
       changed |= visited != child;
       children.add(visited);
     }
     if (changed) result = (LogicalPlan) plan.withNewChildren(Bounds.seq(children));
-    return hasSubquery(plan) ? (LogicalPlan) result.transformExpressions(new Subqueries(this, read)) : result;
-  }
-
-  private static boolean hasSubquery(LogicalPlan plan) {
-    return plan.containsPattern(TreePattern$.MODULE$.PLAN_EXPRESSION());
+    return result;
   }
 
   private static LogicalPlan replace(LogicalPlan plan, LogicalPlan old, LogicalPlan fresh) {
@@ -145,8 +143,7 @@ public class SkipFiles extends Rule {
     return ((HadoopFsRelation) scan.relation()).location() instanceof PreparedDeltaFileIndex ? scan : null;
   }
 
-  /** Visits the plans inside subquery expressions, which PrepareDeltaScan prepares together with the main plan. */
-  private static class Subqueries extends scala.runtime.AbstractPartialFunction {
+  private static class Subqueries implements Scans.Visit {
     private final SkipFiles rule;
     private final Map read;
 
@@ -155,28 +152,15 @@ public class SkipFiles extends Rule {
       this.read = read;
     }
 
-    public boolean isDefinedAt(Object expression) {
-      return expression instanceof SubqueryExpression;
-    }
-
-    public Object applyOrElse(Object expression, scala.Function1 otherwise) {
-      if (!isDefinedAt(expression)) return otherwise.apply(expression);
-      SubqueryExpression subquery = (SubqueryExpression) expression;
-      LogicalPlan old = (LogicalPlan) subquery.plan();
-      try {
-        LogicalPlan visited = rule.visit(old, read);
-        return visited == old ? subquery : subquery.withNewPlan(visited);
-      } catch (Exception failure) {
-        org.apache.spark.unsafe.Platform.throwException(failure);
-        return null;
-      }
+    public LogicalPlan visited(LogicalPlan plan) throws Exception {
+      return rule.visit(plan, read);
     }
   }
 
   // ---- one scan -----------------------------------------------------------------------------------------------
 
   private LogicalRelation prune(LogicalRelation scan, Seq filters, Map read) throws Exception {
-    if (scan.getTagValue(OUTCOME).isDefined()) return scan;
+    if (Scans.outcome(scan, NAME) != null) return scan;
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
     PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) source.location();
     DeltaScan prepared = index.preparedScan();
@@ -186,7 +170,7 @@ public class SkipFiles extends Rule {
 
     Bounds log = log(prepared.scannedSnapshot());
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
-    ObjectNode request = JSON.createObjectNode();
+    ObjectNode request = JSON.createObjectNode().put("ask", "files");
     request.set("operands", asked.operands());
     request.set("filters", conditions);
     request.set("columns", JSON.valueToTree(log.columns()));
@@ -194,8 +178,8 @@ public class SkipFiles extends Rule {
     request.put("marked", anyTag(prepared.files(), mark, marks));
     request.put("nonnull", anyTag(prepared.files(), nonNull, null));
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
-    request.put("explain", logged || EXPLAINING.get() != null);
-    ObjectNode outcome = (ObjectNode) JSON.readTree((String) translate.apply(request.toString()));
+    request.put("explain", logged || Scans.explaining());
+    ObjectNode outcome = (ObjectNode) JSON.readTree(Question.ask(decide, request.toString()));
     LogicalRelation result = scan;
     if (!outcome.withArray("bounds").isEmpty()) {
       FileBounds files = (FileBounds) read.get(prepared);
@@ -213,18 +197,17 @@ public class SkipFiles extends Rule {
         outcome.withArray("reasons").add("the bounds of this version could not be read: " + files.failure());
       }
     }
-    result.setTagValue(OUTCOME, outcome.toString());
+    Scans.setOutcome(result, NAME, outcome.toString());
     if (logged) {
-      tell.accept("scan", describe(result, (TahoeFileIndex) ((HadoopFsRelation) result.relation()).location()).toString());
+      tell.accept("scan", Scans.describe(result).toString());
     }
     return result;
   }
 
   private static LogicalRelation narrowed(LogicalRelation scan, List left) {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
-    PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) source.location();
-    if (left.size() == index.preparedScan().files().size()) return scan;
-    SkippedFileIndex files = new SkippedFileIndex(index, (Seq) Bounds.seq(left).distinct());
+    if (left.size() == Scans.prepared(source.location()).files().size()) return scan;
+    TahoeFileIndex files = Scans.narrowed((TahoeFileIndex) source.location(), left);
     HadoopFsRelation narrowed = source.copy(files, source.partitionSchema(), source.dataSchema(), source.bucketSpec(),
         source.fileFormat(), source.options(), source.sparkSession());
     return scan.copy(narrowed, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream());
@@ -235,78 +218,5 @@ public class SkipFiles extends Rule {
       if (Decision.hasTag((AddFile) i.next(), tag, values)) return true;
     }
     return false;
-  }
-
-  // ---- explain ------------------------------------------------------------------------------------------------
-
-  /** The Delta scans of the query, planned anew under the session's present rules, as a JSON array. */
-  public String describe(org.apache.spark.sql.classic.Dataset query) {
-    ArrayNode scans = JSON.createArrayNode();
-    LogicalPlan analyzed = query.queryExecution().analyzed();
-    EXPLAINING.set(Boolean.TRUE);
-    try {
-      describe(org.apache.spark.sql.classic.Dataset.ofRows(query.sparkSession(), analyzed).queryExecution().optimizedPlan(), scans);
-    } finally {
-      EXPLAINING.remove();
-    }
-    return scans.toString();
-  }
-
-  private static void describe(LogicalPlan plan, ArrayNode scans) {
-    if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
-      Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
-      if (location instanceof TahoeFileIndex) scans.add(describe((LogicalRelation) plan, (TahoeFileIndex) location));
-    }
-    for (Iterator i = plan.children().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
-    for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
-  }
-
-  private static ObjectNode describe(LogicalRelation scan, TahoeFileIndex index) {
-    ObjectNode node = JSON.createObjectNode();
-    node.put("table", scan.catalogTable().isDefined()
-        ? ((org.apache.spark.sql.catalyst.catalog.CatalogTable) scan.catalogTable().get()).identifier().unquotedString()
-        : index.path().toString());
-    node.put("version", index.version());
-    DeltaScan prepared = null;
-    if (index instanceof PreparedDeltaFileIndex) prepared = ((PreparedDeltaFileIndex) index).preparedScan();
-    if (index instanceof SkippedFileIndex) prepared = ((SkippedFileIndex) index).prepared;
-    if (prepared != null) {
-      int left = ((Seq) prepared.files().distinct()).size();
-      node.put("total", prepared.scannedSnapshot().numOfFiles());
-      node.put("delta", left);
-      node.put("bounds", index instanceof SkippedFileIndex ? ((SkippedFileIndex) index).addFiles().size() : left);
-    }
-    if (scan.getTagValue(OUTCOME).isDefined()) node.put("outcome", (String) scan.getTagValue(OUTCOME).get());
-    return node;
-  }
-
-  /** The files that are left. Equal by table, version and files, so that exchanges over equal scans are reused. */
-  public static class SkippedFileIndex extends TahoeBatchFileIndex {
-    final DeltaScan prepared;
-
-    SkippedFileIndex(PreparedDeltaFileIndex index, Seq files) {
-      super(index.spark(), "batch", files, index.deltaLog(), index.path(), index.preparedScan().scannedSnapshot(), false);
-      prepared = index.preparedScan();
-    }
-
-    /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */
-    public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {
-      for (Iterator i = partitionFilters.iterator(); i.hasNext(); ) {
-        if (!prepared.allFilters().contains((Expression) i.next())) {
-          return super.matchingFiles(partitionFilters, dataFilters);
-        }
-      }
-      return addFiles();
-    }
-
-    public boolean equals(Object other) {
-      if (!(other instanceof SkippedFileIndex)) return false;
-      SkippedFileIndex that = (SkippedFileIndex) other;
-      return path().equals(that.path()) && version() == that.version() && addFiles().equals(that.addFiles());
-    }
-
-    public int hashCode() {
-      return 31 * path().hashCode() + Long.hashCode(version()) + addFiles().size();
-    }
   }
 }

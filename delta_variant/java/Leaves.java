@@ -1,0 +1,73 @@
+package delta_variant;
+
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * The types of typed columns, by the names that delta_variant/reading/casts.py has for them: those of Spark's SQL.
+ *
+ * Janino compiles this file: no generics, no lambdas.
+ */
+public class Leaves {
+  private static final String[] PRIMITIVES = {null, "boolean", "boolean", "tinyint", "smallint", "int", "bigint", "double", null,
+      null, null, "date", "timestamp", "timestamp_ntz", "float", "binary", "string"};
+  private static final String[] INTEGERS = {"tinyint", "smallint", "int"};
+  private static final int[] BITS = {8, 16, 32};
+  private static final int DECIMAL4 = 8;
+  private static final int[] DIGITS = {9, 18, 38};  // of decimal4, decimal8, decimal16
+
+  /** That of a Variant's value (VariantEncoding, "Encoding types"); null where Spark has no type for it, or it is no primitive. */
+  public static String type(byte[] value) {
+    int basic = value[0] & 3;
+    int id = value[0] >> 2 & 63;
+    if (basic == 1) return "string";
+    if (basic != 0 || id >= PRIMITIVES.length) return null;
+    if (id < DECIMAL4 || id >= DECIMAL4 + DIGITS.length) return PRIMITIVES[id];
+    int scale = value[1] & 255;
+    int digits = DIGITS[id - DECIMAL4];
+    return scale > digits ? null : ("decimal(" + digits + "," + scale + ")").intern();
+  }
+
+  /** The smallest type of integers that has room for both; null where one of them is unknown. */
+  public static String room(Long least, Long most) {
+    if (least == null || most == null) return null;
+    for (int t = 0; t < BITS.length; t++) {
+      long limit = 1L << BITS[t] - 1;
+      if (least.longValue() >= -limit && most.longValue() < limit) return INTEGERS[t];
+    }
+    return "bigint";
+  }
+
+  /** The value as that type of integers; null where there is no room for it, or the type is another. */
+  public static Object integer(long value, DataType type) {
+    if (type.equals(DataTypes.LongType)) return Long.valueOf(value);
+    if (type.equals(DataTypes.IntegerType) && value == (int) value) return Integer.valueOf((int) value);
+    if (type.equals(DataTypes.ShortType) && value == (short) value) return Short.valueOf((short) value);
+    if (type.equals(DataTypes.ByteType) && value == (byte) value) return Byte.valueOf((byte) value);
+    return null;
+  }
+
+  /** Spark's. */
+  public static DataType dataType(String name) {
+    if (name.startsWith("decimal")) {
+      int comma = name.indexOf(',');
+      int digits = Integer.parseInt(name.substring(name.indexOf('(') + 1, comma));
+      return DataTypes.createDecimalType(digits, Integer.parseInt(name.substring(comma + 1, name.length() - 1)));
+    }
+    switch (name) {
+      case "boolean": return DataTypes.BooleanType;
+      case "tinyint": return DataTypes.ByteType;
+      case "smallint": return DataTypes.ShortType;
+      case "int": return DataTypes.IntegerType;
+      case "bigint": return DataTypes.LongType;
+      case "float": return DataTypes.FloatType;
+      case "double": return DataTypes.DoubleType;
+      case "date": return DataTypes.DateType;
+      case "timestamp": return DataTypes.TimestampType;
+      case "timestamp_ntz": return DataTypes.TimestampNTZType;
+      case "binary": return DataTypes.BinaryType;
+      case "string": return DataTypes.StringType;
+      default: throw new IllegalArgumentException(name);
+    }
+  }
+}

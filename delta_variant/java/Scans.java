@@ -1,0 +1,201 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.catalyst.trees.TreePattern$;
+import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
+import org.apache.spark.sql.delta.files.TahoeFileIndex;
+import org.apache.spark.sql.delta.stats.DeltaScan;
+import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * The Delta scans of a plan, for both rules: their files, what a rule did to them, and what `explain` shows of that.
+ *
+ * Janino compiles this file: no generics, no lambdas.
+ */
+public class Scans {
+  private static final Map OUTCOMES = new HashMap();  // name of a rule -> TreeNodeTag on a LogicalRelation: JSON
+  private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  /** What a rule did to a scan, JSON; null where it had nothing to do. */
+  public static String outcome(LogicalRelation scan, String rule) {
+    scala.Option outcome = scan.getTagValue(tag(rule));
+    return outcome.isDefined() ? (String) outcome.get() : null;
+  }
+
+  public static void setOutcome(LogicalRelation scan, String rule, String outcome) {
+    if (outcome != null) scan.setTagValue(tag(rule), outcome);
+  }
+
+  private static synchronized TreeNodeTag tag(String rule) {
+    if (!OUTCOMES.containsKey(rule)) OUTCOMES.put(rule, new TreeNodeTag(rule));
+    return (TreeNodeTag) OUTCOMES.get(rule);
+  }
+
+  /** What a rule does to a plan. */
+  public interface Visit {
+    LogicalPlan visited(LogicalPlan plan) throws Exception;
+  }
+
+  /** Visits the plans inside subquery expressions, which PrepareDeltaScan prepares together with the main plan. */
+  public static LogicalPlan subqueries(LogicalPlan plan, Visit rule) {
+    boolean some = plan.containsPattern(TreePattern$.MODULE$.PLAN_EXPRESSION());
+    return some ? (LogicalPlan) plan.transformAllExpressions(new Subqueries(rule)) : plan;
+  }
+
+  private static class Subqueries extends scala.runtime.AbstractPartialFunction {
+    private final Visit rule;
+
+    Subqueries(Visit rule) {
+      this.rule = rule;
+    }
+
+    public boolean isDefinedAt(Object expression) {
+      return expression instanceof SubqueryExpression;
+    }
+
+    public Object applyOrElse(Object expression, scala.Function1 otherwise) {
+      if (!isDefinedAt(expression)) return otherwise.apply(expression);
+      SubqueryExpression subquery = (SubqueryExpression) expression;
+      LogicalPlan old = (LogicalPlan) subquery.plan();
+      try {
+        LogicalPlan visited = rule.visited(old);
+        return visited == old ? subquery : subquery.withNewPlan(visited);
+      } catch (Exception failure) {
+        org.apache.spark.unsafe.Platform.throwException(failure);
+        return null;
+      }
+    }
+  }
+
+  // ---- files ------------------------------------------------------------------------------------------------------
+
+  /** What Delta prepared for an index; null for one of another kind. */
+  public static DeltaScan prepared(Object index) {
+    if (index instanceof PreparedDeltaFileIndex) return ((PreparedDeltaFileIndex) index).preparedScan();
+    return index instanceof SkippedFileIndex ? ((SkippedFileIndex) index).prepared : null;
+  }
+
+  /** The AddFiles of such an index, each once. */
+  public static List files(TahoeFileIndex index) {
+    Seq files = index instanceof SkippedFileIndex ? ((SkippedFileIndex) index).addFiles() : prepared(index).files();
+    return new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava((Seq) files.distinct()));
+  }
+
+  /** An index of some of the files of one. */
+  public static TahoeFileIndex narrowed(TahoeFileIndex index, List files) {
+    return new SkippedFileIndex(index, prepared(index), (Seq) Bounds.seq(files).distinct());
+  }
+
+  /** The files that are left. Equal by table, version and files, so that exchanges over equal scans are reused. */
+  public static class SkippedFileIndex extends TahoeBatchFileIndex {
+    final DeltaScan prepared;
+
+    SkippedFileIndex(TahoeFileIndex index, DeltaScan prepared, Seq files) {
+      super(index.spark(), "batch", files, index.deltaLog(), index.path(), prepared.scannedSnapshot(), false);
+      this.prepared = prepared;
+    }
+
+    /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */
+    public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {
+      for (Iterator i = partitionFilters.iterator(); i.hasNext(); ) {
+        if (!prepared.allFilters().contains((Expression) i.next())) {
+          return super.matchingFiles(partitionFilters, dataFilters);
+        }
+      }
+      return addFiles();
+    }
+
+    public boolean equals(Object other) {
+      if (!(other instanceof SkippedFileIndex)) return false;
+      SkippedFileIndex that = (SkippedFileIndex) other;
+      return path().equals(that.path()) && version() == that.version() && addFiles().equals(that.addFiles());
+    }
+
+    public int hashCode() {
+      return 31 * path().hashCode() + Long.hashCode(version()) + addFiles().size();
+    }
+  }
+
+  // ---- explain ------------------------------------------------------------------------------------------------
+
+  public static boolean explaining() {
+    return EXPLAINING.get() != null;
+  }
+
+  /** The Delta scans of the query, planned anew under the session's present rules, as a JSON array. */
+  public static String explain(org.apache.spark.sql.classic.Dataset query) {
+    ArrayNode scans = JSON.createArrayNode();
+    LogicalPlan analyzed = query.queryExecution().analyzed();
+    EXPLAINING.set(Boolean.TRUE);
+    try {
+      describe(org.apache.spark.sql.classic.Dataset.ofRows(query.sparkSession(), analyzed).queryExecution().optimizedPlan(), scans);
+    } finally {
+      EXPLAINING.remove();
+    }
+    return scans.toString();
+  }
+
+  private static void describe(LogicalPlan plan, ArrayNode scans) {
+    if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
+      Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+      if (location instanceof TahoeFileIndex) add(scans, describe((LogicalRelation) plan));
+    }
+    for (Iterator i = plan.children().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
+    for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
+  }
+
+  /** Typed reading makes several relations of one scan. */
+  private static void add(ArrayNode scans, ObjectNode node) {
+    for (int s = 0; node.has("reading") && s < scans.size(); s++) {
+      if (node.get("reading").equals(Bounds.item(scans, s).get("reading"))) return;
+    }
+    scans.add(node);
+  }
+
+  public static ObjectNode describe(LogicalRelation scan) {
+    TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
+    ObjectNode node = JSON.createObjectNode();
+    node.put("table", scan.catalogTable().isDefined()
+        ? ((org.apache.spark.sql.catalyst.catalog.CatalogTable) scan.catalogTable().get()).identifier().unquotedString()
+        : index.path().toString());
+    node.put("version", index.version());
+    DeltaScan prepared = prepared(index);
+    if (prepared != null) {
+      int left = ((Seq) prepared.files().distinct()).size();
+      node.put("total", prepared.scannedSnapshot().numOfFiles());
+      node.put("delta", left);
+      node.put("bounds", index instanceof SkippedFileIndex ? files(index).size() : left);
+    }
+    String skipping = outcome(scan, "delta_variant.SkipFiles");
+    if (skipping != null) node.put("outcome", skipping);
+    String reading = outcome(scan, "delta_variant.TypedScans");
+    if (reading != null) node.put("reading", reading).put("bounds", files(reading, node.has("bounds") ? node.get("bounds").asInt() : 0));
+    return node;
+  }
+
+  /** How many files the scan of an outcome reads; `otherwise` where it reads those of one relation. */
+  private static int files(String outcome, int otherwise) {
+    try {
+      JsonNode node = (JsonNode) JSON.readTree(outcome);
+      return node.has("files") ? node.get("files").asInt() : otherwise;
+    } catch (java.io.IOException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+}

@@ -1,0 +1,249 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.delta.DeltaColumnMapping$;
+import org.apache.spark.sql.delta.DeltaParquetFileFormat;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.files.TahoeFileIndex;
+import org.apache.spark.sql.delta.stats.DeltaScan;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+
+/**
+ * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), groups
+ * their files by the types that the log proves for the columns of these paths, and puts a plan in their place that reads these
+ * columns (TypedPlan).
+ *
+ * Whatever goes wrong, the plan given is the plan returned; interruption and cancellation go through. Janino compiles this file:
+ * no generics, no lambdas.
+ */
+public class TypedScans extends Rule implements Scans.Visit {
+  public static final String NAME = "delta_variant.TypedScans";
+  private static final String SETTING = "spark.delta_variant.typedReading";
+  private static final long MAX_LEAVES = 4000000;  // types to be read for all files of a scan: a few seconds, the first time
+  private static final ThreadLocal BUSY = new ThreadLocal();  // the rule plans a query of its own
+  private static final AtomicLong SCANS = new AtomicLong();
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
+  private final java.util.function.BiConsumer tell;  // level, text
+  private final SkipFiles skipping;
+
+  public TypedScans(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, SkipFiles skipping) {
+    this.decide = decide;
+    this.tell = tell;
+    this.skipping = skipping;
+  }
+
+  public String ruleName() {
+    return NAME;
+  }
+
+  public TreeNode apply(TreeNode plan) {
+    if (BUSY.get() != null || !Boolean.parseBoolean(conf().getConfString(SETTING, "true"))) return plan;
+    BUSY.set(Boolean.TRUE);
+    try {
+      return visited((LogicalPlan) plan);
+    } catch (Throwable failure) {
+      if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+      tell.accept("reading", String.valueOf(failure));
+      return plan;
+    } finally {
+      BUSY.remove();
+    }
+  }
+
+  public LogicalPlan visited(LogicalPlan plan) throws Exception {
+    List scans = new ArrayList();
+    scans(plan, scans);
+    for (int s = 0; s < scans.size(); s++) plan = typed(plan, (LogicalRelation) scans.get(s));
+    return Scans.subqueries(plan, this);
+  }
+
+  private static void scans(LogicalPlan plan, List found) {
+    if (plan instanceof LogicalRelation && index((LogicalRelation) plan) != null && Scans.outcome((LogicalRelation) plan, NAME) == null) {
+      found.add(plan);
+    }
+    for (scala.collection.Iterator i = plan.children().iterator(); i.hasNext(); ) scans((LogicalPlan) i.next(), found);
+  }
+
+  private static TahoeFileIndex index(LogicalRelation scan) {
+    if (!(scan.relation() instanceof HadoopFsRelation)) return null;
+    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
+    boolean delta = source.fileFormat().getClass() == DeltaParquetFileFormat.class;
+    return delta && Scans.prepared(source.location()) != null ? (TahoeFileIndex) source.location() : null;
+  }
+
+  // ---- one scan ---------------------------------------------------------------------------------------------------
+
+  private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan) throws Exception {
+    Uses uses = new Uses(plan, scan);
+    if (uses.paths.isEmpty()) return plan;
+    if (uses.whole() != null) return left(plan, scan, uses.whole());
+    TahoeFileIndex index = index(scan);
+    DeltaScan prepared = Scans.prepared(index);
+    List files = Scans.files(index);
+    if (files.isEmpty()) return plan;
+
+    Bounds log = skipping.log(prepared.scannedSnapshot());
+    JsonNode proofs = proofs(uses, log, ((DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat()));
+    if (proofs.has("reasons")) return left(plan, scan, proofs.get("reasons"));
+    if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, "too many paths for so many files");
+    FileBounds known = FileBounds.of(log, prepared);
+    if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
+    Map asked = new HashMap();
+    asked.put("bigint", DataTypes.LongType);
+    Tree.Values[] bounds = known.read(log, proofs.get("bounds"), asked, conf().sessionLocalTimeZone());
+
+    Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
+    List others = new ArrayList();
+    int[] proven = new int[uses.paths.size()];
+    synchronized (known) {
+      for (int f = 0; f < files.size(); f++) {
+        AddFile file = (AddFile) files.get(f);
+        List types = types(bounds, proofs.get("ranges"), known.number(file.path()), proven);
+        if (types == null) others.add(file);
+        else listed(kinds, types).add(file);
+      }
+    }
+    ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet()).put("files", files.size());
+    outcome.set("paths", described(uses, proven));
+    LogicalPlan result = kinds.isEmpty() ? plan : replaced(plan, scan, uses, proofs, kinds, others, outcome);
+    Scans.setOutcome(scan, NAME, outcome.toString());
+    return result;
+  }
+
+  /** For each path the type of a file's column, and that which has room for its integers; null where one is not proven. */
+  private static List types(Tree.Values[] bounds, JsonNode ranges, int file, int[] proven) {
+    String[] types = new String[2 * proven.length];
+    boolean all = file >= 0;
+    for (int p = 0; p < proven.length && file >= 0; p++) {
+      types[2 * p] = (String) bounds[p].get(file);
+      if (types[2 * p] != null) proven[p]++;
+      all &= types[2 * p] != null;
+      if (Bounds.item(ranges, p).isNull()) continue;
+      int first = Bounds.item(ranges, p).asInt();
+      types[2 * p + 1] = Leaves.room((Long) bounds[first].get(file), (Long) bounds[first + 1].get(file));
+    }
+    return all ? Arrays.asList(types) : null;
+  }
+
+  private static List listed(Map lists, Object key) {
+    if (!lists.containsKey(key)) lists.put(key, new ArrayList());
+    return (List) lists.get(key);
+  }
+
+  private LogicalPlan replaced(LogicalPlan plan, LogicalRelation scan, Uses uses, JsonNode proofs, Map kinds, List others,
+      ObjectNode outcome) throws Exception {
+    ObjectNode request = JSON.createObjectNode().put("ask", "groups");
+    request.set("uses", asked(uses));
+    List members = new ArrayList(kinds.values());
+    ArrayNode described = request.putArray("kinds");
+    for (Iterator i = kinds.entrySet().iterator(); i.hasNext(); ) {
+      Map.Entry kind = (Map.Entry) i.next();
+      ArrayNode leaves = described.addObject().put("bytes", Decision.bytes((List) kind.getValue())).putArray("leaves");
+      List types = (List) kind.getKey();
+      for (int t = 0; t < types.size(); t += 2) {
+        leaves.addObject().put("type", (String) types.get(t)).put("room", (String) types.get(t + 1));
+      }
+    }
+    JsonNode reply = ask(request).get("groups");
+
+    TahoeFileIndex index = index(scan);
+    List groups = new ArrayList();
+    int read = 0;
+    for (int g = 0; g < reply.size(); g++) {
+      JsonNode group = Bounds.item(reply, g);
+      int kind = group.get("kind").asInt();
+      List files = (List) members.set(kind, new ArrayList());
+      JsonNode types = Bounds.item(request.get("kinds"), kind).get("leaves");
+      groups.add(new TypedPlan.Group(Scans.narrowed(index, files), types, group.get("casts")));
+      read += files.size();
+    }
+    for (int m = 0; m < members.size(); m++) others.addAll((List) members.get(m));
+    if (!others.isEmpty()) groups.add(new TypedPlan.Group(Scans.narrowed(index, others), null, null));
+
+    Map keys = new HashMap();
+    int number = 0;
+    for (Iterator i = uses.paths.keySet().iterator(); i.hasNext(); number++) {
+      List path = new ArrayList();
+      JsonNode steps = Bounds.item(proofs.get("keys"), number);
+      for (int k = 0; k < steps.size(); k++) path.add(Bounds.item(steps, k).asText());
+      keys.put(i.next(), path);
+    }
+    TypedPlan typed = new TypedPlan(uses, keys, groups);
+    LogicalPlan result = typed.plan();
+    outcome.put("typed", read);
+    for (int r = 0; r < typed.relations().size(); r++) {
+      LogicalRelation relation = (LogicalRelation) typed.relations().get(r);
+      Scans.setOutcome(relation, NAME, outcome.toString());
+      Scans.setOutcome(relation, SkipFiles.NAME, Scans.outcome(scan, SkipFiles.NAME));
+    }
+    return result;
+  }
+
+  /** The paths by name, and in how many files each is proven. */
+  private static ArrayNode described(Uses uses, int[] proven) {
+    ArrayNode paths = JSON.createArrayNode();
+    for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
+      Uses.Use use = (Uses.Use) i.next();
+      paths.addObject().put("name", Uses.name(use.variant)).put("path", use.path).put("files", proven[use.number]);
+    }
+    return paths;
+  }
+
+  private static ArrayNode asked(Uses uses) {
+    ArrayNode asked = JSON.createArrayNode();
+    for (Iterator i = uses.uses.values().iterator(); i.hasNext(); ) {
+      Uses.Use use = (Uses.Use) i.next();
+      if (use.path != null) asked.addObject().put("path", use.number).put("type", use.type.catalogString());
+    }
+    return asked;
+  }
+
+  private JsonNode proofs(Uses uses, Bounds log, DeltaParquetFileFormat format) throws Exception {
+    ObjectNode request = JSON.createObjectNode().put("ask", "proofs");
+    request.set("columns", JSON.valueToTree(log.columns()));
+    request.set("uses", asked(uses));
+    ArrayNode paths = request.putArray("paths");
+    for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
+      Uses.Use use = (Uses.Use) i.next();
+      List fields = Uses.fields(use.variant, format.referenceSchema());
+      ObjectNode path = paths.addObject().put("path", use.path).put("name", Uses.name(use.variant));
+      ArrayNode column = path.putArray("column");
+      for (int f = 0; f < fields.size(); f++) column.add(DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) fields.get(f)));
+    }
+    return ask(request);
+  }
+
+  private JsonNode ask(ObjectNode request) throws Exception {
+    return JSON.readTree(Question.ask(decide, request.toString()));
+  }
+
+  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, String reason) {
+    return left(plan, scan, JSON.createArrayNode().add(reason));
+  }
+
+  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, JsonNode reasons) {
+    ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
+    outcome.set("reasons", reasons);
+    Scans.setOutcome(scan, NAME, outcome.toString());
+    return plan;
+  }
+}

@@ -1,0 +1,401 @@
+package delta_variant;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
+import org.apache.spark.sql.catalyst.plans.logical.*;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.VariantMetadata;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.VariantType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * What a plan asks of the VARIANTs of one of its scans.
+ *
+ * Only the nodes between the scan and the root can ask. What PushVariantIntoScan has made of them is undone in `nodes`, so that
+ * each use of a path is a VariantGet again, on a column or on a field of a struct column. The projections and filters right
+ * above the scan are its chain; a Variant that leaves it is followed further up. Janino compiles this file: no generics, no
+ * lambdas.
+ */
+public class Uses {
+  /** A VARIANT, or a struct that leads to one: a column of the scan, or a field inside. */
+  public static class Place {
+    public final AttributeReference column;
+    public final List ordinals;
+    public final DataType type;
+
+    Place(AttributeReference column, List ordinals, DataType type) {
+      this.column = column;
+      this.ordinals = ordinals;
+      this.type = type;
+    }
+
+    public boolean isVariant() {
+      return type instanceof VariantType;
+    }
+
+    public Place field(int ordinal) {
+      List deeper = new ArrayList(ordinals);
+      deeper.add(Integer.valueOf(ordinal));
+      return new Place(column, deeper, ((StructType) type).fields()[ordinal].dataType());
+    }
+
+    /** Equal for equal places. */
+    public String key() {
+      return column.exprId().id() + ordinals.toString();
+    }
+  }
+
+  /** What a path is asked for. */
+  public static class Use {
+    public final Place variant;
+    public final Expression child;  // the Variant where the use stands
+    public final String path;  // null: whether the Variant is NULL
+    public final DataType type;
+    public final boolean fails;  // where the value does not fit
+    public final Option zone;
+    public int number;  // of the path, in `paths`
+    public boolean above;  // the chain
+    public boolean everyRow;  // that leaves the chain has its value computed
+
+    Use(Place variant, Expression child, String path, DataType type, boolean fails, Option zone) {
+      this.variant = variant;
+      this.child = child;
+      this.path = path;
+      this.type = type;
+      this.fails = fails;
+      this.zone = zone;
+    }
+
+    /** Equal for uses that have the same value in every row. */
+    public String key() {
+      return variant.key() + path + "\n" + type.json() + fails + zone;
+    }
+  }
+
+  public final LogicalRelation scan;
+  public final List nodes = new ArrayList();  // LogicalPlans from the one above the scan up to the root
+  public final List children = new ArrayList();  // which child of each node the one before it is, Integers
+  public final int chain;  // how many of the nodes
+  public final Map paths = new LinkedHashMap();  // key -> the first Use of a path
+  public final Map uses = new LinkedHashMap();  // key -> Use
+  public int last;  // the number of nodes that see the Variants
+  private final Map places = new HashMap();  // ExprId -> Place
+  private String whole;
+
+  public Uses(LogicalPlan root, LogicalRelation scan) {
+    Unpush unpush = new Unpush();
+    this.scan = unpush.relation(scan);
+    collect(root, scan, unpush);
+    for (Iterator i = this.scan.output().iterator(); i.hasNext(); ) {
+      AttributeReference column = (AttributeReference) i.next();
+      if (hasVariant(column.dataType())) places.put(column.exprId(), new Place(column, new ArrayList(), column.dataType()));
+    }
+    int length = 0;
+    while (length < nodes.size() && isChain((LogicalPlan) nodes.get(length))) length++;
+    this.chain = length;
+    last = 0;
+    boolean visible = true;
+    for (; last < nodes.size() && visible; last++) visible = visit((LogicalPlan) nodes.get(last), last >= chain, last == chain);
+    if (visible) asked(nodes.isEmpty() ? this.scan : (LogicalPlan) nodes.get(last - 1), false);
+  }
+
+  /** Why no path can be read from a column, if so. */
+  public String whole() {
+    return whole;
+  }
+
+  /** The plan above the scan's chain sees these of its columns: Attributes that are VARIANTs. */
+  public List carried() {
+    return chain == nodes.size() ? new ArrayList() : carriers(chain == 0 ? scan.output() : ((LogicalPlan) nodes.get(chain - 1)).output());
+  }
+
+  private static boolean isChain(LogicalPlan node) {
+    if (!(node instanceof Project) && !(node instanceof Filter)) return false;
+    for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
+      if (!((Expression) i.next()).deterministic()) return false;
+    }
+    return true;
+  }
+
+  /** The plan as it was over the scan as it was; null for one that does not lead to it. */
+  private LogicalPlan collect(LogicalPlan plan, LogicalPlan leaf, Unpush unpush) {
+    if (plan == leaf) return scan;
+    List inner = new ArrayList();
+    for (Iterator i = plan.children().iterator(); i.hasNext(); ) inner.add(i.next());
+    for (int child = 0; child < inner.size(); child++) {
+      LogicalPlan before = collect((LogicalPlan) inner.get(child), leaf, unpush);
+      if (before == null) continue;
+      inner.set(child, before);
+      LogicalPlan node = plan;
+      if (!unpush.columns.isEmpty()) node = (LogicalPlan) plan.transformExpressions(unpush).withNewChildren(Bounds.seq(inner));
+      nodes.add(node);
+      children.add(Integer.valueOf(child));
+      return node;
+    }
+    return null;
+  }
+
+  // ---- what PushVariantIntoScan did -------------------------------------------------------------------------------
+
+  private static class Unpush extends scala.runtime.AbstractPartialFunction {
+    final Map columns = new HashMap();  // ExprId of a column that PushVariantIntoScan made -> the AttributeReference it was
+
+    LogicalRelation relation(LogicalRelation scan) {
+      HadoopFsRelation source = (HadoopFsRelation) scan.relation();
+      List output = new ArrayList();
+      for (Iterator i = scan.output().iterator(); i.hasNext(); ) {
+        AttributeReference column = (AttributeReference) i.next();
+        DataType type = original(column.dataType());
+        if (type != column.dataType()) {
+          AttributeReference before = (AttributeReference) column.withDataType(type).newInstance();
+          columns.put(column.exprId(), before);
+          column = before;
+        }
+        output.add(column);
+      }
+      if (columns.isEmpty()) return scan;
+      StructType schema = (StructType) original(source.dataSchema());
+      HadoopFsRelation before = source.copy(source.location(), source.partitionSchema(), schema, source.bucketSpec(),
+          source.fileFormat(), source.options(), source.sparkSession());
+      return scan.copy(before, Bounds.seq(output), scan.catalogTable(), scan.isStreaming(), scan.stream());
+    }
+
+    private static DataType original(DataType type) {
+      if (VariantMetadata.isVariantStruct(type)) return DataTypes.VariantType;
+      if (!(type instanceof StructType)) return type;
+      StructField[] fields = ((StructType) type).fields();
+      StructField[] before = new StructField[fields.length];
+      boolean changed = false;
+      for (int f = 0; f < fields.length; f++) {
+        DataType inner = original(fields[f].dataType());
+        changed |= inner != fields[f].dataType();
+        before[f] = new StructField(fields[f].name(), inner, fields[f].nullable(), fields[f].metadata());
+      }
+      return changed ? new StructType(before) : type;
+    }
+
+    public boolean isDefinedAt(Object e) {
+      if (e instanceof AttributeReference) return columns.containsKey(((AttributeReference) e).exprId());
+      if (!(e instanceof GetStructField) || !VariantMetadata.isVariantStruct(((GetStructField) e).child().dataType())) return false;
+      Expression root = ((GetStructField) e).child();
+      while (root instanceof GetStructField) root = ((GetStructField) root).child();
+      return isDefinedAt(root);
+    }
+
+    public Object applyOrElse(Object e, scala.Function1 otherwise) {
+      if (!isDefinedAt(e)) return otherwise.apply(e);
+      if (e instanceof AttributeReference) return columns.get(((AttributeReference) e).exprId());
+      GetStructField get = (GetStructField) e;
+      StructField field = ((StructType) get.child().dataType()).fields()[get.ordinal()];
+      VariantMetadata pushed = VariantMetadata.fromMetadata(field.metadata());
+      Expression variant = (Expression) get.child().transform(this);
+      if (pushed.path().equals("$") && field.dataType() instanceof VariantType) return variant;
+      return new VariantGet(variant, Literal$.MODULE$.apply(pushed.path()), field.dataType(), pushed.failOnError(),
+          Option.apply(pushed.timeZoneId()));
+    }
+  }
+
+  // ---- the uses ---------------------------------------------------------------------------------------------------
+
+  private static boolean hasVariant(DataType type) {
+    if (!(type instanceof StructType)) return type instanceof VariantType;
+    StructField[] fields = ((StructType) type).fields();
+    for (int f = 0; f < fields.length; f++) {
+      if (hasVariant(fields[f].dataType())) return true;
+    }
+    return false;
+  }
+
+  /** The place that an expression is, null where it is something else. */
+  public Place place(Expression e) {
+    if (e instanceof Attribute) return (Place) places.get(((Attribute) e).exprId());
+    if (!(e instanceof GetStructField)) return null;
+    Place struct = place(((GetStructField) e).child());
+    return struct == null || struct.isVariant() ? null : struct.field(((GetStructField) e).ordinal());
+  }
+
+  private Place variant(Expression e) {
+    Place place = place(e);
+    return place != null && place.isVariant() ? place : null;
+  }
+
+  /** The use that an expression is, null where it is something else. */
+  public Use use(Expression e) {
+    if (e instanceof IsNotNull || e instanceof IsNull) {
+      Expression child = (Expression) e.children().apply(0);
+      Place variant = variant(child);
+      return variant == null ? null : new Use(variant, child, null, DataTypes.BooleanType, false, Option.empty());
+    }
+    if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
+      VariantGet get = (VariantGet) e;
+      Place variant = variant(get.child());
+      Object path = ((Literal) get.path()).value();
+      if (variant == null || path == null) return null;
+      return new Use(variant, get.child(), path.toString(), get.dataType(), get.failOnError(), get.timeZoneId());
+    }
+    if (!(e instanceof Cast) || e.dataType() instanceof VariantType) return null;
+    Cast cast = (Cast) e;
+    boolean fails = !cast.evalMode().equals(EvalMode.TRY());
+    Place variant = variant(cast.child());
+    if (variant != null) return new Use(variant, cast.child(), "$", cast.dataType(), fails, cast.timeZoneId());
+    Use of = cast.child() instanceof VariantGet ? use(cast.child()) : null;
+    if (of == null || !(of.type instanceof VariantType)) return null;
+    return new Use(of.variant, of.child, of.path, cast.dataType(), fails, cast.timeZoneId());
+  }
+
+  /** Takes the uses of a node in, and says whether the Variants can be seen above it. */
+  private boolean visit(LogicalPlan node, boolean above, boolean first) {
+    if (node instanceof Project) {
+      for (Iterator i = ((Project) node).projectList().iterator(); i.hasNext(); ) {
+        Expression e = (Expression) i.next();
+        Place place = place(e instanceof Alias ? ((Alias) e).child() : e);
+        if (place == null || !hasVariant(place.type)) {
+          visit(e, above, false);
+        } else if (e instanceof Alias) {
+          if (above && !(((Alias) e).child() instanceof Attribute)) leave(inside(place));
+          places.put(((Alias) e).exprId(), place);
+        }
+      }
+      return true;
+    }
+    if (node instanceof Aggregate) {
+      visitAll(((Aggregate) node).groupingExpressions(), above, first);
+      visitAll(((Aggregate) node).aggregateExpressions(), above, false);
+      if (first) functions(((Aggregate) node).aggregateExpressions());
+      return false;
+    }
+    if (node instanceof Sort) {
+      for (Iterator i = ((Sort) node).order().iterator(); i.hasNext(); ) {
+        visit((Expression) ((SortOrder) i.next()).children().apply(0), above, first);
+      }
+    }
+    visitAll(node.expressions(), above, false);
+    if (passes(node)) return true;
+    for (Iterator i = node.children().iterator(); i.hasNext(); ) asked((LogicalPlan) i.next(), true);
+    return false;
+  }
+
+  private static boolean passes(LogicalPlan node) {
+    return node instanceof Filter || node instanceof Sort || node instanceof Join || node instanceof GlobalLimit
+        || node instanceof LocalLimit || node instanceof Offset || node instanceof Window || node instanceof Sample
+        || node instanceof Generate || node instanceof RepartitionOperation;
+  }
+
+  private void visitAll(Seq expressions, boolean above, boolean everyRow) {
+    for (Iterator i = expressions.iterator(); i.hasNext(); ) visit((Expression) i.next(), above, everyRow);
+  }
+
+  /** What the functions of an aggregate ask of every row. */
+  private void functions(Seq expressions) {
+    for (Iterator i = expressions.iterator(); i.hasNext(); ) {
+      Expression e = (Expression) i.next();
+      if (!(e instanceof AggregateExpression)) {
+        functions(e.children());
+      } else if (((AggregateExpression) e).filter().isEmpty() && ((AggregateExpression) e).aggregateFunction().children().size() == 1) {
+        visit((Expression) ((AggregateExpression) e).aggregateFunction().children().apply(0), true, true);
+      }
+    }
+  }
+
+  /** `everyRow` where the value of the expression is computed for every row that leaves the chain. */
+  private void visit(Expression e, boolean above, boolean everyRow) {
+    Use use = use(e);
+    Place place = place(e);
+    // What leaves the chain is a column for each use of a VARIANT column: structs stay below.
+    boolean field = use != null ? !(use.child instanceof Attribute) : place != null && !hasVariant(place.type);
+    if (above && field) {
+      leave(inside(use != null ? use.variant : place));
+    } else if (use != null) {
+      add(use, above, everyRow);
+    } else if (place != null) {
+      if (hasVariant(place.type)) leave("the whole of " + name(place) + " is asked for");
+    } else {
+      visitAll(e.children(), above, everyRow && (e instanceof Cast || e instanceof Alias));
+    }
+  }
+
+  private static String inside(Place place) {
+    return "a field of the struct " + place.column.name() + " is asked for above a join or an aggregate";
+  }
+
+  private void leave(String reason) {
+    if (whole == null) whole = reason;
+  }
+
+  private void add(Use use, boolean above, boolean everyRow) {
+    Use known = (Use) uses.get(use.key());
+    if (known == null) uses.put(use.key(), known = use);
+    known.above |= above;
+    known.everyRow |= everyRow;
+    if (use.path == null) return;
+    String path = use.variant.key() + use.path;
+    if (!paths.containsKey(path)) {
+      use.number = paths.size();
+      paths.put(path, use);
+    }
+    known.number = ((Use) paths.get(path)).number;
+  }
+
+  /** The columns of a plan are asked for as they are. */
+  private void asked(LogicalPlan plan, boolean above) {
+    visitAll(plan.output(), above, false);
+  }
+
+  private List carriers(Seq output) {
+    List carriers = new ArrayList();
+    for (Iterator i = output.iterator(); i.hasNext(); ) {
+      Attribute column = (Attribute) i.next();
+      if (place(column) != null) carriers.add(column);
+    }
+    return carriers;
+  }
+
+  /** The names that queries use, joined by dots. */
+  public static String name(Place place) {
+    StringBuilder name = new StringBuilder(place.column.name());
+    DataType type = place.column.dataType();
+    for (int o = 0; o < place.ordinals.size(); o++) {
+      StructField field = ((StructType) type).fields()[((Integer) place.ordinals.get(o)).intValue()];
+      name.append('.').append(field.name());
+      type = field.dataType();
+    }
+    return name.toString();
+  }
+
+  /** The fields of a schema that lead to a Variant of the scan. */
+  public static List fields(Place variant, StructType schema) {
+    List fields = new ArrayList();
+    DataType have = variant.column.dataType();
+    StructField field = named(schema, variant.column.name());
+    fields.add(field);
+    for (int o = 0; o < variant.ordinals.size(); o++) {
+      StructField step = ((StructType) have).fields()[((Integer) variant.ordinals.get(o)).intValue()];
+      field = named((StructType) field.dataType(), step.name());
+      fields.add(field);
+      have = step.dataType();
+    }
+    return fields;
+  }
+
+  private static StructField named(StructType schema, String name) {
+    StructField[] fields = schema.fields();
+    for (int f = 0; f < fields.length; f++) {
+      if (fields[f].name().equalsIgnoreCase(name)) return fields[f];
+    }
+    throw new IllegalStateException(name + " is not in " + schema.simpleString());
+  }
+}

@@ -1,0 +1,88 @@
+"""The two questions about one scan (`java/TypedScans.java`), JSON in, JSON out: `proofs`, and once the log is read, `groups`.
+
+A use is {"path": number, "type": Spark type}; paths are {"column": [name, ...], "name": ..., "path": `variant_get`'s}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_variant.errors import InvalidPathError
+from delta_variant.paths import normalized, parse_variant_path
+from delta_variant.reading.casts import INTEGERS, cast
+from delta_variant.stats import TYPED_TAG_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_GROUPS: Final = 8
+"""Of files that have their paths in columns of other types than others; each is a scan of its own in the plan."""
+
+
+def proofs(request: Mapping[str, Any]) -> dict[str, Any]:
+    """{"paths": [...], "columns": [...], "uses": [...]} → {"keys": [[key, ...], ...], "bounds": [...], "ranges": [...]}, or
+    {"reasons": [...]}.
+
+    `columns` have bounds as VARIANT in Delta's parsed statistics. The type of a bound of a marked file is that of the path's
+    typed column, which holds all of the path's values (protocol/README.md, M1): the first bounds are one for each path. The
+    others are the smallest and the largest integer of paths that are asked for as integers; `ranges` has the number of the
+    first of the two by path, or None.
+    """
+    columns = [tuple(names) for names in request["columns"]]
+    keys, bounds, reasons = [], [], []
+    for path in request["paths"]:
+        try:
+            steps = parse_variant_path(path["path"])
+        except InvalidPathError as error:
+            return {"reasons": [str(error)]}
+        names = tuple(path["column"])
+        if not all(isinstance(step, str) for step in steps):
+            reasons.append(f"{_shown(path)} goes through an array")
+        elif names not in columns:
+            reasons.append(f"{path['name']} has no statistics")
+        else:
+            keys.append(steps)
+            key = normalized([str(step) for step in steps])
+            bounds.append({"side": "leaf", "column": columns.index(names), "key": key, "tag": None, "mark": TYPED_TAG_VALUE})
+    if reasons:
+        return {"reasons": reasons}
+    wanted = {use["path"] for use in request["uses"] if use["type"] in INTEGERS}
+    ranges: list[int | None] = [None] * len(keys)
+    for number in sorted(wanted):
+        ranges[number] = len(bounds)
+        exact = {"kinds": ["BIGINT"], "marked": [], "types": ["bigint"]}
+        bounds += [{**bounds[number], **exact, "side": side} for side in ("min", "max")]
+    return {"keys": keys, "bounds": bounds, "ranges": ranges}
+
+
+def groups(request: Mapping[str, Any]) -> dict[str, Any]:
+    """{"uses": [...], "kinds": [{"leaves": [{"type": ..., "room": ...}, ...], "bytes": ...}, ...]} → {"groups": [...]}.
+
+    A kind is one combination of types that files have, and `room` the smallest type that has room for the integers of a path
+    that is asked for as one. A group is {"kind": number, "casts": [how each use is answered]}; files of kinds that are in no
+    group are left to Spark's scan. Columns are read as exactly what they are: Spark 4.2 fails where it
+    reads INT32 as BIGINT from a dictionary inside a struct, or SMALLINT as INT.
+    """
+    kinds = request["kinds"]
+    largest = sorted(range(len(kinds)), key=lambda number: -kinds[number]["bytes"])[:MAX_GROUPS]
+    return {"groups": [{"kind": number, "casts": _casts(request["uses"], kinds[number]["leaves"])} for number in largest]}
+
+
+def _casts(uses: Sequence[Mapping[str, Any]], leaves: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [cast(leaves[use["path"]]["type"], use["type"], leaves[use["path"]].get("room")) for use in uses]
+
+
+def outcome(found: Mapping[str, Any]) -> tuple[tuple[str, ...], int, tuple[str, ...]]:
+    """What `explain` says of a scan: its paths, how many files are read from typed columns, and why not more."""
+    paths = found.get("paths", ())
+    reasons = list(found.get("reasons", ()))
+    typed, files = found.get("typed", 0), found.get("files", 0)
+    few = [path for path in paths if path["files"] < files]
+    reasons += [f"{_shown(path)}: the log proves a typed column in {path['files']:,} of {files:,} files" for path in few]
+    if typed < files and not few:
+        reasons.append(f"the columns have more types than {MAX_GROUPS} scans can read")
+    return tuple(map(_shown, paths)), typed, tuple(reasons)
+
+
+def _shown(path: Mapping[str, Any]) -> str:
+    return f"{path['name']}:{path['path'].removeprefix('$').removeprefix('.') or '$'}"
