@@ -43,6 +43,7 @@ from pyspark.sql import DataFrame
 
 import delta_variant as dv
 from delta_variant.errors import DeltaVariantError
+from delta_variant.schema import infer
 from tests.strategies import column
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class Spot:
 KEYS = [("a",), ("b",), ("c",), ("o", "x"), ("o", "y"), ("k.d",), ("it's",), ("é b",), ("back\\slash", "\u0007"), ()]
 LATE = ("late",)  # a path of large files only
 HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks at 4,096 to choose a schema
-RATES = [(0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15)]  # of extremes, missing, null, other types
+RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15))
+"""Of extremes, missing, null, other types."""
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
 # Every query is planned once, on a few rows: compiling it takes longer than all the rest.
 SMALL = {
@@ -176,6 +178,8 @@ class Table:
 
     seed: int
     path: Path
+    change: float = 0.25  # the chance that a file has another kind of values at a path
+    rates: Sequence[Sequence[float]] = RATES
     rng: random.Random = field(init=False)
     settings: dict[str, str] = field(init=False)
     spots: list[Spot] = field(init=False)
@@ -218,11 +222,11 @@ class Table:
     def build(self, session: SparkSession, off: SparkSession) -> None:
         """Some ten files by this package and by delta-spark, shredded and not, with and without bounds; then changes."""
         rng = self.rng
-        mapped, partitioned = rng.random() < 0.2, rng.random() < 0.25
+        mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
         properties = {
             "delta.enableVariantShredding": "true",
             "delta.enableDeletionVectors": rng.choice(["true", "false"]),
-            "delta.columnMapping.mode": "name" if mapped else "none",
+            "delta.columnMapping.mode": mapping,
             "delta.checkpoint.writeStatsAsStruct": "true",
             "delta.checkpointInterval": rng.choice(["2", "10"]),
         }
@@ -232,7 +236,7 @@ class Table:
             f"{'partitioned by (p)' if partitioned else ''} tblproperties ({listed})"
         )
         self.history.append(f"{properties}, partitioned: {partitioned}")
-        writers = ["native"] if mapped else ["ours", "ours", "native"]
+        writers = ["ours", "ours", "native"]
         self._append(session, writers[0], 4, shredded=True)
         if rng.random() < 0.15:
             self.history.append("optimize")
@@ -246,12 +250,14 @@ class Table:
 
     def _append(self, session: SparkSession, writer: str, files: int, *, shredded: bool, large: bool = False) -> None:
         size = HEAD + TAIL if large else self.rng.randrange(6, 25)
-        frame = self._frame(session, files, size, large=large)
+        frame, shapes = self._frame(session, files, size, large=large)
         self.history.append(f"{writer}: {files} files of {size} rows, property {shredded}")
         if not shredded:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'false')")
         if writer == "ours":
-            dv.write(frame, self.path, max_rows_per_file=size)
+            # Inference leaves small files plain.
+            given = {name: shape for name, shape in shapes.items() if shape is not None}
+            dv.write(frame, self.path, max_rows_per_file=size, shred=given if shredded and self.rng.random() < 0.8 else "auto")
         else:
             # Row groups of a few rows: delta-spark merges the bounds in their footers.
             rows = self.rng.choice([500, 4300]) if large else self.rng.choice([4, 1000])
@@ -260,8 +266,9 @@ class Table:
         if not shredded:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'true')")
 
-    def _frame(self, session: SparkSession, files: int, size: int, *, large: bool) -> Any:
-        """Rows in one task, in the order of the files they are for, each of which has its own range, kind and gaps by path."""
+    def _frame(self, session: SparkSession, files: int, size: int, *, large: bool) -> tuple[DataFrame, dict[str, Any]]:
+        """Rows in one task, in the order of the files they are for, each of which has its own range, kind and gaps by path; and
+        what is inferred from one of the files, by column."""
         variants: dict[str, list[pa.Array]] = {"v": [], "s.w": []}
         for name, chunks in variants.items():
             spots = [spot for spot in self.spots if spot.column == name]
@@ -274,7 +281,8 @@ class Table:
         source = f"{self.path}-{self.rows}.parquet"
         columns = [pa.array(ids, pa.int64()), pa.array(numbers, pa.int32()), *map(pa.concat_arrays, variants.values())]
         dv.parquet.write_table(pa.table(columns, ["id", "p", "v", "w"]), source)
-        return session.read.parquet(source).selectExpr("id", "p", "v", "named_struct('w', w) s").coalesce(1)
+        frame = session.read.parquet(source).selectExpr("id", "p", "v", "named_struct('w', w) s").coalesce(1)
+        return frame, {name: infer(self.rng.choice(chunks)) for name, chunks in variants.items()}
 
     def _large(self, spots: Sequence[Spot]) -> list[pa.Array]:
         """The rows of a large file: few documents, again and again, and at its end few others."""
@@ -283,14 +291,14 @@ class Table:
         tail = column(self._documents(spots, DISTINCT, change=0.5))
         return [rows.take(pa.array([n % DISTINCT for n in range(size)])) for rows, size in ((head, HEAD), (tail, TAIL))]
 
-    def _documents(self, spots: Sequence[Spot], size: int, change: float = 0.25) -> list[Any]:
+    def _documents(self, spots: Sequence[Spot], size: int, change: float | None = None) -> list[Any]:
         """Of each path the values lie in a range; with a chance of `change` they are of another kind than elsewhere."""
         rng = self.rng
         made: list[Any] = [{} for _ in range(size)]
         for spot in spots:
-            kind = spot.kind if rng.random() >= change else rng.choice(KINDS)
+            kind = spot.kind if rng.random() >= (self.change if change is None else change) else rng.choice(KINDS)
             start, width = rng.randrange(POSITIONS), rng.choice([1, 3, 10, 60])
-            extreme, missing, null, other = map(rng.choice, RATES)
+            extreme, missing, null, other = map(rng.choice, self.rates)
             if not spot.keys and rng.random() < 0.85:
                 continue  # Variants that are scalars are rare
             if spot.keys == LATE and size != DISTINCT:
@@ -671,13 +679,12 @@ class Check:
             branches.append(f"select {number} q from {source} where {self.predicates[number].asked}")
         plan = self.on.sql(" union all ".join(branches))._jdf.queryExecution().optimizedPlan()
         kept: dict[int, set[str]] = {number: set() for number in numbers}
-        inner = plan.children() if plan.nodeName() == "Union" else None
-        for branch in [inner.apply(at) for at in range(inner.size())] if inner else [plan]:
+        for branch in _branches(plan):
             found = re.search(r"\b(\d+) AS q#", branch.expressions().mkString(" "))
             leaves = branch.collectLeaves()
             if found and leaves.size() and leaves.apply(0).nodeName().startswith("LogicalRelation"):
                 paths = leaves.apply(0).relation().location().inputFiles()
-                kept[int(found[1])] = {unquote(path.rsplit("/", 1)[-1]) for path in paths}
+                kept[int(found[1])] |= {unquote(path.rsplit("/", 1)[-1]) for path in paths}
         self.kept |= kept
 
     def _fail(self, number: int, error: Exception) -> None:
@@ -727,6 +734,15 @@ class Check:
             lines += [f"{name}:", *map(str, rows[:3]), *_statistics(table.path, name)]
         self.wrong.append("\n  ".join(lines))
         print(self.wrong[-1])
+
+
+def _branches(plan: Any) -> Iterator[Any]:
+    """The plans under a UNION ALL; typed reading makes one more of one of them."""
+    if plan.nodeName() == "Union":
+        for at in range(plan.children().size()):
+            yield from _branches(plan.children().apply(at))
+    else:
+        yield plan
 
 
 def _statistics(path: Path, name: str) -> Iterator[str]:

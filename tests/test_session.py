@@ -68,7 +68,7 @@ def test_enable_twice_and_disable(session):
     enable(session)
     enable(session)
     assert settings(session) == ["100", "true", "false"]
-    assert rules(session) == ["delta_variant.SkipFiles"]
+    assert rules(session) == ["delta_variant.SkipFiles", "delta_variant.TypedScans"]
     disable(session)
     assert settings(session) == before
     assert rules(session) == []
@@ -150,7 +150,7 @@ def test_one_session_and_its_clones(session):
     enable(session)
     assert not optimizer.installed(session.newSession())
     clone = session._jsparkSession.cloneSession()
-    assert clone.experimental().extraOptimizations().size() == 1
+    assert clone.experimental().extraOptimizations().size() == 2
     disable(session)
 
 

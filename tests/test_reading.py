@@ -1,0 +1,393 @@
+"""Typed reading inside Spark: what a query asks of a path is what Spark's scan gives, and comes from the path's column."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+import delta_variant as dv
+from delta_variant.reading import MAX_GROUPS, cast, groups
+from tests.strategies import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+TYPED = "spark.delta_variant.typedReading"
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_casts_between_numbers_are_safe_where_the_digits_fit():
+    """The table of casts between numbers is the arithmetic of their digits."""
+    of_int = {"int": "as is", "bigint": "safe", "smallint": "checked", "decimal(10,0)": "safe", "decimal(11,2)": "checked"}
+    assert {asked: cast("int", asked) for asked in of_int} == of_int
+    of_decimal = {"decimal(18,4)": "safe", "decimal(18,1)": "checked", "decimal(8,2)": "checked", "bigint": "checked"}
+    assert {asked: cast("decimal(9,2)", asked) for asked in of_decimal} == of_decimal
+
+
+def test_integers_that_have_room_fit_into_smaller_types():
+    """What the bounds say of a file's integers makes a cast to a smaller type safe."""
+    casts = {asked: cast("bigint", asked, "smallint") for asked in ("tinyint", "smallint", "int", "bigint", "string")}
+    assert casts == {"tinyint": "checked", "smallint": "safe", "int": "safe", "bigint": "as is", "string": "safe"}
+
+
+def test_groups_are_few():
+    """Files whose columns have more combinations of types than there may be scans go to Spark's, the smallest first."""
+    kinds = [{"leaves": [{"type": f"decimal(18,{scale})"}], "bytes": scale} for scale in range(MAX_GROUPS + 2)]
+    reply = groups({"uses": [{"path": 0, "type": "double"}], "kinds": kinds})
+    assert [group["kind"] for group in reply["groups"]] == list(range(MAX_GROUPS + 1, 1, -1))
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+_NTZ = [
+    dt.datetime(1500, 2, 28, 23, 59, 59, 999999),
+    dt.datetime(2024, 3, 10, 2, 30),
+    dt.datetime(9999, 12, 31, 23),
+    dt.datetime.min,
+]
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "tinyint": (pa.int8(), [0, 1, -1, 127, -128]),
+    "smallint": (pa.int16(), [0, 1, 300, 2**15 - 1, -(2**15)]),
+    "int": (pa.int32(), [0, 1, 70000, 2**31 - 1, -(2**31)]),
+    "bigint": (pa.int64(), [0, 1, 2**53 + 1, 2**63 - 1, -(2**63)]),
+    "decimal4": (pa.decimal128(9, 2), [Decimal("0.00"), Decimal("1.50"), Decimal("-9999999.99"), Decimal("100.00")]),
+    "decimal8": (pa.decimal128(18, 4), [Decimal("0.0001"), Decimal("99999999999999.9999"), Decimal("-1.0000")]),
+    "decimal16": (
+        pa.decimal128(38, 10),
+        [Decimal("9" * 28 + ".9999999999"), Decimal("-1e-10"), Decimal("5.0000000000")],
+    ),
+    "short4": (pa.decimal128(5, 1), [Decimal("1.5"), Decimal("-9999.9"), Decimal("1.5"), Decimal("0.0")]),
+    "short8": (pa.decimal128(12, 3), [Decimal("1.500"), Decimal("-999999999.999"), Decimal("1.500")]),
+    "short16": (pa.decimal128(21, 3), [Decimal("1.500"), Decimal("-999999999999999999.999"), Decimal("1.500")]),
+    "float": (pa.float32(), [np.float32(x) for x in (0.0, -0.0, 0.1, 3.4e38, 5, -1e-45, 16777217)]),
+    "double": (pa.float64(), [0.0, -0.0, 0.1, 1.7e308, 5e-324, 2.0**63, math.inf, -math.inf, 5.0]),
+    "boolean": (pa.bool_(), [True, False]),
+    "string": (pa.string(), ["", "5", " 5 ", "5.75", "1e3", "NaN", "true", "2024-03-10", "2024-03-10 02:30:00", "é", "x" * 70]),
+    "date": (pa.date32(), [dt.date.min, dt.date(1582, 10, 4), dt.date(2024, 2, 29), dt.date.max]),
+    "timestamp": (pa.timestamp("us", "UTC"), [moment.replace(tzinfo=dt.timezone.utc) for moment in _NTZ]),
+    "timestamp_ntz": (pa.timestamp("us"), _NTZ),
+}
+ASKED = [
+    *("tinyint", "smallint", "int", "bigint", "decimal(5,1)", "decimal(18,2)", "decimal(18,4)", "decimal(38,10)", "float"),
+    *("double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "array<int>", "map<string,int>"),
+    *("struct<x:int>", "variant"),
+]
+
+
+@pytest.fixture(scope="module")
+def values(spark, tmp_path_factory) -> Iterator[str]:
+    """A row for each number of a value, at the key of its type; and a row without any."""
+    root = tmp_path_factory.mktemp("values")
+    longest = max(len(some) for _, some in VALUES.values())
+    rows = [{key: some[row % len(some)] for key, (_, some) in VALUES.items()} for row in range(longest)]
+    path = made(spark, root / "t", [[*rows, {}, "SQL NULL"]], pa.struct([(key, kind) for key, (kind, _) in VALUES.items()]))
+    dv.enable(spark)
+    yield path
+    dv.disable(spark)
+
+
+def made(spark: SparkSession, path: Any, files: list[list[Any]], shape: pa.DataType | None = None, **properties: str) -> str:
+    """A table of files of these rows, shredded to the shape, with their numbers as `id`; the paths of `files` are in order."""
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"delta.enableVariantShredding": "true", **properties}.items())
+    spark.sql(f"create table if not exists delta.`{path}` (id long, v variant) using delta tblproperties ({listed})")
+    start = 0
+    for number, rows in enumerate(files):
+        source = f"{path}-{number}.parquet"
+        table = pa.table({"id": pa.array(range(start, start + len(rows)), pa.int64()), "v": column(rows)})
+        dv.parquet.write_table(table, source)
+        dv.write(spark.read.parquet(source).coalesce(1), path, shred={"v": shape} if shape else "auto")
+        start += len(rows)
+    return str(path)
+
+
+def both(spark: SparkSession, query: str, *, typed: int | None = None) -> Any:
+    """What a query gives, rows or an error, after it was compared with Spark's scan; `typed` files are read from columns."""
+    spark.conf.set(TYPED, "false")
+    expected = outcome(spark, query)
+    spark.conf.set(TYPED, "true")
+    found = outcome(spark, query)
+    assert found == expected, query
+    if typed is not None:
+        assert sum(scan.files_typed for scan in dv.explain(spark.sql(query)).scans) == typed, dv.explain(spark.sql(query))
+    return found
+
+
+def outcome(spark: SparkSession, query: str) -> list[str] | str:
+    try:
+        return sorted(map(repr, spark.sql(query).collect()))
+    except (PySparkException, Py4JJavaError) as error:
+        # How the message shows the value differs between Spark's scan and `variant_get` elsewhere.
+        refused = re.search(r"\[INVALID_VARIANT_CAST\] The variant value `.*` (cannot be cast into .*)", str(error), re.DOTALL)
+        return f"INVALID_VARIANT_CAST: {refused[1].splitlines()[0]}" if refused else str(error)
+
+
+def text(expression: str, asked: str) -> str:
+    return expression if asked == "variant" else f"cast({expression} as string)"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Asia/Kathmandu"])
+@pytest.mark.parametrize("key", VALUES)
+def test_every_type_as_every_other(spark, values, key, zone):
+    """`try_variant_get` gives the value that it gives on Spark's scan, or NULL, from a column of any type, for any type."""
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for asked in ASKED]
+        listed = ", ".join(f"{text(get, asked)} c{n}" for n, (get, asked) in enumerate(zip(gets, ASKED, strict=True)))
+        both(spark, f"select id, {listed} from delta.`{values}`", typed=1)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("key", VALUES)
+def test_errors_are_those_of_sparks_scan(spark, values, key):
+    """Where a cast fails, so it does on Spark's scan, with the same condition and the same type in its message."""
+    table = f"delta.`{values}`"
+    spark.sparkContext.setLogLevel("OFF")
+    fails = [f"min(case when try_variant_get(v, '$.{key}', '{asked}') is null then id end)" for asked in ASKED]
+    found = spark.sql(f"select {', '.join(fails)} from {table} where variant_get(v, '$.{key}') is not null").first()
+    failing = [(asked, row) for asked, row in zip(ASKED, found, strict=True) if row is not None]
+    for asked, row in {failing[0], failing[len(failing) // 2], failing[-1]}:
+        value = text(f"variant_get(v, '$.{key}', '{asked}')", asked)
+        error = both(spark, f"select {value} from {table} where id = {row}")
+        assert "INVALID_VARIANT_CAST" in error
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_keys_of_any_kind(spark, tmp_path, mode):
+    """Names that Parquet, paths or case-insensitive readers could trip over, with column mapping too."""
+    keys = [
+        "k.d",
+        "it's",
+        "é b",
+        "value",
+        "typed_value",
+        "metadata",
+        "`",
+        "a`b",
+        "list",
+        "element",
+        "id",
+        "V",
+        "",
+        "$",
+        "\\",
+        "x y",
+    ]
+    rows = [{key: n * 100 + row for n, key in enumerate(keys)} for row in range(3)]
+    shape = pa.struct([(key, pa.int32()) for key in keys])
+    path = made(spark, tmp_path / "t", [rows], shape, **{"delta.columnMapping.mode": mode})
+    dv.enable(spark)
+    for key in keys:
+        step = f'$["{key}"]'.replace("\\", "\\\\").replace("'", "\\'")
+        found = both(spark, f"select try_variant_get(v, '{step}', 'int') + 1 x from delta.`{path}`", typed=1)
+        assert found == [f"Row(x={row[key] + 1})" for row in rows], key
+    dv.disable(spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sensitive", ["false", "true"])
+def test_names_that_differ_by_case(spark, tmp_path, sensitive):
+    """Spark's reader would not tell two such columns apart: their file is not read by column."""
+    rows = [{"a": n, "A": str(n), "o": {"b": n}} for n in range(3)]
+    shape = pa.struct([("a", pa.int32()), ("A", pa.string()), ("o", pa.struct([("b", pa.int32())]))])
+    path = made(spark, tmp_path / "t", [rows], shape)
+    spark.conf.set("spark.sql.caseSensitive", sensitive)
+    dv.enable(spark)
+    for asked in ("v:a::int", "v:A::string", "v:o.b::int"):
+        both(spark, f"select {asked} from delta.`{path}`", typed=0)
+    dv.disable(spark)
+    spark.conf.unset("spark.sql.caseSensitive")
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+NESTED = pa.struct([("x", pa.int32()), ("d", pa.decimal128(18, 2))])
+EVENTS = pa.struct([("n", pa.int64()), ("s", pa.string()), ("kind", pa.string()), ("o", NESTED)])
+
+
+def event(n: int) -> Any:
+    document = {"n": n, "s": str(n) if n % 2 else f"word {n}", "kind": "number" if n % 2 else "word"}
+    return document | {"o": {"x": n % 7, "d": Decimal(n).scaleb(-2)}} if n % 5 else document
+
+
+@pytest.fixture(scope="module")
+def typed(spark, tmp_path_factory) -> Iterator[str]:
+    """Two files of which every path is proven."""
+    files = [[event(n) for n in range(start, start + 40)] for start in (0, 40)]
+    path = made(spark, tmp_path_factory.mktemp("plans") / "typed", files, EVENTS)
+    dv.enable(spark)
+    yield path
+    dv.disable(spark)
+
+
+@pytest.fixture(scope="module")
+def mixed(spark, tmp_path_factory) -> Iterator[str]:
+    """Files of other types, of which nothing is proven, with rows that are deleted; two of five can be read by column."""
+    narrow = pa.struct([("n", pa.int16()), ("s", pa.string()), ("kind", pa.string()), ("o", NESTED)])
+    path = tmp_path_factory.mktemp("plans") / "mixed"
+    made(spark, path, [[event(n) for n in range(40)]], EVENTS, **{"delta.enableDeletionVectors": "true"})
+    dv.write(spark.read.format("delta").load(str(path)).selectExpr("id + 100 id", "v").coalesce(1), path, shred={"v": narrow})
+    odd = 'select 200, parse_json(\'{"n": 1.5, "s": 7, "kind": "number", "o": 5}\') union all select 201, null'
+    for rows in (odd, f"select id + 300, v from delta.`{path}` where id < 20"):
+        spark.sql(f"insert into delta.`{path}` {rows}")
+    dv.write(spark.sql(f"select id + 400 id, v from delta.`{path}` where id < 20"), path, shred=False)
+    spark.sql(f"delete from delta.`{path}` where id % 10 = 3")
+    dv.enable(spark)
+    yield str(path)
+    dv.disable(spark)
+
+
+QUERIES = [
+    "select id, v:n, v:s::string, v:o.x::int from {}",
+    "select sum(v:n::int), max(v:o.d::decimal(18,2)), count(distinct v:s::string) from {}",
+    "select v:kind::string k, count(*), sum(v:n::double) from {} where v:n::double > 7 group by 1",
+    "select v:kind::string k, count(*) filter (where v:o.x::double > 3) from {} group by v:kind::string having count(*) > 1",
+    "select id from {} order by v:s::string, id limit 9",
+    "select id, row_number() over (partition by v:kind::string order by v:n::double, id) from {}",
+    "select a.id, b.id from {} a join {} b on a.v:n::double = b.v:o.x::double",
+    "select a.id, b.v:s::string, b.v is null, b.v is not null from {} a left join {} b on a.id = b.id - 5",
+    "select id from {} where v:n::double in (select v:o.x::double from {} where v:kind::string = 'word')",
+    "select id from {} t where exists (select 1 from {} u where u.v:n::double = t.id and u.v:kind::string = 'number')",
+    "select id, (select max(u.v:n::double) from {} u) m from {} t where t.v:n::double > (select min(v:n::double) from {}) + 30",
+    "with c as (select id, v:n::double n, v from {}) select c.n, d.n, c.v:s::string from c join c d on c.id = d.id + 1",
+    "select id, v:n::double x from {} union all select id, v:o.x::double from {}",
+    "select id, e from {} lateral view explode(array(v:n::double, v:o.x::double)) as e",
+    "select case when v:kind::string = 'number' then v:s::double end from {}",
+    "select coalesce(v:missing::string, v:s::string) from {}",
+    "select id, v:n::double, _metadata.file_name is null, _metadata.file_size > 0 from {}",
+    "select typeof(v:n), schema_of_variant(v:n), to_json(v:o.x), is_variant_null(v:n) from {}",
+    "select distinct v:o.x::string from {} where v is not null and v:s::string like 'w%'",
+    "select count(*) from (select v:n::double n from {} tablesample (100 percent)) where n > 3",
+    "select w:n::double from (select id, v w from {} where id > 5) where w:kind::string = 'word'",
+    "select try_variant_get(v, '$.s', 'int'), try_cast(v:s as int), try_cast(v:s as binary) from {}",
+    "select first(v:n::double) over (order by id rows between 1 preceding and current row) from {}",
+]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("table", ["typed", "mixed"])
+def test_wherever_the_use_stands(spark, request, table, query):
+    """The rows are those of Spark's scan, and some file is read by column, wherever a query asks for a path."""
+    query = query.replace("{}", f"delta.`{request.getfixturevalue(table)}`")
+    assert isinstance(both(spark, query), list)
+    if ":missing" not in query:
+        assert sum(scan.files_typed for scan in dv.explain(spark.sql(query)).scans) > 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select v from {}",
+        "select v:n::int, v from {}",
+        "select to_json(v) from {}",
+        "select v:o from {}",
+        "select v:tags[0]::int from {}",
+        "select v:missing::int from {}",
+        "select id from {} where v is not null",
+        "select cast(v as struct<n:int>) from {}",
+        "select id from {}",
+        "select v:kind::string, sum(v:n::double) from {} group by rollup(v:kind::string)",
+    ],
+)
+def test_what_is_left_to_sparks_scan(spark, typed, query):
+    """Objects, arrays, whole Variants, paths that nothing is known of; the plan is the one without the rule."""
+    query = query.format(f"delta.`{typed}`")
+    both(spark, query, typed=0)
+    assert "typed_value" not in spark.sql(query)._jdf.queryExecution().optimizedPlan().toString()
+
+
+@pytest.mark.spark
+def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
+    """`explain` counts the files that are read by column, and says of which paths the log proves nothing elsewhere."""
+    [scan] = dv.explain(spark.sql(f"select sum(v:n::int), max(v:s::string) from delta.`{mixed}` where id <> 200")).scans
+    assert (scan.files_after_bounds, scan.files_typed, scan.typed_paths) == (5, 2, ("v:n", "v:s"))
+    assert scan.typed_reasons == tuple(f"v:{key}: the log proves a typed column in 2 of 5 files" for key in "ns")
+
+
+@pytest.mark.spark
+def test_no_error_is_new(spark, typed, mixed):
+    """A cast is made where the query makes it: not for rows that a filter, a join or a condition keeps from it."""
+    spark.sparkContext.setLogLevel("OFF")
+    for path in (typed, mixed):
+        table = f"(select * from delta.`{path}` where id < 200)"
+        for query in (
+            f"select sum(v:s::int) from {table} where v:kind::string = 'number'",
+            f"select a.v:s::int from {table} a join {table} b on a.id = b.id and a.v:kind::string = 'number'",
+            f"select if(v:kind::string = 'number', v:s::int, -1) from {table}",
+            f"select sum(if(v:kind::string = 'number', v:s::int, -1)) from {table} t join (select 1 one) on t.id >= one",
+            f"select sum(v:s::int) filter (where v:kind::string = 'number') from {table}",
+            f"select sum(v:s::int) from (select * from {table} order by id limit 50) where v:kind::string = 'number'",
+        ):
+            assert isinstance(both(spark, query), list), query
+        assert "INVALID_VARIANT_CAST" in both(spark, f"select sum(v:s::int) from {table}")
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+@pytest.mark.spark
+def test_the_switch(spark, typed):
+    """Switched off by the setting or by `disable`, plans are what they are without the package."""
+    query = f"select sum(v:n::int) from delta.`{typed}`"
+    plans = {}
+    for name, setting in (("on", "true"), ("off", "false")):
+        spark.conf.set(TYPED, setting)
+        plans[name] = spark.sql(query)._jdf.queryExecution().optimizedPlan().toString()
+    spark.conf.unset(TYPED)
+    without = spark.newSession().sql(query)._jdf.queryExecution().optimizedPlan().toString()
+    assert "typed_value" in plans["on"]
+    assert "typed_value" not in plans["off"] + without
+    assert len(plans["off"].splitlines()) == len(without.splitlines())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "asked",
+    ["v:n::bigint = 15000", "v:n::int < 15", "15 > v:n::int", "v:n::bigint in (15000, 15001)", "v:s::string = 'k15000'"],
+)
+def test_filters_reach_the_row_groups(spark, tmp_path, asked):
+    """A point query into one large sorted file decodes the row groups that can match."""
+    path = str(tmp_path / "t")
+    spark.sql(f"create table delta.`{path}` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
+    event = "to_variant_object(named_struct('n', id, 's', concat('k', lpad(id, 7, '0')), 'pad', uuid())) v"
+    dv.write(spark.range(0, 1_200_000, 1, 1).selectExpr(event), path)
+    dv.enable(spark)
+    df = spark.sql(f"select count(*) from delta.`{path}` where {asked}")
+    df.collect()
+    assert read_rows(df) < 400_000
+    dv.disable(spark)
+
+
+def read_rows(df: Any) -> int:
+    """The rows that the scans of a query that ran gave."""
+    plan = df._jdf.queryExecution().executedPlan()
+    if plan.nodeName() == "AdaptiveSparkPlan":
+        plan = plan.executedPlan()
+
+    def scans(node: Any) -> Iterator[Any]:
+        children = [node.children().apply(at) for at in range(node.children().size())]
+        children += [node.plan()] if node.nodeName().endswith("QueryStage") else []
+        if node.nodeName().startswith("Scan"):
+            yield node
+        for child in children:
+            yield from scans(child)
+
+    return sum(scan.metrics().apply("numOutputRows").value() for scan in scans(plan))
