@@ -57,6 +57,8 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.inference
 	$(BIN)/python -m benchmarks.skipping
+	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
