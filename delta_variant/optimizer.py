@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError
 from delta_variant import jvm, reading
 from delta_variant.errors import SessionError
 from delta_variant.skipping import MAX_QUESTIONS, Finding, answer, finding, leaves, questions
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TYPED_TAG_VALUE
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SKIPPING, _READING = "delta_variant.SkipFiles", "delta_variant.TypedScans"
 _SKIPPING_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Question", "Filters", "Decision", "SkipFiles")
+# Files are compiled once for each list that they begin: both rules have the same classes, and their statics.
 _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
@@ -81,10 +82,10 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     jvm.start_callbacks(spark)
     try:
         decide, tell = _Decide(), _Tell()
-        marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
+        marks, typed_marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
         skipping = jvm.java_class(spark, *_SKIPPING_SOURCES)
         rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, marks, NONNULL_TAG, dict(found))
-        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule)
+        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_marks)
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
     except Py4JError as error:

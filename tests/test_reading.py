@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 import re
 from decimal import Decimal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TYPED = "spark.delta_variant.typedReading"
+PUSH = "spark.sql.variant.pushVariantIntoScan"
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
 
@@ -328,8 +330,9 @@ def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
 def test_no_error_is_new(spark, typed, mixed):
     """A cast is made where the query makes it: not for rows that a filter, a join or a condition keeps from it."""
     spark.sparkContext.setLogLevel("OFF")
-    for path in (typed, mixed):
-        table = f"(select * from delta.`{path}` where id < 200)"
+    for path, push in itertools.product((typed, mixed), ("true", "false")):
+        spark.conf.set(PUSH, push)
+        table = f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)"  # which Delta cannot skip files by
         for query in (
             f"select sum(v:s::int) from {table} where v:kind::string = 'number'",
             f"select a.v:s::int from {table} a join {table} b on a.id = b.id and a.v:kind::string = 'number'",
@@ -337,10 +340,21 @@ def test_no_error_is_new(spark, typed, mixed):
             f"select sum(if(v:kind::string = 'number', v:s::int, -1)) from {table} t join (select 1 one) on t.id >= one",
             f"select sum(v:s::int) filter (where v:kind::string = 'number') from {table}",
             f"select sum(v:s::int) from (select * from {table} order by id limit 50) where v:kind::string = 'number'",
+            f"select id from {table} order by id, v:s::int limit 3",
+            f"select count(first) from (select id % 2, first(v:s::int) first from {table} where id % 2 = 1 group by 1)",
         ):
             assert isinstance(both(spark, query), list), query
         assert "INVALID_VARIANT_CAST" in both(spark, f"select sum(v:s::int) from {table}")
+    spark.conf.unset(PUSH)
     spark.sparkContext.setLogLevel("ERROR")
+
+
+@pytest.mark.spark
+def test_partitions_decide(spark, typed, mixed):
+    """Where rows depend on how they are spread over partitions, several scans would change them: Spark's is left alone."""
+    sample = "select count(v:n::double) from delta.`{}` tablesample (50 percent) repeatable (42)"
+    both(spark, sample.format(typed), typed=2)
+    both(spark, sample.format(mixed), typed=0)
 
 
 @pytest.mark.spark

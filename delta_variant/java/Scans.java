@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute$;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -60,6 +62,7 @@ public class Scans {
 
   private static class Subqueries extends scala.runtime.AbstractPartialFunction {
     private final Visit rule;
+    private final Map plans = new java.util.IdentityHashMap();  // a filter's subquery is there once for each scan of a union
 
     Subqueries(Visit rule) {
       this.rule = rule;
@@ -74,7 +77,8 @@ public class Scans {
       SubqueryExpression subquery = (SubqueryExpression) expression;
       LogicalPlan old = (LogicalPlan) subquery.plan();
       try {
-        LogicalPlan visited = rule.visited(old);
+        if (!plans.containsKey(old)) plans.put(old, rule.visited(old));
+        LogicalPlan visited = (LogicalPlan) plans.get(old);
         return visited == old ? subquery : subquery.withNewPlan(visited);
       } catch (Exception failure) {
         org.apache.spark.unsafe.Platform.throwException(failure);
@@ -102,6 +106,18 @@ public class Scans {
     return new SkippedFileIndex(index, prepared(index), (Seq) Bounds.seq(files).distinct());
   }
 
+  private static class ByName extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object e) {
+      return e instanceof AttributeReference;
+    }
+
+    public Object applyOrElse(Object e, scala.Function1 otherwise) {
+      if (!isDefinedAt(e)) return otherwise.apply(e);
+      AttributeReference column = (AttributeReference) e;
+      return UnresolvedAttribute$.MODULE$.quoted(column.name().toLowerCase(java.util.Locale.ROOT));
+    }
+  }
+
   /** The files that are left. Equal by table, version and files, so that exchanges over equal scans are reused. */
   public static class SkippedFileIndex extends TahoeBatchFileIndex {
     final DeltaScan prepared;
@@ -114,11 +130,19 @@ public class Scans {
     /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */
     public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {
       for (Iterator i = partitionFilters.iterator(); i.hasNext(); ) {
-        if (!prepared.allFilters().contains((Expression) i.next())) {
-          return super.matchingFiles(partitionFilters, dataFilters);
-        }
+        if (!applied((Expression) i.next())) return super.matchingFiles(partitionFilters, dataFilters);
       }
       return addFiles();
+    }
+
+    /** Columns by name: the scans of a union have expression ids of their own. */
+    private boolean applied(Expression filter) {
+      if (prepared.allFilters().contains(filter)) return true;
+      Expression named = (Expression) filter.transform(new ByName());
+      for (Iterator i = prepared.allFilters().iterator(); i.hasNext(); ) {
+        if (named.semanticEquals((Expression) ((Expression) i.next()).transform(new ByName()))) return true;
+      }
+      return false;
     }
 
     public boolean equals(Object other) {

@@ -31,8 +31,9 @@ import scala.Option;
  * A plan that reads the paths of one scan from their columns where the files allow it.
  *
  * The chain of the scan is there once for each group of files, and once more for those of Spark's scan, in a union. What the plan
- * above it asks of Variants leaves each of these as a column. A value that may fail is computed where it was: below that, it
- * goes as VARIANT, or as the column itself where all files are one group. Janino compiles this file: no generics, no lambdas.
+ * above it asks of Variants leaves each of these as a column: in the type asked for where the cast cannot fail, or is made for
+ * every row anyway; otherwise the value at the path as VARIANT, or as the column itself where all files are one group, and the
+ * cast stays where it was. Janino compiles this file: no generics, no lambdas.
  */
 public class TypedPlan {
   private static final String IGNORE_ANNOTATION = "spark.sql.parquet.ignoreVariantAnnotation";
@@ -149,10 +150,13 @@ public class TypedPlan {
       } else if (alone) {
         Group group = (Group) groups.get(0);
         value = answer(exported(place + use.path, leaf(retyped(variant, group), use), use.path), use, cast(use, group));
-      } else if (use.everyRow || !use.fails) {
+      } else if (!use.fails) {
         value = exported(use.key(), get(variant, use.path, use), use.path);
+      } else if (use.everyRow) {
+        // The cast is above the chain's filters, Spark's scan would make it below them.
+        value = exported(use.key(), get(path(variant, use), "$", use), use.path);
       } else {
-        Expression path = new VariantGet(variant, text(use.path), DataTypes.VariantType, false, use.zone);
+        Expression path = path(variant, use);
         value = get(exported(place + use.path, path, use.path), "$", use);
       }
       exports.put(use.key(), value);
@@ -166,6 +170,10 @@ public class TypedPlan {
 
   private static Expression get(Expression variant, String path, Uses.Use use) {
     return new VariantGet(variant, text(path), use.type, use.fails, use.zone);
+  }
+
+  private static Expression path(Expression variant, Uses.Use use) {
+    return new VariantGet(variant, text(use.path), DataTypes.VariantType, false, use.zone);
   }
 
   private static Literal text(String text) {

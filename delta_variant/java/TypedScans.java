@@ -24,6 +24,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
+import scala.collection.immutable.Seq;
 
 /**
  * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), groups
@@ -44,8 +45,13 @@ public class TypedScans extends Rule implements Scans.Visit {
   private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
   private final java.util.function.BiConsumer tell;  // level, text
   private final SkipFiles skipping;
+  private final String mark;  // the tag of files whose bounds prove typed columns
+  private final Seq marks;  // and its value
 
-  public TypedScans(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, SkipFiles skipping) {
+  public TypedScans(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, SkipFiles skipping, String mark,
+      Seq marks) {
+    this.mark = mark;
+    this.marks = marks;
     this.decide = decide;
     this.tell = tell;
     this.skipping = skipping;
@@ -62,17 +68,32 @@ public class TypedScans extends Rule implements Scans.Visit {
       return visited((LogicalPlan) plan);
     } catch (Throwable failure) {
       if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
-      tell.accept("reading", String.valueOf(failure));
+      report(failure);
       return plan;
     } finally {
       BUSY.remove();
     }
   }
 
+  private void report(Throwable failure) {
+    try {
+      tell.accept("reading", String.valueOf(failure));
+    } catch (Throwable pythonIsGone) {
+      log().warn("delta_variant read no paths from typed columns: " + failure);
+    }
+  }
+
   public LogicalPlan visited(LogicalPlan plan) throws Exception {
     List scans = new ArrayList();
     scans(plan, scans);
-    for (int s = 0; s < scans.size(); s++) plan = typed(plan, (LogicalRelation) scans.get(s));
+    for (int s = 0; s < scans.size(); s++) {
+      try {
+        plan = typed(plan, (LogicalRelation) scans.get(s));
+      } catch (Throwable failure) {
+        if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+        report(failure);
+      }
+    }
     return Scans.subqueries(plan, this);
   }
 
@@ -99,7 +120,9 @@ public class TypedScans extends Rule implements Scans.Visit {
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
-    if (files.isEmpty()) return plan;
+    boolean marked = false;
+    for (int f = 0; f < files.size() && !marked; f++) marked = Decision.hasTag((AddFile) files.get(f), mark, marks);
+    if (!marked) return left(plan, scan, "no file has the tag " + mark + " with a value that proves typed columns");
 
     Bounds log = skipping.log(prepared.scannedSnapshot());
     JsonNode proofs = proofs(uses, log, ((DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat()));
@@ -179,6 +202,10 @@ public class TypedScans extends Rule implements Scans.Visit {
     for (int m = 0; m < members.size(); m++) others.addAll((List) members.get(m));
     if (!others.isEmpty()) groups.add(new TypedPlan.Group(Scans.narrowed(index, others), null, null));
 
+    if (groups.size() > 1 && uses.dependsOnPartitions()) {
+      outcome.putArray("reasons").add("the query's rows depend on how they are spread over partitions");
+      return plan;
+    }
     Map keys = new HashMap();
     int number = 0;
     for (Iterator i = uses.paths.keySet().iterator(); i.hasNext(); number++) {

@@ -69,7 +69,7 @@ public class Uses {
     public final Option zone;
     public int number;  // of the path, in `paths`
     public boolean above;  // the chain
-    public boolean everyRow;  // that leaves the chain has its value computed
+    public boolean everyRow;  // the plan computes its value for every row that leaves the chain
 
     Use(Place variant, Expression child, String path, DataType type, boolean fails, Option zone) {
       this.variant = variant;
@@ -85,6 +85,8 @@ public class Uses {
       return variant.key() + path + "\n" + type.json() + fails + zone;
     }
   }
+
+  private static final List EVERY_ROW = java.util.Arrays.asList(new Object[] {"sum", "min", "max", "avg"});
 
   public final LogicalRelation scan;
   public final List nodes = new ArrayList();  // LogicalPlans from the one above the scan up to the root
@@ -109,8 +111,22 @@ public class Uses {
     this.chain = length;
     last = 0;
     boolean visible = true;
-    for (; last < nodes.size() && visible; last++) visible = visit((LogicalPlan) nodes.get(last), last >= chain, last == chain);
+    for (; last < nodes.size() && visible; last++) {
+      LogicalPlan node = (LogicalPlan) nodes.get(last);
+      visible = visit(node, last >= chain, last == chain) && !carriers(node.output()).isEmpty();
+    }
     if (visible) asked(nodes.isEmpty() ? this.scan : (LogicalPlan) nodes.get(last - 1), false);
+  }
+
+  /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
+  public boolean dependsOnPartitions() {
+    for (int n = 0; n < nodes.size(); n++) {
+      if (nodes.get(n) instanceof Sample) return true;
+      for (Iterator i = ((LogicalPlan) nodes.get(n)).expressions().iterator(); i.hasNext(); ) {
+        if (!((Expression) i.next()).deterministic()) return true;
+      }
+    }
+    return false;
   }
 
   /** Why no path can be read from a column, if so. */
@@ -244,8 +260,16 @@ public class Uses {
       VariantGet get = (VariantGet) e;
       Place variant = variant(get.child());
       Object path = ((Literal) get.path()).value();
-      if (variant == null || path == null) return null;
-      return new Use(variant, get.child(), path.toString(), get.dataType(), get.failOnError(), get.timeZoneId());
+      if (variant != null && path != null) {
+        return new Use(variant, get.child(), path.toString(), get.dataType(), get.failOnError(), get.timeZoneId());
+      }
+    }
+    // What TypedPlan makes of a use that fails, so that Spark's scan gets the path as VARIANT.
+    boolean twice = e instanceof VariantGet && ((VariantGet) e).child() instanceof VariantGet;
+    if (twice && ((VariantGet) e).path().semanticEquals(Literal$.MODULE$.apply("$"))) {
+      Use of = use(((VariantGet) e).child());
+      if (of == null || !(of.type instanceof VariantType)) return null;
+      return new Use(of.variant, of.child, of.path, e.dataType(), ((VariantGet) e).failOnError(), ((VariantGet) e).timeZoneId());
     }
     if (!(e instanceof Cast) || e.dataType() instanceof VariantType) return null;
     Cast cast = (Cast) e;
@@ -278,11 +302,6 @@ public class Uses {
       if (first) functions(((Aggregate) node).aggregateExpressions());
       return false;
     }
-    if (node instanceof Sort) {
-      for (Iterator i = ((Sort) node).order().iterator(); i.hasNext(); ) {
-        visit((Expression) ((SortOrder) i.next()).children().apply(0), above, first);
-      }
-    }
     visitAll(node.expressions(), above, false);
     if (passes(node)) return true;
     for (Iterator i = node.children().iterator(); i.hasNext(); ) asked((LogicalPlan) i.next(), true);
@@ -299,14 +318,14 @@ public class Uses {
     for (Iterator i = expressions.iterator(); i.hasNext(); ) visit((Expression) i.next(), above, everyRow);
   }
 
-  /** What the functions of an aggregate ask of every row. */
+  /** What the functions of an aggregate ask of every row: others stop at the first value, or have more than one child. */
   private void functions(Seq expressions) {
     for (Iterator i = expressions.iterator(); i.hasNext(); ) {
       Expression e = (Expression) i.next();
       if (!(e instanceof AggregateExpression)) {
         functions(e.children());
-      } else if (((AggregateExpression) e).filter().isEmpty() && ((AggregateExpression) e).aggregateFunction().children().size() == 1) {
-        visit((Expression) ((AggregateExpression) e).aggregateFunction().children().apply(0), true, true);
+      } else if (((AggregateExpression) e).filter().isEmpty() && EVERY_ROW.contains(((AggregateExpression) e).aggregateFunction().prettyName())) {
+        visitAll(((AggregateExpression) e).aggregateFunction().children(), true, true);
       }
     }
   }

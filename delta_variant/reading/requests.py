@@ -79,8 +79,8 @@ def outcome(found: Mapping[str, Any]) -> tuple[tuple[str, ...], int, tuple[str, 
     typed, files = found.get("typed", 0), found.get("files", 0)
     few = [path for path in paths if path["files"] < files]
     reasons += [f"{_shown(path)}: the log proves a typed column in {path['files']:,} of {files:,} files" for path in few]
-    if typed < files and not few:
-        reasons.append(f"the columns have more types than {MAX_GROUPS} scans can read")
+    if typed < files and not few and not reasons:
+        reasons.append(f"the files have more than {MAX_GROUPS} combinations of types")
     return tuple(map(_shown, paths)), typed, tuple(reasons)
 
 
