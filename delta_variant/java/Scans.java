@@ -8,8 +8,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute$;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -107,6 +107,8 @@ public class Scans {
   }
 
   private static class ByName extends scala.runtime.AbstractPartialFunction {
+    private static final java.util.UUID NAMES = new java.util.UUID(0, 0);
+
     public boolean isDefinedAt(Object e) {
       return e instanceof AttributeReference;
     }
@@ -114,7 +116,9 @@ public class Scans {
     public Object applyOrElse(Object e, scala.Function1 otherwise) {
       if (!isDefinedAt(e)) return otherwise.apply(e);
       AttributeReference column = (AttributeReference) e;
-      return UnresolvedAttribute$.MODULE$.quoted(column.name().toLowerCase(java.util.Locale.ROOT));
+      String name = column.name().toLowerCase(java.util.Locale.ROOT);
+      AttributeReference named = (AttributeReference) column.withName(name).withQualifier(Bounds.seq(new ArrayList()));
+      return named.withExprId(new ExprId(name.hashCode(), NAMES));
     }
   }
 
