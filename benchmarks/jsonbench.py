@@ -75,7 +75,7 @@ def documents(rows: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     users = ["did:plc:" + text(24) for _ in range(max(10, rows // 4))]
     names, weights = list(COLLECTIONS), list(COLLECTIONS.values())
     for row, collection in enumerate(rng.choices(names, weights, k=rows)):
-        user = users[int(rng.paretovariate(0.9)) % len(users)]
+        user = users[int(rng.paretovariate(0.9)) % len(users)] if rng.random() < 0.5 else rng.choice(users)
         head = {"did": user, "time_us": START + row * HOUR // rows + rng.randrange(1000)}
         if not collection:
             yield head | {"kind": "identity", "identity": {"did": user, "seq": row, "handle": text(8)}}
