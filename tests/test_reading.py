@@ -278,6 +278,7 @@ QUERIES = [
     "select distinct v:o.x::string from {} where v is not null and v:s::string like 'w%'",
     "select count(*) from (select v:n::double n from {} limit 1000) where n > 3",
     "select w:n::double from (select id, v w from {} where id > 5) where w:kind::string = 'word'",
+    "select id from {} where v:o.x::bigint > 2 and v:n::int < 30",
     "select try_variant_get(v, '$.s', 'int'), try_cast(v:s as int), try_cast(v:s as binary) from {}",
     "select first(v:n::double) over (order by id rows between 1 preceding and current row) from {}",
 ]

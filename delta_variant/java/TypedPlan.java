@@ -25,7 +25,6 @@ import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
-import scala.Option;
 
 /**
  * A plan that reads the paths of one scan from their columns where the files allow it.
@@ -277,16 +276,18 @@ public class TypedPlan {
     }
 
     public boolean isDefinedAt(Object e) {
-      if (!(e instanceof Expression)) return false;
-      boolean known = uses.use((Expression) e) != null || e instanceof AttributeReference && uses.place((Expression) e) != null;
-      return known || compared((Expression) e, group) != null;
+      return typed((Expression) e) != null;
     }
 
     public Object applyOrElse(Object e, scala.Function1 otherwise) {
-      if (!isDefinedAt(e)) return otherwise.apply(e);
-      if (e instanceof AttributeReference) return retyped((AttributeReference) e, group);
-      Uses.Use use = uses.use((Expression) e);
-      if (use == null) return compared((Expression) e, group);
+      Expression typed = typed((Expression) e);
+      return typed == null ? otherwise.apply(e) : typed;
+    }
+
+    private Expression typed(Expression e) {
+      if (e instanceof AttributeReference) return uses.place(e) == null ? null : retyped(e, group);
+      Uses.Use use = uses.use(e);
+      if (use == null) return compared(e, group);
       if (use.path == null) return e;  // of what the VARIANT is now
       return answer(leaf(retyped(use.child, group), use), use, cast(use, group));
     }
@@ -298,29 +299,31 @@ public class TypedPlan {
    */
   private Expression compared(Expression e, Group group) {
     if (!(e instanceof BinaryComparison) && !(e instanceof In)) return null;
-    List children = new ArrayList();
     Uses.Use use = null;
     for (int c = 0; c < e.children().size(); c++) {
       Expression child = (Expression) e.children().apply(c);
-      if (child instanceof Literal) {
-        children.add(child);
-      } else {
-        if (use != null || !((use = uses.use(child)) != null && use.path != null)) return null;
-        children.add(leaf(retyped(use.child, group), use));
-      }
+      if (child instanceof Literal) continue;
+      if (use != null) return null;
+      use = uses.use(child);
+      if (use == null || use.path == null || !(use.type instanceof IntegralType)) return null;
     }
     if (use == null || !cast(use, group).equals("safe")) return null;
-    for (int c = 0; c < children.size(); c++) {
-      if (!(children.get(c) instanceof Literal)) continue;
-      Object value = ((Literal) children.get(c)).value();
-      boolean integer = value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte;
-      if (!integer || !use.type.equals(((Literal) children.get(c)).dataType()) || !(use.type instanceof IntegralType)) return null;
-      DataType type = group.types[use.number];
-      Object same = Leaves.integer(((Number) value).longValue(), type);
-      if (same == null) return null;
-      children.set(c, new Literal(same, type));
+    Expression leaf = leaf(retyped(use.child, group), use);
+    List children = new ArrayList();
+    for (int c = 0; c < e.children().size(); c++) {
+      Expression child = (Expression) e.children().apply(c);
+      Expression side = child instanceof Literal ? constant((Literal) child, use.type, leaf.dataType()) : leaf;
+      if (side == null) return null;
+      children.add(side);
     }
     return (Expression) e.withNewChildren(Bounds.seq(children));
+  }
+
+  /** The same integer of another type; null where it is none, or that type has no room for it. */
+  private static Literal constant(Literal literal, DataType from, DataType to) {
+    if (literal.value() == null || !literal.dataType().equals(from)) return null;
+    Object same = Leaves.integer(((Number) literal.value()).longValue(), to);
+    return same == null ? null : new Literal(same, to);
   }
 
   private class Retyped extends scala.runtime.AbstractPartialFunction {
