@@ -138,6 +138,14 @@ public class Decision {
     return false;
   }
 
+  /** Whether one of the AddFiles has the tag, with one of the values unless they are null. */
+  public static boolean anyTag(List files, String tag, Seq values) {
+    for (int f = 0; f < files.size(); f++) {
+      if (hasTag((AddFile) files.get(f), tag, values)) return true;
+    }
+    return false;
+  }
+
   /** Whether a file has the tag, with one of the values unless they are null. */
   public static boolean hasTag(AddFile file, String tag, Seq values) {
     scala.collection.immutable.Map tags = file.tags();

@@ -14,6 +14,7 @@ import org.apache.spark.sql.delta.DeltaColumnMapping$;
 import org.apache.spark.sql.delta.DeltaParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.VariantMetadata;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
@@ -30,7 +31,6 @@ import scala.collection.immutable.Seq;
  * constants, an IN's list under one number, stay here. Janino compiles this file: no generics, no lambdas.
  */
 public class Filters {
-  private static final String PUSHED = "__VARIANT_METADATA_KEY";  // Spark's PushVariantIntoScan marks its fields so
   private static final int SHOWN = 5;  // constants of a list that explain names
   private static final int SHOWN_BYTES = 64;  // of a string
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -46,11 +46,11 @@ public class Filters {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
     if (!(source.fileFormat() instanceof DeltaParquetFileFormat)) return;
     // The schema the reader finds its Parquet columns by; the relation's own schema has lost the physical names.
-    StructField[] fields = ((DeltaParquetFileFormat) source.fileFormat()).referenceSchema().fields();
+    StructType schema = ((DeltaParquetFileFormat) source.fileFormat()).referenceSchema();
     for (Iterator i = scan.output().iterator(); i.hasNext(); ) {
       AttributeReference attribute = (AttributeReference) i.next();
-      StructField field = child(fields, attribute.name());
-      if (field != null && hasVariant(field.dataType())) columns.put(attribute.exprId(), field);
+      StructField field = Scans.field(schema, attribute.name());
+      if (field != null && Scans.hasVariant(field.dataType())) columns.put(attribute.exprId(), field);
     }
   }
 
@@ -84,22 +84,6 @@ public class Filters {
     return asked;
   }
 
-  private static StructField child(StructField[] fields, String name) {
-    for (int f = 0; f < fields.length; f++) {
-      if (fields[f].name().equalsIgnoreCase(name)) return fields[f];
-    }
-    return null;
-  }
-
-  private static boolean hasVariant(DataType type) {
-    if (!(type instanceof StructType)) return type instanceof VariantType;
-    StructField[] fields = ((StructType) type).fields();
-    for (int f = 0; f < fields.length; f++) {
-      if (hasVariant(fields[f].dataType())) return true;
-    }
-    return false;
-  }
-
   /** The fields of the table that lead to a column, or to a field of a struct column; false for other expressions. */
   private boolean isField(Expression e, List fields) {
     StructField field = null;
@@ -107,11 +91,11 @@ public class Filters {
       field = (StructField) columns.get(((Attribute) e).exprId());
     } else if (e instanceof GetStructField) {
       Expression struct = (Expression) e.children().apply(0);
-      if (isPushed(struct.dataType()) || !isField(struct, fields)) return false;
+      if (VariantMetadata.isVariantStruct(struct.dataType()) || !isField(struct, fields)) return false;
       DataType outer = ((StructField) fields.get(fields.size() - 1)).dataType();
       if (!(outer instanceof StructType)) return false;
       String name = ((StructType) struct.dataType()).fields()[((GetStructField) e).ordinal()].name();
-      field = child(((StructType) outer).fields(), name);
+      field = Scans.field((StructType) outer, name);
     }
     if (field != null) fields.add(field);
     return field != null;
@@ -122,12 +106,6 @@ public class Filters {
     List fields = new ArrayList();
     if (!isField(e, fields)) return null;
     return ((StructField) fields.get(fields.size() - 1)).dataType() instanceof VariantType ? fields : null;
-  }
-
-  private static boolean isPushed(DataType type) {
-    if (!(type instanceof StructType)) return false;
-    StructField[] fields = ((StructType) type).fields();
-    return fields.length > 0 && fields[0].metadata().contains(PUSHED);
   }
 
   private boolean readsVariant(Expression expression) {
@@ -240,9 +218,9 @@ public class Filters {
     String path = null;
     if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
       path = String.valueOf(((Literal) ((VariantGet) e).path()).value());
-    } else if (e instanceof GetStructField && isPushed(((Expression) e.children().apply(0)).dataType())) {
+    } else if (e instanceof GetStructField && VariantMetadata.isVariantStruct(((Expression) e.children().apply(0)).dataType())) {
       StructType pushed = (StructType) ((Expression) e.children().apply(0)).dataType();
-      path = pushed.fields()[((GetStructField) e).ordinal()].metadata().getMetadata(PUSHED).getString("path");
+      path = VariantMetadata.fromMetadata(pushed.fields()[((GetStructField) e).ordinal()].metadata()).path();
     } else if (!(e instanceof Cast)) {
       return node.put("unknown", text(e));
     }

@@ -5,7 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -19,8 +19,16 @@ import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.VariantMetadata;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.VariantType;
+import org.slf4j.LoggerFactory;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
@@ -30,28 +38,48 @@ import scala.collection.immutable.Seq;
  * Janino compiles this file: no generics, no lambdas.
  */
 public class Scans {
-  private static final Map OUTCOMES = new HashMap();  // name of a rule -> TreeNodeTag on a LogicalRelation: JSON
+  public static final String SKIPPING = "delta_variant.SkipFiles";  // the names of the rules
+  public static final String READING = "delta_variant.TypedScans";
+  private static final ThreadLocal BUSY = new ThreadLocal();  // a rule plans a query of its own
   private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
   private static final ObjectMapper JSON = new ObjectMapper();
 
   /** What a rule did to a scan, JSON; null where it had nothing to do. */
   public static String outcome(LogicalRelation scan, String rule) {
-    scala.Option outcome = scan.getTagValue(tag(rule));
+    scala.Option outcome = scan.getTagValue(new TreeNodeTag(rule));
     return outcome.isDefined() ? (String) outcome.get() : null;
   }
 
   public static void setOutcome(LogicalRelation scan, String rule, String outcome) {
-    if (outcome != null) scan.setTagValue(tag(rule), outcome);
-  }
-
-  private static synchronized TreeNodeTag tag(String rule) {
-    if (!OUTCOMES.containsKey(rule)) OUTCOMES.put(rule, new TreeNodeTag(rule));
-    return (TreeNodeTag) OUTCOMES.get(rule);
+    if (outcome != null) scan.setTagValue(new TreeNodeTag(rule), outcome);
   }
 
   /** What a rule does to a plan. */
   public interface Visit {
     LogicalPlan visited(LogicalPlan plan) throws Exception;
+  }
+
+  /** What the rule makes of a plan; where it fails that plan, and why is told. Interruption and cancellation go through. */
+  public static LogicalPlan apply(Visit rule, LogicalPlan plan, java.util.function.BiConsumer tell, String about) {
+    if (BUSY.get() != null) return plan;
+    BUSY.set(Boolean.TRUE);
+    try {
+      return rule.visited(plan);
+    } catch (Throwable failure) {
+      if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+      report(failure, tell, about);
+      return plan;
+    } finally {
+      BUSY.remove();
+    }
+  }
+
+  public static void report(Throwable failure, java.util.function.BiConsumer tell, String about) {
+    try {
+      tell.accept(about, String.valueOf(failure));
+    } catch (Throwable pythonIsGone) {
+      LoggerFactory.getLogger("delta_variant").warn(about + " stepped aside: " + failure);
+    }
   }
 
   /** Visits the plans inside subquery expressions, which PrepareDeltaScan prepares together with the main plan. */
@@ -62,7 +90,7 @@ public class Scans {
 
   private static class Subqueries extends scala.runtime.AbstractPartialFunction {
     private final Visit rule;
-    private final Map plans = new java.util.IdentityHashMap();  // a filter's subquery is there once for each scan of a union
+    private final Map plans = new IdentityHashMap();  // a filter's subquery is there once for each scan of a union
 
     Subqueries(Visit rule) {
       this.rule = rule;
@@ -85,6 +113,41 @@ public class Scans {
         return null;
       }
     }
+  }
+
+  // ---- columns ----------------------------------------------------------------------------------------------------
+
+  /** Whether a column is a VARIANT or has one inside, also where PushVariantIntoScan made a struct of it. */
+  public static boolean hasVariant(DataType type) {
+    if (!(type instanceof StructType)) return type instanceof VariantType;
+    if (VariantMetadata.isVariantStruct(type)) return true;
+    StructField[] fields = ((StructType) type).fields();
+    for (int f = 0; f < fields.length; f++) {
+      if (hasVariant(fields[f].dataType())) return true;
+    }
+    return false;
+  }
+
+  /** The field of a struct by its name in any case; null where there is none. */
+  public static StructField field(StructType struct, String name) {
+    StructField[] fields = struct.fields();
+    for (int f = 0; f < fields.length; f++) {
+      if (fields[f].name().equalsIgnoreCase(name)) return fields[f];
+    }
+    return null;
+  }
+
+  /** The scan with these files in place of its own. */
+  public static LogicalRelation over(LogicalRelation scan, TahoeFileIndex files) {
+    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
+    return over(scan, files, source.dataSchema(), source.fileFormat(), source.options(), scan.output());
+  }
+
+  public static LogicalRelation over(LogicalRelation scan, FileIndex files, StructType schema, FileFormat format,
+      scala.collection.immutable.Map options, Seq output) {
+    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
+    HadoopFsRelation copy = source.copy(files, source.partitionSchema(), schema, source.bucketSpec(), format, options, source.sparkSession());
+    return scan.copy(copy, output, scan.catalogTable(), scan.isStreaming(), scan.stream());
   }
 
   // ---- files ------------------------------------------------------------------------------------------------------
@@ -210,9 +273,9 @@ public class Scans {
       node.put("delta", left);
       node.put("bounds", index instanceof SkippedFileIndex ? files(index).size() : left);
     }
-    String skipping = outcome(scan, "delta_variant.SkipFiles");
+    String skipping = outcome(scan, SKIPPING);
     if (skipping != null) node.put("outcome", skipping);
-    String reading = outcome(scan, "delta_variant.TypedScans");
+    String reading = outcome(scan, READING);
     if (reading != null) node.put("reading", reading).put("bounds", files(reading, node.has("bounds") ? node.get("bounds").asInt() : 0));
     return node;
   }

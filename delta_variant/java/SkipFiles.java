@@ -8,18 +8,11 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
-import org.apache.spark.sql.catalyst.trees.TreePattern$;
 import org.apache.spark.sql.delta.Snapshot;
-import org.apache.spark.sql.delta.actions.AddFile;
-import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
-import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -36,10 +29,8 @@ import scala.collection.immutable.Seq;
  * cancellation go through. Janino compiles this file: no generics, no lambdas.
  */
 public class SkipFiles extends Rule {
-  public static final String NAME = "delta_variant.SkipFiles";
   private static final String TRUST_ALL = "spark.delta_variant.trustAllBounds";
   private static final String LOG_SCANS = "spark.delta_variant.logScans";
-  private static final ThreadLocal BUSY = new ThreadLocal();  // the rule plans a query of its own
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
@@ -60,7 +51,7 @@ public class SkipFiles extends Rule {
   }
 
   public String ruleName() {
-    return NAME;
+    return Scans.SKIPPING;
   }
 
   public Map found() {
@@ -68,25 +59,7 @@ public class SkipFiles extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
-    if (BUSY.get() != null) return plan;
-    BUSY.set(Boolean.TRUE);
-    try {
-      return visit((LogicalPlan) plan, new IdentityHashMap());
-    } catch (Throwable failure) {
-      if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
-      report(failure);
-      return plan;
-    } finally {
-      BUSY.remove();
-    }
-  }
-
-  private void report(Throwable failure) {
-    try {
-      tell.accept("skipping", String.valueOf(failure));
-    } catch (Throwable pythonIsGone) {
-      log().warn("delta_variant skipped no files: " + failure);
-    }
+    return Scans.apply(new Walk(this, new IdentityHashMap()), (LogicalPlan) plan, tell, "skipping");
   }
 
   /** What `apply` makes of a plan over this scan if the log has these rows. Raises what `apply` would step aside for. */
@@ -103,7 +76,7 @@ public class SkipFiles extends Rule {
   // ---- the walk -----------------------------------------------------------------------------------------------
 
   private LogicalPlan visit(LogicalPlan plan, Map read) throws Exception {
-    return Scans.subqueries(pruned(plan, read), new Subqueries(this, read));
+    return Scans.subqueries(pruned(plan, read), new Walk(this, read));
   }
 
   private LogicalPlan pruned(LogicalPlan plan, Map read) throws Exception {
@@ -143,11 +116,11 @@ public class SkipFiles extends Rule {
     return ((HadoopFsRelation) scan.relation()).location() instanceof PreparedDeltaFileIndex ? scan : null;
   }
 
-  private static class Subqueries implements Scans.Visit {
+  private static class Walk implements Scans.Visit {
     private final SkipFiles rule;
     private final Map read;
 
-    Subqueries(SkipFiles rule, Map read) {
+    Walk(SkipFiles rule, Map read) {
       this.rule = rule;
       this.read = read;
     }
@@ -160,13 +133,13 @@ public class SkipFiles extends Rule {
   // ---- one scan -----------------------------------------------------------------------------------------------
 
   private LogicalRelation prune(LogicalRelation scan, Seq filters, Map read) throws Exception {
-    if (Scans.outcome(scan, NAME) != null) return scan;
-    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
-    PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) source.location();
+    if (Scans.outcome(scan, Scans.SKIPPING) != null) return scan;
+    PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) ((HadoopFsRelation) scan.relation()).location();
     DeltaScan prepared = index.preparedScan();
+    List files = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(prepared.files()));
     Filters asked = new Filters(scan);
     ArrayNode conditions = asked.json(filters);
-    if (conditions.isEmpty() || prepared.files().isEmpty()) return scan;
+    if (conditions.isEmpty() || files.isEmpty()) return scan;
 
     Bounds log = log(prepared.scannedSnapshot());
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
@@ -174,49 +147,34 @@ public class SkipFiles extends Rule {
     request.set("operands", asked.operands());
     request.set("filters", conditions);
     request.set("columns", JSON.valueToTree(log.columns()));
-    request.put("files", prepared.files().size());
-    request.put("marked", anyTag(prepared.files(), mark, marks));
-    request.put("nonnull", anyTag(prepared.files(), nonNull, null));
+    request.put("files", files.size());
+    request.put("marked", Decision.anyTag(files, mark, marks));
+    request.put("nonnull", Decision.anyTag(files, nonNull, null));
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
     request.put("explain", logged || Scans.explaining());
     ObjectNode outcome = (ObjectNode) JSON.readTree(Question.ask(decide, request.toString()));
     LogicalRelation result = scan;
     if (!outcome.withArray("bounds").isEmpty()) {
-      FileBounds files = (FileBounds) read.get(prepared);
-      if (files == null) files = FileBounds.of(log, prepared);
-      read.put(prepared, files);
-      if (files.failure() == null) {
-        Tree.Values[] bounds = files.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
-        Decision decision = new Decision(prepared, files, bounds, asked);
-        if (outcome.hasNonNull("tree")) result = narrowed(scan, decision.left(outcome.get("tree")));
+      FileBounds known = (FileBounds) read.get(prepared);
+      if (known == null) known = FileBounds.of(log, prepared);
+      read.put(prepared, known);
+      if (known.failure() == null) {
+        Tree.Values[] bounds = known.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
+        Decision decision = new Decision(prepared, known, bounds, asked);
+        List left = outcome.hasNonNull("tree") ? decision.left(outcome.get("tree")) : null;
+        if (left != null && left.size() < files.size()) result = Scans.over(scan, Scans.narrowed(index, left));
         if (outcome.has("reasons") && decision.sparesDelta()) {
           outcome.withArray("reasons").add("Delta was not asked of ordinary columns beside OR: that would take longer than it spares");
         }
         if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), mark, marks));
       } else if (outcome.has("reasons")) {
-        outcome.withArray("reasons").add("the bounds of this version could not be read: " + files.failure());
+        outcome.withArray("reasons").add("the bounds of this version could not be read: " + known.failure());
       }
     }
-    Scans.setOutcome(result, NAME, outcome.toString());
+    Scans.setOutcome(result, Scans.SKIPPING, outcome.toString());
     if (logged) {
       tell.accept("scan", Scans.describe(result).toString());
     }
     return result;
-  }
-
-  private static LogicalRelation narrowed(LogicalRelation scan, List left) {
-    HadoopFsRelation source = (HadoopFsRelation) scan.relation();
-    if (left.size() == Scans.prepared(source.location()).files().size()) return scan;
-    TahoeFileIndex files = Scans.narrowed((TahoeFileIndex) source.location(), left);
-    HadoopFsRelation narrowed = source.copy(files, source.partitionSchema(), source.dataSchema(), source.bucketSpec(),
-        source.fileFormat(), source.options(), source.sparkSession());
-    return scan.copy(narrowed, scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream());
-  }
-
-  private static boolean anyTag(Seq files, String tag, Seq values) {
-    for (Iterator i = files.iterator(); i.hasNext(); ) {
-      if (Decision.hasTag((AddFile) i.next(), tag, values)) return true;
-    }
-    return false;
   }
 }

@@ -434,10 +434,7 @@ public class TypedPlan {
   private LogicalRelation relation(Group group) {
     LogicalRelation scan = uses.scan;
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
-    if (group.types == null) {
-      return scan.copy(source.copy(group.files, source.partitionSchema(), source.dataSchema(), source.bucketSpec(),
-          source.fileFormat(), source.options(), source.sparkSession()), scan.output(), scan.catalogTable(), scan.isStreaming(), scan.stream());
-    }
+    if (group.types == null) return Scans.over(scan, group.files);
     List output = new ArrayList();
     Map types = new HashMap();
     for (int i = 0; i < scan.output().size(); i++) {
@@ -447,9 +444,8 @@ public class TypedPlan {
     }
     DeltaParquetFileFormat format = (DeltaParquetFileFormat) source.fileFormat();
     scala.collection.immutable.Map options = (scala.collection.immutable.Map) source.options().updated(IGNORE_ANNOTATION, "true");
-    HadoopFsRelation typed = source.copy(group.files, source.partitionSchema(), schema(source.dataSchema(), types, false),
-        source.bucketSpec(), mapped(format, types), options, source.sparkSession());
-    return scan.copy(typed, Bounds.seq(output), scan.catalogTable(), scan.isStreaming(), scan.stream());
+    StructType schema = schema(source.dataSchema(), types, false);
+    return Scans.over(scan, group.files, schema, mapped(format, types), options, Bounds.seq(output));
   }
 
   private static StructType schema(StructType schema, Map types, boolean mapped) {

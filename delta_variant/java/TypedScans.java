@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -35,10 +36,8 @@ import scala.collection.immutable.Seq;
  * no generics, no lambdas.
  */
 public class TypedScans extends Rule implements Scans.Visit {
-  public static final String NAME = "delta_variant.TypedScans";
   private static final String SETTING = "spark.delta_variant.typedReading";
   private static final long MAX_LEAVES = 4000000;  // types to be read for all files of a scan: a few seconds, the first time
-  private static final ThreadLocal BUSY = new ThreadLocal();  // the rule plans a query of its own
   private static final AtomicLong SCANS = new AtomicLong();
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -58,29 +57,12 @@ public class TypedScans extends Rule implements Scans.Visit {
   }
 
   public String ruleName() {
-    return NAME;
+    return Scans.READING;
   }
 
   public TreeNode apply(TreeNode plan) {
-    if (BUSY.get() != null || !Boolean.parseBoolean(conf().getConfString(SETTING, "true"))) return plan;
-    BUSY.set(Boolean.TRUE);
-    try {
-      return visited((LogicalPlan) plan);
-    } catch (Throwable failure) {
-      if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
-      report(failure);
-      return plan;
-    } finally {
-      BUSY.remove();
-    }
-  }
-
-  private void report(Throwable failure) {
-    try {
-      tell.accept("reading", String.valueOf(failure));
-    } catch (Throwable pythonIsGone) {
-      log().warn("delta_variant read no paths from typed columns: " + failure);
-    }
+    boolean on = Boolean.parseBoolean(conf().getConfString(SETTING, "true"));
+    return on ? Scans.apply(this, (LogicalPlan) plan, tell, "reading") : plan;
   }
 
   public LogicalPlan visited(LogicalPlan plan) throws Exception {
@@ -91,17 +73,24 @@ public class TypedScans extends Rule implements Scans.Visit {
         plan = typed(plan, (LogicalRelation) scans.get(s));
       } catch (Throwable failure) {
         if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
-        report(failure);
+        Scans.report(failure, tell, "reading");
       }
     }
     return Scans.subqueries(plan, this);
   }
 
   private static void scans(LogicalPlan plan, List found) {
-    if (plan instanceof LogicalRelation && index((LogicalRelation) plan) != null && Scans.outcome((LogicalRelation) plan, NAME) == null) {
-      found.add(plan);
-    }
+    if (plan instanceof LogicalRelation && isOpen((LogicalRelation) plan)) found.add(plan);
     for (scala.collection.Iterator i = plan.children().iterator(); i.hasNext(); ) scans((LogicalPlan) i.next(), found);
+  }
+
+  /** Whether a relation is a Delta scan of VARIANTs that the rule has not visited. */
+  private static boolean isOpen(LogicalRelation scan) {
+    boolean variants = false;
+    for (scala.collection.Iterator i = scan.output().iterator(); i.hasNext() && !variants; ) {
+      variants = Scans.hasVariant(((Attribute) i.next()).dataType());
+    }
+    return variants && index(scan) != null && Scans.outcome(scan, Scans.READING) == null;
   }
 
   private static TahoeFileIndex index(LogicalRelation scan) {
@@ -120,9 +109,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
-    boolean marked = false;
-    for (int f = 0; f < files.size() && !marked; f++) marked = Decision.hasTag((AddFile) files.get(f), mark, marks);
-    if (!marked) return left(plan, scan, "no file has the tag " + mark + " with a value that proves typed columns");
+    if (!Decision.anyTag(files, mark, marks)) return left(plan, scan, "no file has the tag " + mark + " with a value that proves typed columns");
 
     Bounds log = skipping.log(prepared.scannedSnapshot());
     JsonNode proofs = proofs(uses, log, ((DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat()));
@@ -148,7 +135,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet()).put("files", files.size());
     outcome.set("paths", described(uses, proven));
     LogicalPlan result = kinds.isEmpty() ? plan : replaced(plan, scan, uses, proofs, kinds, others, outcome);
-    Scans.setOutcome(scan, NAME, outcome.toString());
+    Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return result;
   }
 
@@ -219,8 +206,8 @@ public class TypedScans extends Rule implements Scans.Visit {
     outcome.put("typed", read);
     for (int r = 0; r < typed.relations().size(); r++) {
       LogicalRelation relation = (LogicalRelation) typed.relations().get(r);
-      Scans.setOutcome(relation, NAME, outcome.toString());
-      Scans.setOutcome(relation, SkipFiles.NAME, Scans.outcome(scan, SkipFiles.NAME));
+      Scans.setOutcome(relation, Scans.READING, outcome.toString());
+      Scans.setOutcome(relation, Scans.SKIPPING, Scans.outcome(scan, Scans.SKIPPING));
     }
     return result;
   }
@@ -270,7 +257,7 @@ public class TypedScans extends Rule implements Scans.Visit {
   private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, JsonNode reasons) {
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
     outcome.set("reasons", reasons);
-    Scans.setOutcome(scan, NAME, outcome.toString());
+    Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return plan;
   }
 }

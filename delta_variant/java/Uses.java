@@ -17,7 +17,6 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
-import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
@@ -104,7 +103,7 @@ public class Uses {
     collect(root, scan, unpush);
     for (Iterator i = this.scan.output().iterator(); i.hasNext(); ) {
       AttributeReference column = (AttributeReference) i.next();
-      if (hasVariant(column.dataType())) places.put(column.exprId(), new Place(column, new ArrayList(), column.dataType()));
+      if (Scans.hasVariant(column.dataType())) places.put(column.exprId(), new Place(column, new ArrayList(), column.dataType()));
     }
     int length = 0;
     while (length < nodes.size() && isChain((LogicalPlan) nodes.get(length))) length++;
@@ -121,10 +120,7 @@ public class Uses {
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
   public boolean dependsOnPartitions() {
     for (int n = 0; n < nodes.size(); n++) {
-      if (nodes.get(n) instanceof Sample) return true;
-      for (Iterator i = ((LogicalPlan) nodes.get(n)).expressions().iterator(); i.hasNext(); ) {
-        if (!((Expression) i.next()).deterministic()) return true;
-      }
+      if (nodes.get(n) instanceof Sample || !isDeterministic((LogicalPlan) nodes.get(n))) return true;
     }
     return false;
   }
@@ -140,7 +136,10 @@ public class Uses {
   }
 
   private static boolean isChain(LogicalPlan node) {
-    if (!(node instanceof Project) && !(node instanceof Filter)) return false;
+    return (node instanceof Project || node instanceof Filter) && isDeterministic(node);
+  }
+
+  private static boolean isDeterministic(LogicalPlan node) {
     for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
       if (!((Expression) i.next()).deterministic()) return false;
     }
@@ -185,9 +184,7 @@ public class Uses {
       }
       if (columns.isEmpty()) return scan;
       StructType schema = (StructType) original(source.dataSchema());
-      HadoopFsRelation before = source.copy(source.location(), source.partitionSchema(), schema, source.bucketSpec(),
-          source.fileFormat(), source.options(), source.sparkSession());
-      return scan.copy(before, Bounds.seq(output), scan.catalogTable(), scan.isStreaming(), scan.stream());
+      return Scans.over(scan, source.location(), schema, source.fileFormat(), source.options(), Bounds.seq(output));
     }
 
     private static DataType original(DataType type) {
@@ -226,15 +223,6 @@ public class Uses {
   }
 
   // ---- the uses ---------------------------------------------------------------------------------------------------
-
-  private static boolean hasVariant(DataType type) {
-    if (!(type instanceof StructType)) return type instanceof VariantType;
-    StructField[] fields = ((StructType) type).fields();
-    for (int f = 0; f < fields.length; f++) {
-      if (hasVariant(fields[f].dataType())) return true;
-    }
-    return false;
-  }
 
   /** The place that an expression is, null where it is something else. */
   public Place place(Expression e) {
@@ -287,7 +275,7 @@ public class Uses {
       for (Iterator i = ((Project) node).projectList().iterator(); i.hasNext(); ) {
         Expression e = (Expression) i.next();
         Place place = place(e instanceof Alias ? ((Alias) e).child() : e);
-        if (place == null || !hasVariant(place.type)) {
+        if (place == null || !Scans.hasVariant(place.type)) {
           visit(e, above, false);
         } else if (e instanceof Alias) {
           if (above && !(((Alias) e).child() instanceof Attribute)) leave(inside(place));
@@ -335,13 +323,13 @@ public class Uses {
     Use use = use(e);
     Place place = place(e);
     // What leaves the chain is a column for each use of a VARIANT column: structs stay below.
-    boolean field = use != null ? !(use.child instanceof Attribute) : place != null && !hasVariant(place.type);
+    boolean field = use != null ? !(use.child instanceof Attribute) : place != null && !Scans.hasVariant(place.type);
     if (above && field) {
       leave(inside(use != null ? use.variant : place));
     } else if (use != null) {
       add(use, above, everyRow);
     } else if (place != null) {
-      if (hasVariant(place.type)) leave("the whole of " + name(place) + " is asked for");
+      if (Scans.hasVariant(place.type)) leave("the whole of " + name(place) + " is asked for");
     } else {
       visitAll(e.children(), above, everyRow && (e instanceof Cast || e instanceof Alias));
     }
@@ -411,10 +399,8 @@ public class Uses {
   }
 
   private static StructField named(StructType schema, String name) {
-    StructField[] fields = schema.fields();
-    for (int f = 0; f < fields.length; f++) {
-      if (fields[f].name().equalsIgnoreCase(name)) return fields[f];
-    }
-    throw new IllegalStateException(name + " is not in " + schema.simpleString());
+    StructField field = Scans.field(schema, name);
+    if (field == null) throw new IllegalStateException(name + " is not in " + schema.simpleString());
+    return field;
   }
 }

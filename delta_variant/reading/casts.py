@@ -20,6 +20,8 @@ BY_VARIANT: Final = "by variant"
 
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _WIDTHS: Final = tuple(_DIGITS)
+INTEGERS: Final = frozenset(_DIGITS)
+"""The types of integers."""
 _FLOATS: Final = ("float", "double")
 _TABLE: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "integer": (("float", "double", "boolean", "string"), ()),
@@ -34,10 +36,6 @@ _TABLE: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 """Kind of column: the types asked for that are SAFE, and those that are CHECKED; all others are BY_VARIANT. Between numbers of
 whole digits it is the digits that decide."""
-
-
-INTEGERS: Final = frozenset(_DIGITS)
-"""The types of integers."""
 
 
 def cast(column: str, asked: str, room: str | None = None) -> str:

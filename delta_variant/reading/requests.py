@@ -60,8 +60,8 @@ def groups(request: Mapping[str, Any]) -> dict[str, Any]:
 
     A kind is one combination of types that files have, and `room` the smallest type that has room for the integers of a path
     that is asked for as one. A group is {"kind": number, "casts": [how each use is answered]}; files of kinds that are in no
-    group are left to Spark's scan. Columns are read as exactly what they are: Spark 4.2 fails where it
-    reads INT32 as BIGINT from a dictionary inside a struct, or SMALLINT as INT.
+    group are left to Spark's scan. Columns are read as exactly what they are: Spark 4.2 fails where it reads INT32 as BIGINT
+    from a dictionary inside a struct, or SMALLINT as INT.
     """
     kinds = request["kinds"]
     largest = sorted(range(len(kinds)), key=lambda number: -kinds[number]["bytes"])[:MAX_GROUPS]
