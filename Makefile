@@ -44,7 +44,7 @@ check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
 
 soak: $(VENV)/.installed  ## the writers at once, the conflicts and the kills at full length: 200 commits, 112 pairs, 50 kills
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py tests/test_writer_conflicts.py
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py tests/test_writer_conflicts.py tests/test_commands.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
 LONGEST = [
+    "reading",
     "writer_concurrency",
     "optimizer",
+    "commands",
     "never_wrong",
     "writer_conflicts",
     "writer",

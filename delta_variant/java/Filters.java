@@ -108,7 +108,8 @@ public class Filters {
     return ((StructField) fields.get(fields.size() - 1)).dataType() instanceof VariantType ? fields : null;
   }
 
-  private boolean readsVariant(Expression expression) {
+  /** Whether an expression asks something of a VARIANT. */
+  public boolean readsVariant(Expression expression) {
     boolean structs = false;
     for (Iterator i = expression.references().iterator(); i.hasNext(); ) {
       StructField field = (StructField) columns.get(((Attribute) i.next()).exprId());

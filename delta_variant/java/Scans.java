@@ -11,12 +11,17 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
+import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.trees.TreePattern$;
+import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
+import org.apache.spark.sql.delta.stats.DataSize;
+import org.apache.spark.sql.delta.stats.DeltaDataSkippingType;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex;
 import org.apache.spark.sql.execution.datasources.FileFormat;
@@ -29,6 +34,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
 import org.slf4j.LoggerFactory;
+import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
@@ -155,12 +161,26 @@ public class Scans {
   /** What Delta prepared for an index; null for one of another kind. */
   public static DeltaScan prepared(Object index) {
     if (index instanceof PreparedDeltaFileIndex) return ((PreparedDeltaFileIndex) index).preparedScan();
-    return index instanceof SkippedFileIndex ? ((SkippedFileIndex) index).prepared : null;
+    if (index instanceof SkippedFileIndex) return ((SkippedFileIndex) index).prepared;
+    if (!isCommand(index)) return null;
+    TahoeBatchFileIndex given = (TahoeBatchFileIndex) index;
+    Snapshot snapshot = (Snapshot) given.snapshot();
+    DataSize unknown = new DataSize(Option.empty(), Option.empty(), Option.empty(), Option.empty());
+    ExpressionSet none = ExpressionSet$.MODULE$.apply();
+    return new DeltaScan(snapshot.version(), given.addFiles(), unknown, unknown, unknown, snapshot, none, none, none,
+        scala.collection.immutable.Set$.MODULE$.empty(), none, 0, DeltaDataSkippingType.noSkippingV1());
+  }
+
+  /** Whether an index has the files that DELETE, UPDATE or MERGE looks through for its rows, which uses its plan for nothing else. */
+  public static boolean isCommand(Object index) {
+    if (index instanceof SkippedFileIndex) return ((SkippedFileIndex) index).command;
+    return index.getClass() == TahoeBatchFileIndex.class && ((TahoeBatchFileIndex) index).snapshot() instanceof Snapshot
+        && !((TahoeBatchFileIndex) index).actionType().equals("streaming");
   }
 
   /** The AddFiles of such an index, each once. */
   public static List files(TahoeFileIndex index) {
-    Seq files = index instanceof SkippedFileIndex ? ((SkippedFileIndex) index).addFiles() : prepared(index).files();
+    Seq files = index instanceof TahoeBatchFileIndex ? ((TahoeBatchFileIndex) index).addFiles() : prepared(index).files();
     return new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava((Seq) files.distinct()));
   }
 
@@ -188,10 +208,12 @@ public class Scans {
   /** The files that are left. Equal by table, version and files, so that exchanges over equal scans are reused. */
   public static class SkippedFileIndex extends TahoeBatchFileIndex {
     final DeltaScan prepared;
+    final boolean command;
 
     SkippedFileIndex(TahoeFileIndex index, DeltaScan prepared, Seq files) {
       super(index.spark(), "batch", files, index.deltaLog(), index.path(), prepared.scannedSnapshot(), false);
       this.prepared = prepared;
+      this.command = isCommand(index);
     }
 
     /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */

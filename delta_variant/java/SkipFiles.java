@@ -13,8 +13,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.delta.Snapshot;
+import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.delta.stats.DeltaScan;
-import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.Iterator;
@@ -76,23 +76,24 @@ public class SkipFiles extends Rule {
   // ---- the walk -----------------------------------------------------------------------------------------------
 
   private LogicalPlan visit(LogicalPlan plan, Map read) throws Exception {
-    return Scans.subqueries(pruned(plan, read), new Walk(this, read));
+    return Scans.subqueries(pruned(plan, Demands.NONE, read), new Walk(this, read));
   }
 
-  private LogicalPlan pruned(LogicalPlan plan, Map read) throws Exception {
+  private LogicalPlan pruned(LogicalPlan plan, Demands demands, Map read) throws Exception {
     LogicalPlan result = plan;
     scala.Tuple3 operation = (scala.Tuple3) PhysicalOperation$.MODULE$.unapply(plan).get();
     LogicalRelation scan = preparedScan((LogicalPlan) operation._3());
     if (scan != null) {
-      LogicalRelation pruned = prune(scan, (Seq) operation._2(), read);
+      for (LogicalPlan node = plan; node != scan; node = (LogicalPlan) node.children().apply(0)) demands = demands.of(node, 0);
+      LogicalRelation pruned = prune(scan, (Seq) operation._2(), demands, read);
       if (pruned != scan) result = replace(result, scan, pruned);
       return result;
     }
     List children = new ArrayList();
     boolean changed = false;
-    for (Iterator i = plan.children().iterator(); i.hasNext(); ) {
-      LogicalPlan child = (LogicalPlan) i.next();
-      LogicalPlan visited = pruned(child, read);
+    for (int c = 0; c < plan.children().size(); c++) {
+      LogicalPlan child = (LogicalPlan) plan.children().apply(c);
+      LogicalPlan visited = pruned(child, demands.of(plan, c), read);
       changed |= visited != child;
       children.add(visited);
     }
@@ -113,7 +114,8 @@ public class SkipFiles extends Rule {
     if (!(plan instanceof LogicalRelation)) return null;
     LogicalRelation scan = (LogicalRelation) plan;
     if (!(scan.relation() instanceof HadoopFsRelation)) return null;
-    return ((HadoopFsRelation) scan.relation()).location() instanceof PreparedDeltaFileIndex ? scan : null;
+    Object location = ((HadoopFsRelation) scan.relation()).location();
+    return Scans.prepared(location) != null && Scans.outcome(scan, Scans.SKIPPING) == null ? scan : null;
   }
 
   private static class Walk implements Scans.Visit {
@@ -132,13 +134,12 @@ public class SkipFiles extends Rule {
 
   // ---- one scan -----------------------------------------------------------------------------------------------
 
-  private LogicalRelation prune(LogicalRelation scan, Seq filters, Map read) throws Exception {
-    if (Scans.outcome(scan, Scans.SKIPPING) != null) return scan;
-    PreparedDeltaFileIndex index = (PreparedDeltaFileIndex) ((HadoopFsRelation) scan.relation()).location();
-    DeltaScan prepared = index.preparedScan();
+  private LogicalRelation prune(LogicalRelation scan, Seq filters, Demands demands, Map read) throws Exception {
+    TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
+    DeltaScan prepared = Scans.prepared(index);
     List files = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(prepared.files()));
     Filters asked = new Filters(scan);
-    ArrayNode conditions = asked.json(filters);
+    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(demands.filters(asked, Scans.isCommand(index)))));
     if (conditions.isEmpty() || files.isEmpty()) return scan;
 
     Bounds log = log(prepared.scannedSnapshot());

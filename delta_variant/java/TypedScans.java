@@ -189,7 +189,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     for (int m = 0; m < members.size(); m++) others.addAll((List) members.get(m));
     if (!others.isEmpty()) groups.add(new TypedPlan.Group(Scans.narrowed(index, others), null, null));
 
-    if (groups.size() > 1 && uses.dependsOnPartitions()) {
+    if (groups.size() > 1 && !Scans.isCommand(index) && uses.dependsOnPartitions()) {
       outcome.putArray("reasons").add("the query's rows depend on how they are spread over partitions");
       return plan;
     }

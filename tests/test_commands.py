@@ -1,0 +1,303 @@
+"""DELETE, UPDATE and MERGE find their rows as queries do: tables against twins that are changed without the rules.
+
+After each statement the two tables have the same rows, change data and numbers in their history. More generated statements:
+
+    COMMANDS_STATEMENTS=500 COMMANDS_SEED=1 python -m pytest -s tests/test_commands.py -k generated
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+import delta_variant as dv
+from tests.test_never_wrong import Predicates, Table
+from tests.test_optimizer import create
+from tests.test_writer_conflicts import SOAK, both, gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["gate"]  # a fixture
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STATEMENTS = int(os.environ.get("COMMANDS_STATEMENTS", "8"))
+SEED = int(os.environ.get("COMMANDS_SEED", "900"))
+PER_TABLE = 8
+CODEGEN = {"spark.sql.codegen.factoryMode": "FALLBACK"}  # Spark's scan of a shredded VARIANT needs it for its casts
+FILES, EACH = 12, 100
+EVENT = """to_variant_object(named_struct(
+    'id', id, 's', concat('k', lpad(id, 4, '0')), 'n', cast(id * 0.5 as decimal(9,1)),
+    'day', date_add(date'2024-01-01', int(id)))) v"""
+SHRED = {"v": "id bigint, s string, n decimal(9,1), day date"}
+
+
+class Sessions(NamedTuple):
+    on: SparkSession
+    off: SparkSession
+
+
+@pytest.fixture(scope="module")
+def sessions(spark) -> Iterator[Sessions]:
+    pair = Sessions(spark.newSession(), spark.newSession())
+    dv.enable(pair.on)
+    yield pair
+    dv.disable(pair.on)
+
+
+LAYOUTS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "deletion vectors": {"delta.enableDeletionVectors": "true"},
+    "everything": {
+        "delta.enableDeletionVectors": "true",
+        "delta.enableChangeDataFeed": "true",
+        "delta.columnMapping.mode": "name",
+        "delta.enableRowTracking": "true",
+    },
+}
+
+
+def make(session: SparkSession, path: Path, properties: dict[str, str]) -> None:
+    create(
+        session,
+        path,
+        "id long, p int, v variant",
+        "partitioned by (p)",
+        **{"delta.enableDeletionVectors": "false"} | properties,
+    )
+    source = session.range(0, FILES * EACH, 1, FILES)
+    dv.write(source.selectExpr("id", "0 p", EVENT), path, shred=SHRED)
+
+
+@pytest.fixture(scope="module")
+def bases(sessions, tmp_path_factory) -> dict[str, Path]:
+    """Tables of `FILES` files, by layout."""
+    root = tmp_path_factory.mktemp("commands")
+    for name, properties in LAYOUTS.items():
+        make(sessions.off, root / name, properties)
+    return {name: root / name for name in LAYOUTS}
+
+
+def copied(bases: dict[str, Path], layout: str, tmp_path: Path) -> tuple[str, str]:
+    """The names of a table and of its twin."""
+    for name in ("on", "off"):
+        shutil.copytree(bases[layout], tmp_path / name)
+    return f"delta.`{tmp_path / 'on'}`", f"delta.`{tmp_path / 'off'}`"
+
+
+def state(session: SparkSession, table: str) -> list[str]:
+    return sorted(map(repr, session.sql(f"select *, typeof(variant_get(v, '$.n')) from {table}").collect()))
+
+
+def history(session: SparkSession, table: str) -> list[Any]:
+    """What the log says of each commit, without times and sizes."""
+    rows = session.sql(f"describe history {table}").collect()
+    kept = [{key: value for key, value in row.operationMetrics.items() if not key.endswith(("Ms", "Bytes"))} for row in rows]
+    return [(row.operation, row.isBlindAppend, found) for row, found in zip(rows, kept, strict=True)]
+
+
+def executed(session: SparkSession, statement: str) -> str:
+    """What a statement says of its rows, or its error without the numbers of expressions."""
+    try:
+        return repr(session.sql(statement).collect())
+    except (PySparkException, Py4JJavaError) as error:
+        return f"fails: {type(error).__name__} {getattr(error, 'getCondition', lambda: None)()}"
+
+
+class Scanned:
+    """How many files the scans of a session's queries open."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark, self.store = spark, spark._jsparkSession.sharedState().statusStore()
+        self.seen = self.store.executionsCount()
+
+    def files(self) -> list[int]:
+        """By the metrics of Parquet scans; Delta reads its log as JSON here."""
+        self.spark._jsc.sc().listenerBus().waitUntilEmpty()
+        found = []
+        for number in range(self.seen, self.store.executionsCount()):
+            execution = self.store.executionsList().apply(number).executionId()
+            values = self.store.executionMetrics(execution)
+            nodes = self.store.planGraph(execution).allNodes()
+            for node in map(nodes.apply, range(nodes.size())):
+                for metric in map(node.metrics().apply, range(node.metrics().size())):
+                    value = values.get(metric.accumulatorId())
+                    if node.name().startswith("Scan parquet") and metric.name() == "number of files read" and value.isDefined():
+                        found.append(int(value.get().replace(",", "")))
+        return found
+
+
+NEW = 'parse_json(concat(\'{{"id":\', s.i, \',"s":"new"}}\'))'
+SOURCE = "(select * from values {values} s(i, w)) s"
+MATCHED = "when matched then update set v = " + NEW
+INSERT = "when not matched then insert (id, p, v) values (s.i, 0, " + NEW + ")"
+
+
+def merge(source: str, on: str, *clauses: str) -> str:
+    return f"merge into {{table}} t using {source} on {on} {' '.join(clauses)}"
+
+
+def values(*rows: str) -> str:
+    return SOURCE.format(values=", ".join(f"({row})" for row in rows))
+
+
+ID = "t.v:id::bigint = s.i"
+# Statements, and how many files of a table as it was written one scan of them may open at most.
+COMMANDS = {
+    "delete a row": ("delete from {table} where v:id::bigint = 5", 1),
+    "delete a range": ("delete from {table} where v:s::string between 'k0250' and 'k0330' and v:n::double > 130", 2),
+    "delete a file": ("delete from {table} where v:id::int < 100", 1),
+    "delete nothing": ("delete from {table} where v:id::bigint = -5", 1),
+    "delete by OR": ("delete from {table} where v:id::bigint = 7 or v:day::date = date'2024-01-20' or id = 950", 3),
+    "update a row": ("update {table} set v = parse_json('1') where v:id::smallint = 703", 1),
+    "update by a path": (
+        "update {table} set v = to_variant_object(named_struct('n', v:n::decimal(9,1))) where v:n::double > 590",
+        1,
+    ),
+    "merge": (merge(values("501L, 'x'", "502L, 'y'", "5000L, 'z'"), ID, MATCHED, INSERT), 1),
+    "merge with nulls": (merge(values("501L, 'x'", "null, 'y'"), ID, MATCHED), 1),
+    "merge by text": (merge(values("501L, 'k0501'", "2L, 'k0001'"), "t.v:s::string = s.w", MATCHED, INSERT), 2),
+    "merge by two paths": (merge(values("501L, 'k0501'", "2L, 'k0001'"), f"t.v:s::string = s.w and {ID}", MATCHED, INSERT), 2),
+    "merge that inserts": (merge(values("501L, 'x'", "5000L, 'z'"), ID, INSERT), 1),
+    "merge that deletes": (merge(values("501L, 'x'", "1101L, 'z'"), ID, "when matched and s.w > 'x' then delete"), 2),
+    "merge of many keys": (
+        merge("(select id i from range(400, 30000)) s", f"{ID} and t.id < 550", "when matched then delete"),
+        8,
+    ),
+    "merge a constant": (merge(values("501L, 'x'"), "t.v:id::bigint = 501 and s.i = 501", MATCHED), 1),
+    "merge two for one": (merge(values("501L, 'x'", "501L, 'y'"), ID, MATCHED), 1),
+    "merge the others": (
+        merge(values("501L, 'x'"), ID, MATCHED, "when not matched by source and t.v:id::bigint < 20 then delete"),
+        FILES,
+    ),
+    "merge a table": (merge("(select v:id::bigint i from {table} where id between 100 and 110) s", ID, MATCHED), FILES),
+}
+
+
+ALL = [(command, layout) for command in COMMANDS for layout in LAYOUTS]
+CASES = ALL if SOAK else [(command, list(LAYOUTS)[number % len(LAYOUTS)]) for number, command in enumerate(COMMANDS)]
+
+
+@pytest.mark.parametrize(("command", "layout"), CASES)
+def test_changes_what_it_changes_without(sessions, bases, tmp_path, command, layout):
+    """The twins have the same rows, history and change data, and the statement opens no file that cannot match."""
+    on, off = copied(bases, layout, tmp_path)
+    statement, most = COMMANDS[command]
+    scanned = Scanned(sessions.on)
+    said = executed(sessions.on, statement.format(table=on))
+    files = scanned.files()
+    assert said == executed(sessions.off, statement.format(table=off))
+    assert state(sessions.off, on) == state(sessions.off, off)
+    assert history(sessions.off, on) == history(sessions.off, off)
+    if layout == "everything":
+        changes = "select * except (_commit_timestamp) from table_changes('{}', 1)"
+        found = [sorted(map(repr, sessions.off.sql(changes.format(table)).collect())) for table in (on, off)]
+        assert found[0] == found[1]
+    assert max(files, default=0) <= most, files
+
+
+PAIRS = [("delete a row", "delete by OR"), ("delete a row", "merge"), ("merge", "update a row"), ("merge", "merge by text")]
+
+
+@pytest.mark.parametrize("first", list(COMMANDS) if SOAK else sorted({first for first, _ in PAIRS}))
+def test_conflicts_as_without(sessions, bases, gate, tmp_path, first):
+    """What a statement registers as read is not narrowed: two at once end as they do without skipping."""
+    seconds = list(COMMANDS) if SOAK else [second for one, second in PAIRS if one == first]
+    for number, second in enumerate(seconds):
+        tables = copied(bases, "plain", tmp_path / str(number))
+        found = []
+        for session, table in zip(sessions, tables, strict=True):
+            actions = [partial(_run, session, COMMANDS[name][0].format(table=table)) for name in (first, second)]
+            found.append((both(session, gate, table, *actions), state(sessions.off, table)))
+        assert found[0] == found[1], second
+        print(f"{first:20} beside {second:20} {', '.join(found[0][0])}")
+
+
+def _run(session: SparkSession, statement: str) -> None:
+    session.sql(statement).collect()
+
+
+# ---- generated --------------------------------------------------------------------------------------------------------
+
+
+class Statements:
+    """Statements about one generated table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.rng, self.predicates = table, table.rng, Predicates(table)
+
+    def any(self) -> str:
+        where = self.predicates.tree(1)
+        condition = where.asked if self.rng.random() < 0.3 else where.safe
+        value = "to_variant_object(named_struct('a', id, 'b', 'x'))"
+        return self.rng.choice(
+            [
+                f"delete from {{table}} where {condition}",
+                f"update {{table}} set v = {value} where {condition}",
+                *[self.merged()] * 2,
+            ]
+        )
+
+    def merged(self) -> str:
+        """The source has values of a path of some rows, with others."""
+        operand, kind, _ = self.predicates.operand(["bigint", "string", "int", "date", "decimal(18,2)"])
+        source = (
+            f"(select distinct k from (select {operand.safe} k from {{table}} where id % 11 = {self.rng.randrange(11)} "
+            f"union all select cast(null as {kind})) where k is not null)"
+        )
+        target = operand.safe
+        clauses = self.rng.choice(
+            [
+                ["when matched then delete"],
+                ["when matched then update set s = named_struct('w', t.v)"],
+                ["when not matched then insert (id) values (-1)"],
+                ["when matched and id % 2 = 0 then delete", "when not matched then insert (id) values (-2)"],
+            ]
+        )
+        return f"merge into {{table}} t using {source} x on {target} = x.k {' '.join(clauses)}"
+
+
+def test_generated(spark, tmp_path):
+    """Generated statements on generated tables leave twins that are equal."""
+    spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does
+    counts = {"statements": 0, "fail": 0, "change": 0}
+    for seed in range(SEED, SEED + -(-STATEMENTS // PER_TABLE)):
+        on, off = spark.newSession(), spark.newSession()
+        table = Table(seed, tmp_path / f"c{seed}")
+        for session in (on, off):
+            for key, value in {**table.settings, **CODEGEN}.items():
+                session.conf.set(key, value)
+        dv.enable(on)
+        table.build(on, off)
+        twin = tmp_path / f"c{seed}-twin"
+        shutil.copytree(table.path, twin)
+        made = Statements(table)
+        for _ in range(min(PER_TABLE, STATEMENTS)):
+            statement = made.any()
+            said = executed(off, statement.format(table=f"delta.`{twin}`"))
+            found = executed(on, statement.format(table=table.name))
+            counts["statements"] += 1
+            counts["fail"] += said.startswith("fails")
+            if said.startswith("fails"):
+                assert found == said, statement
+                continue
+            assert found == said, (seed, statement)
+            rows = [
+                sorted(map(repr, off.sql(f"select id, p, v, s from {name}").collect()))
+                for name in (table.name, f"delta.`{twin}`")
+            ]
+            assert rows[0] == rows[1], (seed, statement)
+            counts["change"] += "num_affected_rows=0" not in said
+        dv.disable(on)
+    spark.sparkContext.setLogLevel("ERROR")
+    print(f"COMMANDS_SEED={SEED}: {counts}")
+    assert counts["change"] > counts["statements"] / 4
