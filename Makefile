@@ -43,7 +43,7 @@ test: lint  ## all that CI runs: lint, types, import order, every test, in two p
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
 
-soak: $(VENV)/.installed  ## the writers at once, the conflicts and the kills at full length: 200 commits, 112 pairs, 50 kills
+soak: $(VENV)/.installed  ## the writers at once, the conflicts and the kills at full length: 200 commits, 112 pairs, 50 kills, all commands
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py tests/test_writer_conflicts.py tests/test_commands.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
@@ -53,6 +53,7 @@ lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
+	@$(call INSTALL,.[bench])
 	$(BIN)/python -m benchmarks.write
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.inference

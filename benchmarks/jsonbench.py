@@ -1,15 +1,16 @@
 """The five queries of JSONBench on documents like its own: python -m benchmarks.jsonbench [ROWS]
 
 Side by side on the same documents, a million by default, in turns: Spark's scan over delta-spark's own shredded table, typed
-reading over the table of this package, and the same questions of a table of ordinary columns. Printed are the seconds of hot
-runs (the median of three after one to warm up), the ratios, the sums, what the tables take on disk and how long they took to
-write. The documents are made up; kinds, collections and users follow the marginals that JSONBench publishes.
+reading over the table of this package, DuckDB over the files of that table, the same questions of a table of ordinary columns,
+and ClickHouse's JSON type without hints or a sorting key, where the package chdb is installed, as `make bench` does. Printed
+are the seconds of hot runs (the median of three after one to warm up), ratios, sums, what the tables take on disk and how long
+they took to write. The documents are made up; kinds, collections and users follow the marginals that JSONBench publishes.
 """
 
+import importlib.util
 import json
 import random
 import shutil
-import statistics
 import string
 import sys
 import tempfile
@@ -18,12 +19,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from pyspark.sql import SparkSession
 
 import delta_variant as dv
 from benchmarks.events import session
+from benchmarks.reading import median
 
-RUNS = 3
 COLLECTIONS = {
     "app.bsky.feed.like": 448_944,
     "app.bsky.graph.follow": 360_374,
@@ -43,24 +45,17 @@ START = 1_732_206_349_000_000
 WORDS = ["people", "here", "post", "about", "art", "cats", "music", "news", "games", "weather", "coffee", "books", "today"]
 LETTERS = string.ascii_lowercase + "234567"
 
-# What is asked: of Variants, and of the ordinary columns of the same names.
-FIELDS = {
-    "collection": "v:commit.collection::string",
-    "operation": "v:commit.operation::string",
-    "kind": "v:kind::string",
-    "did": "v:did::string",
-    "time_us": "v:time_us::bigint",
-}
+PATHS = {"collection": "commit.collection", "operation": "commit.operation", "kind": "kind", "did": "did", "time_us": "time_us"}
 CREATED = "{kind} = 'commit' AND {operation} = 'create'"
 QUERIES = {
-    "count by collection": "SELECT {collection} event, count(*) c FROM {table} GROUP BY 1 ORDER BY c DESC, 1",
-    "distinct users": "SELECT {collection} event, count(*) c, count(DISTINCT {did}) users FROM {table} WHERE " + CREATED
-    + " GROUP BY 1 ORDER BY c DESC, 1",
-    "by hour": "SELECT {collection} event, hour(timestamp_micros({time_us})) h, count(*) c FROM {table} WHERE " + CREATED
+    "count by collection": "SELECT {collection} AS event, count(*) AS c FROM {table} GROUP BY 1 ORDER BY c DESC, 1",
+    "distinct users": "SELECT {collection} AS event, count(*) AS c, count(DISTINCT {did}) AS users FROM {table} WHERE "
+    + CREATED + " GROUP BY 1 ORDER BY c DESC, 1",
+    "by hour": "SELECT {collection} AS event, hour({moment}) AS h, count(*) AS c FROM {table} WHERE " + CREATED
     + " AND {collection} IN ('app.bsky.feed.post', 'app.bsky.feed.repost', 'app.bsky.feed.like') GROUP BY 1, 2 ORDER BY 2, 1",
-    "first posters": "SELECT {did} user, min(timestamp_micros({time_us})) first FROM {table} WHERE " + CREATED
-    + " AND {collection} = 'app.bsky.feed.post' GROUP BY 1 ORDER BY first, 1 LIMIT 3",
-    "longest spans": "SELECT {did} user, max({time_us}) - min({time_us}) span FROM {table} WHERE " + CREATED
+    "first posters": "SELECT {did} AS person, min({time_us}) AS moment FROM {table} WHERE " + CREATED
+    + " AND {collection} = 'app.bsky.feed.post' GROUP BY 1 ORDER BY moment, 1 LIMIT 3",
+    "longest spans": "SELECT {did} AS person, max({time_us}) - min({time_us}) AS span FROM {table} WHERE " + CREATED
     + " AND {collection} = 'app.bsky.feed.post' GROUP BY 1 ORDER BY span DESC, 1 LIMIT 3",
 }  # fmt: skip
 
@@ -97,14 +92,28 @@ def documents(rows: int, seed: int = 1) -> Iterator[dict[str, Any]]:
         yield head | {"kind": "commit", "commit": commit}
 
 
+class Engine:
+    """A table, and how it is asked: forms of a path as text and as an integer, and of an integer as a moment."""
+
+    def __init__(self, run: Callable[[str], list[Any]], table: str, text: str, integer: str, moment: str) -> None:
+        self.run, self.table, self.moment = run, table, moment
+        forms = {name: integer if name == "time_us" else text for name in PATHS}
+        self.fields = {name: forms[name].format(path=path, name=name) for name, path in PATHS.items()}
+
+    def ask(self, query: str) -> Callable[[], object]:
+        moment = self.moment.format(self.fields["time_us"])
+        text = query.format(table=self.table, moment=moment, **self.fields)
+        return lambda: [tuple(map(str, row)) for row in self.run(text)]
+
+
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     result = action()
     return time.perf_counter() - start, result
 
 
-def load(on: SparkSession, off: SparkSession, work: Path, rows: int) -> dict[str, tuple[SparkSession, str, dict[str, str]]]:
-    """The tables: the session that asks, the table, and what it is asked for each field."""
+def load(on: SparkSession, off: SparkSession, work: Path, rows: int) -> dict[str, Engine]:
+    """Writes the tables, and prints what that took."""
     source = work / "documents"
     source.mkdir()
     for part in range(4):
@@ -112,42 +121,58 @@ def load(on: SparkSession, off: SparkSession, work: Path, rows: int) -> dict[str
             file.writelines(json.dumps(document) + "\n" for document in documents(rows // 4, part))
     parsed = off.read.text(str(source)).selectExpr("parse_json(value) v")
     shredded = "USING delta TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
-    for name in ("spark", "typed"):
+    for name in ("scan", "typed"):
         on.sql(f"CREATE TABLE delta.`{work / name}` (v VARIANT) {shredded}")
-    columns = [f"{asked} {name}" for name, asked in FIELDS.items()]
+    path, moment = ("v:{path}::string", "v:{path}::bigint"), "timestamp_micros({})"
+    engines = {
+        "scan": Engine(lambda text: off.sql(text).collect(), f"delta.`{work / 'scan'}`", *path, moment),
+        "typed": Engine(lambda text: on.sql(text).collect(), f"delta.`{work / 'typed'}`", *path, moment),
+        "columns": Engine(lambda text: off.sql(text).collect(), f"delta.`{work / 'columns'}`", "{name}", "{name}", moment),
+    }
+    columns = [f"{asked} {name}" for name, asked in engines["scan"].fields.items()]
     seconds = {
-        "spark": timed(lambda: parsed.write.format("delta").mode("append").save(str(work / "spark")))[0],
+        "scan": timed(lambda: parsed.write.format("delta").mode("append").save(str(work / "scan")))[0],
         "typed": timed(lambda: dv.write(parsed, work / "typed"))[0],
         "columns": timed(lambda: parsed.selectExpr(*columns).write.format("delta").save(str(work / "columns")))[0],
     }
+    duck = duckdb.connect(config={"threads": 2})
+    files = f"read_parquet('{work / 'typed'}/*.parquet')"
+    engines["duckdb"] = Engine(
+        lambda text: duck.sql(text).fetchall(), files, "v.{path}::varchar", "v.{path}::bigint", "make_timestamp({})"
+    )
+    if importlib.util.find_spec("chdb"):
+        from chdb.session import Session  # noqa: PLC0415  # an extra
+
+        (work / "clickhouse").mkdir()
+        house = Session(str(work / "clickhouse"))
+        house.query("CREATE DATABASE bench; USE bench; SET max_threads = 2")
+        house.query("CREATE TABLE bench.documents (v JSON) ENGINE = MergeTree ORDER BY tuple()")
+        insert = (
+            f"INSERT INTO bench.documents SELECT json FROM file('{source}/*.json', 'JSONAsObject') SETTINGS max_threads = 2"
+        )
+        seconds["clickhouse"] = timed(lambda: house.query(insert))[0]
+        engines["clickhouse"] = Engine(
+            lambda text: json.loads(str(house.query(text + " SETTINGS max_threads = 2", "JSONCompact")))["data"],
+            "bench.documents",
+            "v.{path}.:String",
+            "v.{path}.:Int64",
+            "fromUnixTimestamp64Micro({}, 'UTC')",
+        )
     for name, taken in seconds.items():
-        size = sum(file.stat().st_size for file in (work / name).glob("*.parquet")) / 2**20
-        print(f"  {name:8} written in {taken:6.1f} s, {size:7.1f} MiB")
-    return {
-        "spark": (off, f"delta.`{work / 'spark'}`", FIELDS),
-        "typed": (on, f"delta.`{work / 'typed'}`", FIELDS),
-        "columns": (off, f"delta.`{work / 'columns'}`", {name: name for name in FIELDS}),
-    }
+        size = sum(file.stat().st_size for file in (work / name).rglob("*") if file.is_file() and not file.is_symlink()) / 2**20
+        print(f"  {name:10} written in {taken:6.1f} s, {size:7.1f} MiB")
+    return engines
 
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     on = session(**{"spark.driver.memory": "4g", "spark.databricks.delta.snapshotPartitions": "2"})
     work = Path(tempfile.mkdtemp(prefix="delta-variant-jsonbench-"))
-    tables = load(on, on.newSession(), work, rows)
-    sums = dict.fromkeys(tables, 0.0)
+    engines = load(on, on.newSession(), work, rows)
+    sums = dict.fromkeys(engines, 0.0)
     for name, query in QUERIES.items():
-        taken: dict[str, list[float]] = {table: [] for table in tables}
-        answers = {}
-        for run in range(1 + RUNS):
-            for table, (spark, place, fields) in tables.items():
-                text = query.format(table=place, **fields)
-                seconds, answers[table] = timed(spark.sql(text).collect)
-                if run:
-                    taken[table].append(seconds)
-        assert answers["typed"] == answers["columns"] == answers["spark"], name
-        medians = {table: statistics.median(runs) for table, runs in taken.items()}
-        sums = {table: sums[table] + medians[table] for table in tables}
+        medians = median({engine: asked.ask(query) for engine, asked in engines.items()})
+        sums = {engine: sums[engine] + medians[engine] for engine in engines}
         show(name, medians)
     show("sum", sums)
     on.stop()
@@ -155,9 +180,11 @@ def main() -> None:
 
 
 def show(name: str, seconds: dict[str, float]) -> None:
-    listed = "  ".join(f"{table} {taken:6.2f} s" for table, taken in seconds.items())
-    faster, ordinary = seconds["spark"] / seconds["typed"], seconds["typed"] / seconds["columns"]
-    print(f"  {name:20} {listed}  {faster:5.1f} times faster, {ordinary:4.2f} of ordinary columns", flush=True)
+    listed = "  ".join(f"{engine} {taken:6.2f} s" for engine, taken in seconds.items())
+    faster, ordinary = seconds["scan"] / seconds["typed"], seconds["typed"] / seconds["columns"]
+    print(
+        f"  {name:20} {listed}  typed {faster:5.1f} times faster than the scan, {ordinary:4.2f} of ordinary columns", flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -550,6 +550,20 @@ PLACES = [
     ("select id from spark_catalog.default.stored where n = 5", [1]),
     ("select (select max(w:id::int) from pairs where w:id::int < 10) m, id from events where v:id::int > 95", [1, 1]),
     ("select id from events where v:id::int = 5 or v:id::int in (select 95)", [10]),
+    ("select id, w from events join (values (5, 'a'), (17, 'b'), (null, 'c')) s(i, w) on v:id::int = i", [2]),
+    ("select id, w from (select id, v:s::string k from events) join (values ('k005'), ('x')) s(w) on k = w and id > w", [1]),
+    ("select i, id from (values (5), (500)) s(i) left join events on v:id::int = i and v:d::double < 9", [1]),
+    ("select i, id from events right join (values (5), (500)) s(i) on v:id::int = i", [1]),
+    ("select i, id from events left join (values (5), (500)) s(i) on v:id::int = i", [10]),
+    ("select i, id from events full join (values (5), (500)) s(i) on v:id::int = i", [10]),
+    ("select i from (values (5), (500)) s(i) left anti join events on v:id::int = i", [1]),
+    ("select id from events left anti join (values (5), (500)) s(i) on v:id::int = i", [10]),
+    ("select id from events where v:id::int in (select i from (values (5), (500)) s(i))", [1]),
+    ("select id from events where v:id::int not in (select i from (values (5), (500)) s(i))", [10]),
+    ("select id from events join (values (5), (95)) s(i) on v:id::int = i join (values (-95)) t(j) on v:o.x::int = j", [1]),
+    ("select id from events join (values (5.0D), (95.0D)) s(i) on v:d::double = i", [10]),
+    ("select id, monotonically_increasing_id() from events join (values (5)) s(i) on v:id::int = i", [1]),
+    ("select n, id from (select monotonically_increasing_id() n, id, v from events) join (values (5)) s(i) on v:id::int = i", [10]),
 ]
 
 
