@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SKIPPING, _READING = "delta_variant.SkipFiles", "delta_variant.TypedScans"
 _SKIPPING_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Question", "Filters", "Decision", "Demands", "SkipFiles")
 # Files are compiled once for each list that they begin: both rules have the same classes, and their statics.
-_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "TypedScans")
+_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
 

@@ -195,6 +195,7 @@ def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compar
         "spark.sql.parquet.enableVectorizedReader": table.rng.choice(["true", "true", "false"]),
         "spark.sql.caseSensitive": table.rng.choice(["false", "true"]),
         "spark.sql.adaptive.enabled": table.rng.choice(["false", "true"]),
+        "spark.delta_variant.footerBytes": table.rng.choice(["0", "0", "262144"]),  # these files are small
     }
     # Spark's scan of a shredded VARIANT needs generated code for its casts.
     settings |= {

@@ -563,7 +563,10 @@ PLACES = [
     ("select id from events join (values (5), (95)) s(i) on v:id::int = i join (values (-95)) t(j) on v:o.x::int = j", [1]),
     ("select id from events join (values (5.0D), (95.0D)) s(i) on v:d::double = i", [10]),
     ("select id, monotonically_increasing_id() from events join (values (5)) s(i) on v:id::int = i", [1]),
-    ("select n, id from (select monotonically_increasing_id() n, id, v from events) join (values (5)) s(i) on v:id::int = i", [10]),
+    (
+        "select n, id from (select monotonically_increasing_id() n, id, v from events) join (values (5)) s(i) on v:id::int = i",
+        [10],
+    ),
 ]
 
 

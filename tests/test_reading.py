@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import math
 import re
+import shutil
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TYPED = "spark.delta_variant.typedReading"
+FOOTERS = "spark.delta_variant.footerBytes"
 PUSH = "spark.sql.variant.pushVariantIntoScan"
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
@@ -218,6 +222,109 @@ def test_names_that_differ_by_case(spark, tmp_path, sensitive):
     spark.conf.unset("spark.sql.caseSensitive")
 
 
+# ---- footers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def footers(spark) -> Iterator[None]:
+    """However small a file is, its footer is read."""
+    spark.conf.set(FOOTERS, "0")
+    dv.enable(spark)
+    yield
+    dv.disable(spark)
+    spark.conf.unset(FOOTERS)
+
+
+def unmarked(spark: SparkSession, path: Any) -> str:
+    """The same table as another writer would have it: nothing but the files, without statistics and tags."""
+    copy = f"{path}-unmarked"
+    shutil.copytree(path, copy)
+    for log in Path(copy, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                action["add"] = {key: value for key, value in action["add"].items() if key not in {"stats", "tags"}}
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
+        log.with_suffix(".crc").unlink(missing_ok=True)
+    return copy
+
+
+@pytest.mark.spark
+def test_footers_prove_every_type(spark, values, footers):
+    """A path of any type is read from its column, for any type, in a file of which the log says nothing."""
+    table = f"delta.`{unmarked(spark, values)}`"
+    for key in VALUES:
+        gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for asked in ASKED]
+        both(spark, f"select id, {', '.join(map(text, gets, ASKED))} from {table}", typed=1)
+    both(spark, f"select {', '.join(f'typeof(v:{key})' for key in VALUES)} from {table}")
+
+
+RESIDUALS = {
+    "none": ([{"a": 1, "o": {"b": "x"}}, {"o": {}}, {}], {"a", "o.b"}),
+    "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"o.b"}),
+    "a JSON null": ([{"a": None, "o": {"b": "x"}}, {"a": 1}], {"o.b"}),
+    "another field": ([{"a": 1, "o": {"b": "x", "c": 1}}, {"a": 1}], {"a"}),
+    "another field above": ([{"a": 1, "c": 1, "o": {"b": "x"}}, {"a": 1}], set()),
+    "no object": ([{"a": 1, "o": 5}, {"a": 1, "o": {"b": "x"}}], {"a"}),
+    "no object above": ([{"a": 1, "o": {"b": "x"}}, 5], set()),
+    "SQL NULL": ([{"a": 1, "o": {"b": "x"}}, "SQL NULL"], {"a", "o.b"}),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", RESIDUALS)
+def test_footers_prove_nothing_beside_residuals(spark, tmp_path, footers, case):
+    """A column counts where no row has anything in a `value` on the way to it."""
+    rows, proven = RESIDUALS[case]
+    shape = pa.struct([("a", pa.int32()), ("o", pa.struct([("b", pa.string())]))])
+    table = f"delta.`{unmarked(spark, made(spark, tmp_path / 't', [rows], shape))}`"
+    for path in ("a", "o.b"):
+        for asked in ("v:{}", "v:{}::string", "try_variant_get(v, '$.{}', 'int')"):
+            both(spark, f"select id, {asked.format(path)} from {table}", typed=path in proven)
+
+
+@pytest.mark.spark
+def test_footers_of_other_writers(spark, tmp_path, footers):
+    """Files of delta-spark, inserted and rewritten, and those of this package that delta-spark has rewritten."""
+    table = made(spark, tmp_path / "t", [[event(n) for n in range(40)]] * 3, EVENTS)
+    spark.sql(f"insert into delta.`{table}` select id + 1000, v from delta.`{table}` where id < 30")
+    spark.sql(f"delete from delta.`{table}` where id = 45")
+    queries = [
+        "select sum(v:n::int), max(v:s::string) from {}",
+        "select id, v:o.x, v:o.d::double, v:kind from {} where v:n::int > 9",
+    ]
+    for query in queries:
+        both(spark, query.format(f"delta.`{table}`"), typed=4)
+    spark.sql(f"optimize delta.`{table}`")
+    for query in queries:
+        both(spark, query.format(f"delta.`{table}`"), typed=1)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_footers_of_mapped_columns(spark, tmp_path, footers, mode):
+    """Columns are found by the names that they have in the file, in structs too."""
+    path = tmp_path / "t"
+    properties = f"'delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = '{mode}'"
+    spark.sql(f"create table delta.`{path}` (id long, s struct<w variant>) using delta tblproperties ({properties})")
+    json_text = '\'{"a": \' || id || \', "b": {"c": "x\' || id || \'"}}\''
+    spark.range(20).selectExpr("id", f"named_struct('w', parse_json({json_text})) s").coalesce(1).write.format("delta").mode(
+        "append"
+    ).save(str(path))
+    both(spark, f"select id, s.w:a::int, s.w:b.c::string from delta.`{path}`", typed=1)
+    spark.sql(f"alter table delta.`{path}` rename column s to t")
+    both(spark, f"select id, t.w:a::int, t.w:b.c::string from delta.`{path}`", typed=1)
+
+
+@pytest.mark.spark
+def test_paths_beyond_the_bounds(spark, tmp_path, footers):
+    """Of a file with the mark whose bounds stop at 32 paths, its footer proves the others."""
+    rows = [{f"k{n:02d}": n for n in range(60)}] * 3
+    table = made(spark, tmp_path / "t", [rows], pa.struct([(key, pa.int16()) for key in rows[0]]))
+    both(spark, f"select {', '.join(f'v:{key}::int' for key in rows[0])} from delta.`{table}`", typed=1)
+
+
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 NESTED = pa.struct([("x", pa.int32()), ("d", pa.decimal128(18, 2))])
@@ -321,10 +428,10 @@ def test_what_is_left_to_sparks_scan(spark, typed, query):
 
 @pytest.mark.spark
 def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
-    """`explain` counts the files that are read by column, and says of which paths the log proves nothing elsewhere."""
+    """`explain` counts the files that are read by column, and says of which paths nothing is proven elsewhere."""
     [scan] = dv.explain(spark.sql(f"select sum(v:n::int), max(v:s::string) from delta.`{mixed}` where id <> 200")).scans
     assert (scan.files_after_bounds, scan.files_typed, scan.typed_paths) == (5, 2, ("v:n", "v:s"))
-    assert scan.typed_reasons == tuple(f"v:{key}: the log proves a typed column in 2 of 5 files" for key in "ns")
+    assert scan.typed_reasons == tuple(f"v:{key}: a typed column is proven in 2 of 5 files" for key in "ns")
 
 
 @pytest.mark.spark

@@ -23,9 +23,20 @@ public class Leaves {
     if (basic == 1) return "string";
     if (basic != 0 || id >= PRIMITIVES.length) return null;
     if (id < DECIMAL4 || id >= DECIMAL4 + DIGITS.length) return PRIMITIVES[id];
-    int scale = value[1] & 255;
-    int digits = DIGITS[id - DECIMAL4];
-    return scale > digits ? null : ("decimal(" + digits + "," + scale + ")").intern();
+    return decimal(id - DECIMAL4, value[1] & 255);
+  }
+
+  /** That of a decimal of 4, 8 or 16 bytes, by number; null where it has no room for the scale. */
+  public static String decimal(int width, int scale) {
+    return scale > DIGITS[width] ? null : ("decimal(" + DIGITS[width] + "," + scale + ")").intern();
+  }
+
+  /** That of integers of so many bits. */
+  public static String integer(int bits) {
+    for (int t = 0; t < BITS.length; t++) {
+      if (BITS[t] == bits) return INTEGERS[t];
+    }
+    return "bigint";
   }
 
   /** The smallest type of integers that has room for both; null where one of them is unknown. */

@@ -29,7 +29,7 @@ import scala.collection.immutable.Seq;
 
 /**
  * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), groups
- * their files by the types that the log proves for the columns of these paths, and puts a plan in their place that reads these
+ * their files by the types that the log or their footers prove for the columns of these paths, and puts a plan in their place that reads these
  * columns (TypedPlan).
  *
  * Whatever goes wrong, the plan given is the plan returned; interruption and cancellation go through. Janino compiles this file:
@@ -37,6 +37,8 @@ import scala.collection.immutable.Seq;
  */
 public class TypedScans extends Rule implements Scans.Visit {
   private static final String SETTING = "spark.delta_variant.typedReading";
+  private static final String WORTH = "spark.delta_variant.footerBytes";  // of a file whose footer is read
+  private static final String WORTH_BYTES = "262144";  // Spark's scan of fewer takes no longer than to read it
   private static final long MAX_LEAVES = 4000000;  // types to be read for all files of a scan: a few seconds, the first time
   private static final AtomicLong SCANS = new AtomicLong();
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -109,28 +111,29 @@ public class TypedScans extends Rule implements Scans.Visit {
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
-    if (!Decision.anyTag(files, mark, marks)) return left(plan, scan, "no file has the tag " + mark + " with a value that proves typed columns");
-
     Bounds log = skipping.log(prepared.scannedSnapshot());
     JsonNode proofs = proofs(uses, log, ((DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat()));
     if (proofs.has("reasons")) return left(plan, scan, proofs.get("reasons"));
     if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, "too many paths for so many files");
-    FileBounds known = FileBounds.of(log, prepared);
-    if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
-    Map asked = new HashMap();
-    asked.put("bigint", DataTypes.LongType);
-    Tree.Values[] bounds = known.read(log, proofs.get("bounds"), asked, conf().sessionLocalTimeZone());
+    String[][] types = new String[files.size()][2 * uses.paths.size()];
+    if (!proofs.get("bounds").isEmpty() && Decision.anyTag(files, mark, marks)) {
+      FileBounds known = FileBounds.of(log, prepared);
+      if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
+      byLog(known, log, proofs, files, types);
+    }
+    byFooters(index, proofs, files, types);
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
     List others = new ArrayList();
     int[] proven = new int[uses.paths.size()];
-    synchronized (known) {
-      for (int f = 0; f < files.size(); f++) {
-        AddFile file = (AddFile) files.get(f);
-        List types = types(bounds, proofs.get("ranges"), known.number(file.path()), proven);
-        if (types == null) others.add(file);
-        else listed(kinds, types).add(file);
+    for (int f = 0; f < types.length; f++) {
+      boolean all = true;
+      for (int p = 0; p < proven.length; p++) {
+        if (types[f][2 * p] == null) all = false;
+        else proven[p]++;
       }
+      if (all) listed(kinds, Arrays.asList(types[f])).add(files.get(f));
+      else others.add(files.get(f));
     }
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet()).put("files", files.size());
     outcome.set("paths", described(uses, proven));
@@ -139,19 +142,53 @@ public class TypedScans extends Rule implements Scans.Visit {
     return result;
   }
 
-  /** For each path the type of a file's column, and that which has room for its integers; null where one is not proven. */
-  private static List types(Tree.Values[] bounds, JsonNode ranges, int file, int[] proven) {
-    String[] types = new String[2 * proven.length];
-    boolean all = file >= 0;
-    for (int p = 0; p < proven.length && file >= 0; p++) {
-      types[2 * p] = (String) bounds[p].get(file);
-      if (types[2 * p] != null) proven[p]++;
-      all &= types[2 * p] != null;
-      if (Bounds.item(ranges, p).isNull()) continue;
-      int first = Bounds.item(ranges, p).asInt();
-      types[2 * p + 1] = Leaves.room((Long) bounds[first].get(file), (Long) bounds[first + 1].get(file));
+  /** By file, for each path the type of its column, and that which has room for its integers; null where one is not proven. */
+  private void byLog(FileBounds known, Bounds log, JsonNode proofs, List files, String[][] types) throws Exception {
+    Map asked = new HashMap();
+    asked.put("bigint", DataTypes.LongType);
+    Tree.Values[] bounds = known.read(log, proofs.get("bounds"), asked, conf().sessionLocalTimeZone());
+    JsonNode leaves = proofs.get("leaves");
+    synchronized (known) {
+      for (int f = 0; f < types.length; f++) {
+        int file = known.number(((AddFile) files.get(f)).path());
+        for (int p = 0; p < leaves.size() && file >= 0; p++) {
+          if (!Bounds.item(leaves, p).isNull()) types[f][2 * p] = (String) bounds[Bounds.item(leaves, p).asInt()].get(file);
+          JsonNode range = Bounds.item(proofs.get("ranges"), p);
+          if (range.isNull()) continue;
+          types[f][2 * p + 1] = Leaves.room((Long) bounds[range.asInt()].get(file), (Long) bounds[range.asInt() + 1].get(file));
+        }
+      }
     }
-    return all ? Arrays.asList(types) : null;
+  }
+
+  /** The same for paths of which the log proves nothing. */
+  private void byFooters(TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
+    List numbers = new ArrayList();
+    List open = new ArrayList();
+    for (int f = 0; f < types.length; f++) {
+      boolean all = true;
+      for (int p = 0; p < types[f].length; p += 2) all &= types[f][p] != null;
+      if (all) continue;
+      numbers.add(Integer.valueOf(f));
+      open.add(files.get(f));
+    }
+    List keys = new ArrayList();
+    for (int p = 0; p < proofs.get("keys").size(); p++) {
+      keys.add(Footers.key(texts(Bounds.item(proofs.get("columns"), p)), texts(Bounds.item(proofs.get("keys"), p))));
+    }
+    Map[] leaves = Footers.of(index, open, Long.parseLong(conf().getConfString(WORTH, WORTH_BYTES)));
+    for (int o = 0; o < leaves.length; o++) {
+      String[] found = types[((Integer) numbers.get(o)).intValue()];
+      for (int p = 0; p < keys.size() && leaves[o] != null; p++) {
+        if (found[2 * p] == null) found[2 * p] = (String) leaves[o].get(keys.get(p));
+      }
+    }
+  }
+
+  private static List texts(JsonNode array) {
+    List texts = new ArrayList();
+    for (int i = 0; i < array.size(); i++) texts.add(Bounds.item(array, i).asText());
+    return texts;
   }
 
   private static List listed(Map lists, Object key) {
@@ -196,10 +233,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     Map keys = new HashMap();
     int number = 0;
     for (Iterator i = uses.paths.keySet().iterator(); i.hasNext(); number++) {
-      List path = new ArrayList();
-      JsonNode steps = Bounds.item(proofs.get("keys"), number);
-      for (int k = 0; k < steps.size(); k++) path.add(Bounds.item(steps, k).asText());
-      keys.put(i.next(), path);
+      keys.put(i.next(), texts(Bounds.item(proofs.get("keys"), number)));
     }
     TypedPlan typed = new TypedPlan(uses, keys, groups);
     LogicalPlan result = typed.plan();

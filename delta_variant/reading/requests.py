@@ -20,39 +20,42 @@ MAX_GROUPS: Final = 8
 
 
 def proofs(request: Mapping[str, Any]) -> dict[str, Any]:
-    """{"paths": [...], "columns": [...], "uses": [...]} → {"keys": [[key, ...], ...], "bounds": [...], "ranges": [...]}, or
-    {"reasons": [...]}.
+    """{"paths": [...], "columns": [...], "uses": [...]} → {"keys": [[key, ...], ...], "columns": [[name, ...], ...], "bounds":
+    [...], "leaves": [...], "ranges": [...]}, or {"reasons": [...]}.
 
-    `columns` have bounds as VARIANT in Delta's parsed statistics. The type of a bound of a marked file is that of the path's
-    typed column, which holds all of the path's values (protocol/README.md, M1): the first bounds are one for each path. The
-    others are the smallest and the largest integer of paths that are asked for as integers; `ranges` has the number of the
-    first of the two by path, or None.
+    `columns` of the request have bounds as VARIANT in Delta's parsed statistics, those of the reply are the paths' own. The type
+    of a bound of a marked file is that of the path's typed column, which holds all of the path's values (protocol/README.md, M1):
+    `leaves` has the number of that bound by path, or None. Others are the smallest and the largest integer of paths that are
+    asked for as integers; `ranges` has the number of the first of the two by path, or None.
     """
     columns = [tuple(names) for names in request["columns"]]
-    keys, bounds, reasons = [], [], []
-    for path in request["paths"]:
+    wanted = {use["path"] for use in request["uses"] if use["type"] in INTEGERS}
+    keys: list[Sequence[str | int]] = []
+    bounds: list[dict[str, Any]] = []
+    leaves: list[int | None] = []
+    ranges: list[int | None] = []
+    reasons = []
+    for number, path in enumerate(request["paths"]):
         try:
             steps = parse_variant_path(path["path"])
         except InvalidPathError as error:
             return {"reasons": [str(error)]}
-        names = tuple(path["column"])
         if not all(isinstance(step, str) for step in steps):
             reasons.append(f"{_shown(path)} goes through an array")
-        elif names not in columns:
-            reasons.append(f"{path['name']} has no statistics")
-        else:
-            keys.append(steps)
-            key = normalized([str(step) for step in steps])
-            bounds.append({"side": "leaf", "column": columns.index(names), "key": key, "tag": None, "mark": TYPED_TAG_VALUE})
+        keys.append(steps)
+        names = tuple(path["column"])
+        has_bounds = names in columns
+        leaves.append(len(bounds) if has_bounds else None)
+        ranges.append(len(bounds) + 1 if has_bounds and number in wanted else None)
+        if has_bounds:
+            place = {"column": columns.index(names), "key": normalized([str(step) for step in steps]), "tag": None}
+            leaf = {**place, "side": "leaf", "mark": TYPED_TAG_VALUE}
+            exact = {"kinds": ["BIGINT"], "marked": [], "types": ["bigint"]}
+            bounds += [leaf, *({**leaf, **exact, "side": side} for side in ("min", "max") if number in wanted)]
     if reasons:
         return {"reasons": reasons}
-    wanted = {use["path"] for use in request["uses"] if use["type"] in INTEGERS}
-    ranges: list[int | None] = [None] * len(keys)
-    for number in sorted(wanted):
-        ranges[number] = len(bounds)
-        exact = {"kinds": ["BIGINT"], "marked": [], "types": ["bigint"]}
-        bounds += [{**bounds[number], **exact, "side": side} for side in ("min", "max")]
-    return {"keys": keys, "bounds": bounds, "ranges": ranges}
+    named = [path["column"] for path in request["paths"]]
+    return {"keys": keys, "columns": named, "bounds": bounds, "leaves": leaves, "ranges": ranges}
 
 
 def groups(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def outcome(found: Mapping[str, Any]) -> tuple[tuple[str, ...], int, tuple[str, 
     reasons = list(found.get("reasons", ()))
     typed, files = found.get("typed", 0), found.get("files", 0)
     few = [path for path in paths if path["files"] < files]
-    reasons += [f"{_shown(path)}: the log proves a typed column in {path['files']:,} of {files:,} files" for path in few]
+    reasons += [f"{_shown(path)}: a typed column is proven in {path['files']:,} of {files:,} files" for path in few]
     if typed < files and not few and not reasons:
         reasons.append(f"the files have more than {MAX_GROUPS} combinations of types")
     return tuple(map(_shown, paths)), typed, tuple(reasons)

@@ -1,0 +1,226 @@
+package delta_variant;
+
+import com.google.common.cache.Cache;
+import com.google.common.cache.CacheBuilder;
+import com.google.common.cache.Weigher;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.column.statistics.Statistics;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
+import org.apache.parquet.hadoop.metadata.FileMetaData;
+import org.apache.parquet.hadoop.metadata.ParquetMetadata;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.schema.GroupType;
+import org.apache.parquet.schema.LogicalTypeAnnotation;
+import org.apache.parquet.schema.PrimitiveType;
+import org.apache.parquet.schema.Type;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.files.TahoeFileIndex;
+
+/**
+ * The typed columns that Parquet footers prove: no row group has anything in a `value` on the way to them (VariantShredding, "Value
+ * Shredding").
+ *
+ * A footer is read once, on the driver, some at a time; files never change. Janino compiles this file: no generics, no lambdas.
+ */
+public class Footers {
+  private static final int AT_ONCE = 16;
+  private static final int MAX_FILES = 1000;  // a query looks at: seconds, once. The next query looks at the next ones
+  private static final int MAX_LEAVES = 1000000;
+  private static final Cache FILES = CacheBuilder.newBuilder().maximumWeight(MAX_LEAVES).weigher(new Leaf()).build();
+  private static final ExecutorService THREADS = Executors.newFixedThreadPool(AT_ONCE, new Daemons());
+  private static final String[] REBASED = {"org.apache.spark.version", "org.apache.spark.legacyDateTime"};
+
+  /**
+   * The types of the typed columns of files of at least `worth` bytes: names of a column and keys of a path, two Lists in a List ->
+   * name of a type. By file, null for others.
+   */
+  public static Map[] of(TahoeFileIndex index, List files, long worth) throws Exception {
+    Map[] found = new Map[files.size()];
+    Future[] open = new Future[files.size()];
+    Configuration configuration = null;
+    int asked = 0;
+    for (int f = 0; f < found.length; f++) {
+      AddFile file = (AddFile) files.get(f);
+      if (file.size() < worth) continue;
+      Path path = index.absolutePath(file.path());
+      found[f] = (Map) FILES.getIfPresent(path);
+      if (found[f] != null || asked == MAX_FILES) continue;
+      if (configuration == null) configuration = index.deltaLog().newDeltaHadoopConf();
+      open[f] = THREADS.submit(new Read(path, file, configuration));
+      asked++;
+    }
+    try {
+      for (int f = 0; f < found.length; f++) {
+        if (open[f] != null) found[f] = (Map) open[f].get();
+      }
+    } finally {
+      for (int f = 0; f < found.length; f++) {
+        if (open[f] != null) open[f].cancel(true);
+      }
+    }
+    return found;
+  }
+
+  /** The key of a path in these maps. */
+  public static List key(List column, List keys) {
+    return Arrays.asList(new Object[] {column, keys});
+  }
+
+  private static class Leaf implements Weigher {
+    public int weigh(Object path, Object leaves) {
+      return 1 + ((Map) leaves).size();
+    }
+  }
+
+  private static class Daemons implements java.util.concurrent.ThreadFactory {
+    public Thread newThread(Runnable work) {
+      Thread thread = new Thread(work, "delta-variant footers");
+      thread.setDaemon(true);
+      return thread;
+    }
+  }
+
+  private static class Read implements Callable {
+    private final Path path;
+    private final AddFile file;
+    private final Configuration configuration;
+
+    Read(Path path, AddFile file, Configuration configuration) {
+      this.path = path;
+      this.file = file;
+      this.configuration = configuration;
+    }
+
+    public Object call() throws Exception {
+      FileStatus status = new FileStatus(file.size(), false, 1, 0, file.modificationTime(), path);
+      ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromStatus(status, configuration));
+      try {
+        Map leaves = new Footers(reader.getFooter()).leaves;
+        FILES.put(path, leaves);
+        return leaves;
+      } finally {
+        reader.close();
+      }
+    }
+  }
+
+  // ---- one footer -------------------------------------------------------------------------------------------------
+
+  private final Map leaves = new HashMap();
+  private final Set empty = new HashSet();  // paths of columns without a value, Lists
+  private final boolean corrected;  // Spark wrote the dates and times without a shift of calendars, and reads them so
+
+  private Footers(ParquetMetadata footer) {
+    FileMetaData file = footer.getFileMetaData();
+    Map kept = file.getKeyValueMetaData();
+    this.corrected = kept.containsKey(REBASED[0]) && !kept.containsKey(REBASED[1]);
+    Set some = new HashSet();
+    for (int b = 0; b < footer.getBlocks().size(); b++) {
+      List columns = ((BlockMetaData) footer.getBlocks().get(b)).getColumns();
+      for (int c = 0; c < columns.size(); c++) {
+        ColumnChunkMetaData column = (ColumnChunkMetaData) columns.get(c);
+        Statistics statistics = column.getStatistics();
+        boolean nulls = statistics != null && statistics.isNumNullsSet() && statistics.getNumNulls() == column.getValueCount();
+        (nulls ? empty : some).add(Arrays.asList(column.getPath().toArray()));
+      }
+    }
+    empty.removeAll(some);
+    columns(file.getSchema(), new ArrayList());
+  }
+
+  private static List with(List path, String name) {
+    List longer = new ArrayList(path);
+    longer.add(name);
+    return longer;
+  }
+
+  private static Type field(GroupType group, String name) {
+    return group.containsField(name) ? group.getType(name) : null;
+  }
+
+  /** The VARIANT columns of a schema or of a struct. */
+  private void columns(GroupType struct, List path) {
+    for (int f = 0; f < struct.getFieldCount(); f++) {
+      Type column = struct.getType(f);
+      if (column.isPrimitive() || column.isRepetition(Type.Repetition.REPEATED)) continue;
+      GroupType group = column.asGroupType();
+      List here = with(path, column.getName());
+      if (group.containsField("metadata") && group.containsField("typed_value")) {
+        leaves(group, here, here, new ArrayList());
+      } else if (group.getLogicalTypeAnnotation() == null) {
+        columns(group, here);
+      }
+    }
+  }
+
+  /** The leaves of what a group of `value` and `typed_value` holds, if it all is in `typed_value`. */
+  private void leaves(GroupType group, List path, List column, List keys) {
+    Type typed = field(group, "typed_value");
+    boolean whole = !group.containsField("value") || empty.contains(with(path, "value"));
+    if (typed == null || !whole || typed.isRepetition(Type.Repetition.REPEATED)) return;
+    if (typed.isPrimitive()) {
+      String type = type(typed.asPrimitiveType());
+      if (type != null) leaves.put(key(column, keys), type);
+      return;
+    }
+    if (typed.getLogicalTypeAnnotation() != null) return;  // a list
+    GroupType object = typed.asGroupType();
+    Set names = new HashSet();
+    for (int f = 0; f < object.getFieldCount(); f++) names.add(object.getFieldName(f).toLowerCase(Locale.ROOT));
+    if (names.size() < object.getFieldCount()) return;  // Spark's reader would not tell them apart
+    for (int f = 0; f < object.getFieldCount(); f++) {
+      Type field = object.getType(f);
+      if (field.isPrimitive() || field.isRepetition(Type.Repetition.REPEATED)) continue;
+      List here = with(with(path, "typed_value"), field.getName());
+      leaves(field.asGroupType(), here, column, with(keys, field.getName()));
+    }
+  }
+
+  /** The name of a leaf's type (Leaves); null of one that Spark's readers would take for another. */
+  private String type(PrimitiveType leaf) {
+    LogicalTypeAnnotation logical = leaf.getLogicalTypeAnnotation();
+    String physical = leaf.getPrimitiveTypeName().name();
+    if (logical == null) {
+      switch (physical) {
+        case "BOOLEAN": return "boolean";
+        case "INT32": return "int";
+        case "INT64": return "bigint";
+        case "FLOAT": return "float";
+        case "DOUBLE": return "double";
+        default: return null;
+      }
+    }
+    if (logical instanceof LogicalTypeAnnotation.StringLogicalTypeAnnotation) return "string";
+    if (logical instanceof LogicalTypeAnnotation.DateLogicalTypeAnnotation) return corrected ? "date" : null;
+    if (logical instanceof LogicalTypeAnnotation.IntLogicalTypeAnnotation) {
+      LogicalTypeAnnotation.IntLogicalTypeAnnotation integer = (LogicalTypeAnnotation.IntLogicalTypeAnnotation) logical;
+      return integer.isSigned() ? Leaves.integer(integer.getBitWidth()) : null;
+    }
+    if (logical instanceof LogicalTypeAnnotation.TimestampLogicalTypeAnnotation) {
+      LogicalTypeAnnotation.TimestampLogicalTypeAnnotation time = (LogicalTypeAnnotation.TimestampLogicalTypeAnnotation) logical;
+      if (time.getUnit() != LogicalTypeAnnotation.TimeUnit.MICROS) return null;
+      return time.isAdjustedToUTC() ? corrected ? "timestamp" : null : "timestamp_ntz";
+    }
+    if (logical instanceof LogicalTypeAnnotation.DecimalLogicalTypeAnnotation) {
+      int scale = ((LogicalTypeAnnotation.DecimalLogicalTypeAnnotation) logical).getScale();
+      return Leaves.decimal(physical.equals("INT32") ? 0 : physical.equals("INT64") ? 1 : 2, scale);
+    }
+    return null;
+  }
+}
