@@ -551,7 +551,8 @@ PLACES = [
     ("select (select max(w:id::int) from pairs where w:id::int < 10) m, id from events where v:id::int > 95", [1, 1]),
     ("select id from events where v:id::int = 5 or v:id::int in (select 95)", [10]),
     ("select id, w from events join (values (5, 'a'), (17, 'b'), (null, 'c')) s(i, w) on v:id::int = i", [2]),
-    ("select id, w from (select id, v:s::string k from events) join (values ('k005'), ('x')) s(w) on k = w and id > w", [1]),
+    ("select id, w from (select id, v:dec::decimal(10,2) k from events) join (values (5.25)) s(w) on k = w and id < w", [1]),
+    ("select id, w from (select id, v:s::string k from events) join (values ('k005')) s(w) on k = w", [10]),  # strings, no mark
     ("select i, id from (values (5), (500)) s(i) left join events on v:id::int = i and v:d::double < 9", [1]),
     ("select i, id from events right join (values (5), (500)) s(i) on v:id::int = i", [1]),
     ("select i, id from events left join (values (5), (500)) s(i) on v:id::int = i", [10]),
