@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SKIPPING, _READING = "delta_variant.SkipFiles", "delta_variant.TypedScans"
-_SKIPPING_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Question", "Filters", "Decision", "Demands", "SkipFiles")
-# Files are compiled once for each list that they begin: both rules have the same classes, and their statics.
+# Files are compiled once for each list that they begin: both rules and `explain` have the same classes, and their statics.
+_SCAN_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
+_SKIPPING_SOURCES = (*_SCAN_SOURCES, "Question", "Filters", "Decision", "Demands", "SkipFiles")
 _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
@@ -185,7 +186,7 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = installed(spark)
-    scans = jvm.construct(spark, jvm.java_class(spark, *_SKIPPING_SOURCES[: _SKIPPING_SOURCES.index("Scans") + 1]))
+    scans = jvm.construct(spark, jvm.java_class(spark, *_SCAN_SOURCES))
     nodes = json.loads(scans.explain(df._jdf))  # noqa: SLF001  # no public name
     return Report([_scan(node, enabled) for node in nodes])
 

@@ -23,10 +23,10 @@ def proofs(request: Mapping[str, Any]) -> dict[str, Any]:
     """{"paths": [...], "columns": [...], "uses": [...]} → {"keys": [[key, ...], ...], "columns": [[name, ...], ...], "bounds":
     [...], "leaves": [...], "ranges": [...]}, or {"reasons": [...]}.
 
-    `columns` of the request have bounds as VARIANT in Delta's parsed statistics, those of the reply are the paths' own. The type
-    of a bound of a marked file is that of the path's typed column, which holds all of the path's values (protocol/README.md, M1):
-    `leaves` has the number of that bound by path, or None. Others are the smallest and the largest integer of paths that are
-    asked for as integers; `ranges` has the number of the first of the two by path, or None.
+    `columns` of the request have bounds as VARIANT in Delta's parsed statistics, those of the reply are the paths' own. The
+    type of a bound of a marked file is that of the path's typed column, which holds all of the path's values
+    (protocol/README.md, M1): `leaves` has the number of that bound by path, or None. Others are the smallest and the largest
+    integer of paths that are asked for as integers; `ranges` has the number of the first of the two by path, or None.
     """
     columns = [tuple(names) for names in request["columns"]]
     wanted = {use["path"] for use in request["uses"] if use["type"] in INTEGERS}
