@@ -5,6 +5,7 @@
     commit     planning of the first query after a commit of one file, skipping on against off: a log of 5,000 files
     point      one row by a path against one row by an ordinary column, which delta-spark skips by itself: 100 small files
     many       one row by a path, skipping on against delta-spark alone: 1,000 files
+    commands   DELETE, UPDATE and MERGE of one row by a path, skipping on against delta-spark alone: 1,000 files
     log        deciding on a log of 100,000 files against what delta-spark takes for an ordinary column: time and driver memory
     tags       planning of delta-spark, without skipping, on logs of 2,000 and 30,000 files by the size of the Adds' tags
 
@@ -175,6 +176,25 @@ class Bench:
         show(taken, "path")
         self.partitions("50")
 
+    def commands(self) -> None:
+        """Each statement changes a row of its own, by deletion vectors, so that finding it weighs most."""
+        self.partitions("2")
+        table = f"delta.`{self.table(1000)}`"
+        self.on.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        ids = count(1000, 1777)
+        for name, statement in (
+            ("DELETE", "DELETE FROM {0} WHERE v:id::long = {1}"),
+            ("UPDATE", "UPDATE {0} SET id = -1 WHERE v:id::long = {1}"),
+            ("MERGE", "MERGE INTO {0} t USING (VALUES ({1}L)) s(i) ON t.v:id::long = s.i WHEN MATCHED THEN DELETE"),
+        ):
+            print(f"  1,000 files, {name} of one row")
+            run = {
+                key: lambda spark=spark, statement=statement: spark.sql(statement.format(table, next(ids)))
+                for key, spark in (("on", self.on), ("delta-spark", self.off))
+            }
+            show(in_turns(run, 5), "on")
+        self.partitions("50")
+
     def log(self) -> None:
         """Every second file has the mark. The state of the log is in memory: the rounds to warm up read it."""
         path, id_ = make_log(self.on, self.work / "log", 100_000, lambda n: MARK if n % 2 else None), 70_000 * ROWS + 7
@@ -248,7 +268,7 @@ class Bench:
 
 def main() -> None:
     bench = Bench()
-    parts = {part: getattr(bench, part) for part in ("unhelped", "long", "commit", "point", "many", "log", "tags")}
+    parts = {part: getattr(bench, part) for part in ("unhelped", "long", "commit", "point", "many", "commands", "log", "tags")}
     for part in sys.argv[1:] or parts:
         print(part)
         parts[part]()

@@ -596,6 +596,66 @@ def test_wherever_the_filter_stands(spark, places, plan_form):
     assert same_without(spark, lambda: spark.sql(everything))
 
 
+FIRST = [
+    ("select id from {} order by v:id::int desc limit 3", 3),
+    ("select to_json(v) from {} order by v:dec::decimal(10,2) desc limit 2", 2),
+    ("select id, v:ts::timestamp t from {} order by t desc, id limit 1", 1),
+    ("select n from (select v:day::date n, id from {}) order by n desc limit 2", 2),
+    ("select id from {} order by v:id::bigint nulls last limit 2", 2),
+    ("select id from {} where v:id::int is not null order by v:id::int limit 2", 2),
+    ("select id from {} order by try_variant_get(v, '$.d', 'int') desc limit 1", 1),
+    ("select id, to_json(v) from (select id, v from {} order by v:id::int desc limit 4) where v:id::int > 80", 4),
+    ("select id from {} order by v:id::int limit 2", 10),  # rows without the path come first
+    ("select id from {} order by v:id::int desc limit 11", 10),  # the log knows one row of each file
+    ("select id from {} where id % 2 = 1 order by v:id::int desc limit 1", 10),
+    ("select id from {} order by v:s::string desc limit 1", 10),  # may be cut
+    ("select id from {} order by -v:id::int limit 1", 10),
+    ("select id, rand() > 2 r from {} order by v:id::int desc limit 1", 1),
+]
+
+
+def test_first_rows_of_an_order(spark, marked):
+    """ORDER BY with LIMIT opens the files that can have one of the first rows."""
+    for query, files in FIRST:
+        text = query.format(f"delta.`{marked}`")
+        assert [scan.files_after_bounds for scan in explain(spark.sql(text)).scans] == [files], query
+        same_without(spark, lambda text=text: spark.sql(text))
+
+
+@pytest.mark.slow
+def test_first_rows_of_any_table(spark, tmp_path):
+    """Whatever values, types, NULLs and deleted rows the files have, ORDER BY with LIMIT gives the keys it gives without."""
+    rng = random.Random(7)
+    path = create(spark, tmp_path / "t", **{"delta.enableDeletionVectors": "true"})
+    values = {
+        "integers": lambda: rng.randrange(-30, 30),
+        "decimals": lambda: rng.randrange(-300, 300) / 10,
+        "doubles": lambda: rng.choice([1e300, -1e300, 2.5, -0.0, 0.0]),
+        "texts": lambda: rng.choice(["5", "-7.5", "x"]),
+        "nothing": lambda: None,
+    }
+    for number in range(14):
+        kinds = rng.choices(list(values), [6, 4, 1, 1, 1], k=rng.choice([1, 1, 1, 2]))
+        documents = [{"n": values[rng.choice(kinds)]()} if rng.random() < 0.9 else {} for _ in range(6)]
+        rows = spark.createDataFrame([(json.dumps(document),) for document in documents], "j string").coalesce(1)
+        shaped = rows.selectExpr(f"cast({number} as long) id", "parse_json(j) v")
+        if rng.random() < 0.8:
+            write(shaped, path, shred={"v": "n decimal(18,2)"} if "decimals" in kinds else "auto")
+        else:
+            shaped.write.format("delta").mode("append").save(path)
+    spark.sql(f"delete from delta.`{path}` where id % 3 = 0 and try_variant_get(v, '$.n', 'int') > 10")
+    pruned = 0
+    for kind in ("int", "decimal(2,0)", "double", "timestamp"):
+        for order in ("desc", "asc nulls last", "asc", "desc nulls first"):
+            for limit in (1, 4):
+                key = f"try_variant_get(v, '$.n', '{kind}')"
+                text = f"select {key} k from delta.`{path}` order by k {order} limit {limit}"
+                same_without(spark, lambda text=text: spark.sql(text))
+                [scan] = explain(spark.sql(text)).scans
+                pruned += scan.files_after_bounds < scan.files_total
+    assert pruned > 6
+
+
 def test_dataframes(spark, table, plan_form):
     """The same in the DataFrame API, with spark.table, and on a cached frame, whose plan is decided when it is cached."""
     events = read(spark, table)

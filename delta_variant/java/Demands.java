@@ -9,25 +9,28 @@ import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
 import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.VariantMetadata;
 import org.apache.spark.sql.types.*;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * What joins demand of the rows of one of their sides: a row that does not meet it changes nothing in what the join gives.
+ * What a plan demands of the rows below it: a row that does not meet it changes nothing in what the plan gives.
  *
- * A demand is a predicate, or that an expression has one of the values that the join's other side has for its key. These are
- * looked up where that costs little. Janino compiles this file: no generics, no lambdas.
+ * Of one of its sides a join demands a predicate, or that an expression has one of the values that the other side has for its key.
+ * These are looked up where that costs little. ORDER BY with LIMIT demands the first rows of an order. Janino compiles this file: no
+ * generics, no lambdas.
  */
 public class Demands {
-  public static final Demands NONE = new Demands(new ArrayList(), false);
+  public static final Demands NONE = new Demands(new ArrayList(), false, 0, null);
   private static final int MAX_KEYS = 10000;  // of more of them the smallest and the largest are demanded
   private static final long SMALL_BYTES = 10 << 20;  // of a table that is read for its keys, as Spark broadcasts by default
 
@@ -46,10 +49,14 @@ public class Demands {
 
   private final List demands;
   private final boolean numbered;  // rows that do not meet them may change numbers that the plan gives to others
+  private final int limit;  // so many rows, the first ones in an order once there is one; 0 for all
+  private final SortOrder order;
 
-  private Demands(List demands, boolean numbered) {
+  private Demands(List demands, boolean numbered, int limit, SortOrder order) {
     this.demands = demands;
     this.numbered = numbered;
+    this.limit = limit;
+    this.order = order;
   }
 
   // ---- down the plan ----------------------------------------------------------------------------------------------
@@ -57,9 +64,66 @@ public class Demands {
   /** What a node demands of the rows of a child, if these are demanded of its own. */
   public Demands of(LogicalPlan node, int child) {
     if (node instanceof Join) return of((Join) node, child);
-    if (demands.isEmpty()) return NONE;
-    if (node instanceof Filter) return ((Filter) node).condition().deterministic() ? this : NONE;
+    if (node instanceof LocalLimit) return of((LocalLimit) node);
+    if (node instanceof Sort) return of((Sort) node);
+    if (demands.isEmpty() && limit == 0) return NONE;
+    if (node instanceof Filter) return of((Filter) node);
     return node instanceof Project ? of((Project) node) : NONE;
+  }
+
+  private static Demands of(LocalLimit node) {
+    if (!(node.limitExpr() instanceof Literal)) return NONE;
+    return new Demands(new ArrayList(), false, ((Number) ((Literal) node.limitExpr()).value()).intValue(), null);
+  }
+
+  private Demands of(Sort sort) {
+    if (limit == 0 || order != null || !sort.global()) return NONE;
+    return new Demands(demands, numbered, limit, (SortOrder) sort.order().apply(0));
+  }
+
+  /** A filter leaves fewer rows than the order has first ones, unless it asks no more than that these are there. */
+  private Demands of(Filter filter) {
+    if (!filter.condition().deterministic()) return NONE;
+    if (order == null) return new Demands(demands, numbered, 0, null);
+    boolean there = isThere(filter.condition(), order.child());
+    SortOrder last = new SortOrder(order.child(), order.direction(), NullsLast$.MODULE$, order.sameOrderExpressions());
+    return new Demands(demands, numbered, there ? limit : 0, there ? last : null);
+  }
+
+  /** Whether a condition is that a value is not NULL, and no more than that what it is computed from is not. */
+  private static boolean isThere(Expression condition, Expression value) {
+    List parts = new ArrayList();
+    for (Expression of = value; of != null; ) {
+      parts.add(text(of));
+      boolean step = of instanceof Cast || of instanceof VariantGet || of instanceof GetStructField;
+      of = step ? (Expression) of.children().apply(0) : null;
+    }
+    List asked = new ArrayList();
+    for (; condition instanceof And; condition = ((And) condition).left()) asked.add(((And) condition).right());
+    asked.add(condition);
+    boolean itself = false;
+    for (int a = 0; a < asked.size(); a++) {
+      if (!(asked.get(a) instanceof IsNotNull)) return false;
+      int part = parts.indexOf(text(((IsNotNull) asked.get(a)).child()));
+      if (part < 0) return false;
+      itself |= part == 0;
+    }
+    return itself;
+  }
+
+  /** Equal for what is the same of a VARIANT, whether PushVariantIntoScan has brought it to the scan or not. */
+  private static String text(Expression e) {
+    if (e instanceof Cast) return text(((Cast) e).child()) + "::" + e.dataType().sql();
+    if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
+      return text(((VariantGet) e).child()) + ":" + ((VariantGet) e).path() + "::" + e.dataType().sql();
+    }
+    if (!(e instanceof GetStructField) || !VariantMetadata.isVariantStruct(((GetStructField) e).child().dataType())) {
+      return String.valueOf(e.canonicalized());
+    }
+    Expression variant = ((GetStructField) e).child();
+    StructField field = ((StructType) variant.dataType()).fields()[((GetStructField) e).ordinal()];
+    String path = VariantMetadata.fromMetadata(field.metadata()).path();
+    return path.equals("$") && field.dataType() instanceof VariantType ? text(variant) : text(variant) + ":" + path + "::" + e.dataType().sql();
   }
 
   private Demands of(Join join, int child) {
@@ -75,7 +139,7 @@ public class Demands {
       if (isOf(((Demand) demands.get(d)).expression, mine)) found.add(demands.get(d));
     }
     if (join.condition().isDefined()) conjuncts((Expression) join.condition().get(), mine, other, found);
-    return new Demands(found, numbered);
+    return new Demands(found, numbered, 0, null);
   }
 
   private static void conjuncts(Expression condition, LogicalPlan mine, LogicalPlan other, List found) {
@@ -105,14 +169,9 @@ public class Demands {
       Expression expression = (Expression) demand.expression.transform(below);
       if (expression.deterministic()) found.add(new Demand(expression, demand.key, demand.side));
     }
-    return new Demands(found, numbered || !isDeterministic(project));
-  }
-
-  private static boolean isDeterministic(LogicalPlan node) {
-    for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
-      if (!((Expression) i.next()).deterministic()) return false;
-    }
-    return true;
+    boolean same = Scans.isDeterministic(project);
+    SortOrder ordered = order == null ? null : (SortOrder) order.transform(below);
+    return new Demands(found, numbered || !same, same ? limit : 0, same ? ordered : null);
   }
 
   /** What a projection's columns are below it. */
@@ -147,6 +206,20 @@ public class Demands {
       if (filter != null) filters.add(filter);
     }
     return filters;
+  }
+
+  /**
+   * What the rows that an order has first are compared with, and how many there are; null where nothing in their order can be known:
+   * NULLs that come first have no bounds, those of strings may be cut.
+   */
+  public SortOrder first(Filters asked) {
+    boolean known = order != null && order.nullOrdering() instanceof NullsLast$ && asked.readsVariant(order.child());
+    DataType type = known ? order.child().dataType() : DataTypes.StringType;
+    return isOrdered(type) && !(type instanceof StringType) ? order : null;
+  }
+
+  public int limit() {
+    return limit;
   }
 
   /** That the expression has one of the values of the other side's key; null where these are too dear to find, or too many. */

@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -67,7 +68,11 @@ public class Footers {
     }
     try {
       for (int f = 0; f < found.length; f++) {
-        if (open[f] != null) found[f] = (Map) open[f].get();
+        try {
+          if (open[f] != null) found[f] = (Map) open[f].get();
+        } catch (ExecutionException unreadable) {
+          // Spark's scan says why.
+        }
       }
     } finally {
       for (int f = 0; f < found.length; f++) {

@@ -121,6 +121,14 @@ public class Scans {
     }
   }
 
+  /** Whether a node computes the same for the same rows. */
+  public static boolean isDeterministic(LogicalPlan node) {
+    for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
+      if (!((Expression) i.next()).deterministic()) return false;
+    }
+    return true;
+  }
+
   // ---- columns ----------------------------------------------------------------------------------------------------
 
   /** Whether a column is a VARIANT or has one inside, also where PushVariantIntoScan made a struct of it. */

@@ -1,22 +1,35 @@
 package delta_variant;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Descending$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.delta.Snapshot;
+import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal$;
+import org.apache.spark.sql.types.DecimalType;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
@@ -139,26 +152,18 @@ public class SkipFiles extends Rule {
     DeltaScan prepared = Scans.prepared(index);
     List files = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(prepared.files()));
     Filters asked = new Filters(scan);
-    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(demands.filters(asked, Scans.isCommand(index)))));
+    Bounds log = log(prepared.scannedSnapshot());
+    List all = demands.filters(asked, Scans.isCommand(index));
+    Expression first = first(scan, demands, log, read);
+    if (first != null) all.add(first);
+    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(all)));
     if (conditions.isEmpty() || files.isEmpty()) return scan;
 
-    Bounds log = log(prepared.scannedSnapshot());
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
-    ObjectNode request = JSON.createObjectNode().put("ask", "files");
-    request.set("operands", asked.operands());
-    request.set("filters", conditions);
-    request.set("columns", JSON.valueToTree(log.columns()));
-    request.put("files", files.size());
-    request.put("marked", Decision.anyTag(files, mark, marks));
-    request.put("nonnull", Decision.anyTag(files, nonNull, null));
-    request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
-    request.put("explain", logged || Scans.explaining());
-    ObjectNode outcome = (ObjectNode) JSON.readTree(Question.ask(decide, request.toString()));
+    ObjectNode outcome = ask(asked, conditions, log, files, logged || Scans.explaining());
     LogicalRelation result = scan;
     if (!outcome.withArray("bounds").isEmpty()) {
-      FileBounds known = (FileBounds) read.get(prepared);
-      if (known == null) known = FileBounds.of(log, prepared);
-      read.put(prepared, known);
+      FileBounds known = known(log, prepared, read);
       if (known.failure() == null) {
         Tree.Values[] bounds = known.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
         Decision decision = new Decision(prepared, known, bounds, asked);
@@ -177,5 +182,68 @@ public class SkipFiles extends Rule {
       tell.accept("scan", Scans.describe(result).toString());
     }
     return result;
+  }
+
+  private ObjectNode ask(Filters asked, ArrayNode conditions, Bounds log, List files, boolean explain) throws Exception {
+    ObjectNode request = JSON.createObjectNode().put("ask", "files");
+    request.set("operands", asked.operands());
+    request.set("filters", conditions);
+    request.set("columns", JSON.valueToTree(log.columns()));
+    request.put("files", files.size());
+    request.put("marked", Decision.anyTag(files, mark, marks));
+    request.put("nonnull", Decision.anyTag(files, nonNull, null));
+    request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
+    request.put("explain", explain);
+    return (ObjectNode) JSON.readTree(Question.ask(decide, request.toString()));
+  }
+
+  private static FileBounds known(Bounds log, DeltaScan prepared, Map read) throws Exception {
+    if (!read.containsKey(prepared)) read.put(prepared, FileBounds.of(log, prepared));
+    return (FileBounds) read.get(prepared);
+  }
+
+  /**
+   * That a value is not behind the last of the first ones that ORDER BY with LIMIT asks for, as far as the log tells: a bound is some
+   * row's value in a file that this package has marked and that has lost no row. Null where the files have too few.
+   */
+  private Expression first(LogicalRelation scan, Demands demands, Bounds log, Map read) throws Exception {
+    Filters asked = new Filters(scan);
+    SortOrder order = demands.first(asked);
+    if (order == null) return null;
+    DeltaScan prepared = Scans.prepared(((HadoopFsRelation) scan.relation()).location());
+    List files = Scans.files((TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location());
+    boolean descending = order.direction() instanceof Descending$;
+    Expression any = compared(order, zero(order.child().dataType()));
+    JsonNode bounds = ask(asked, asked.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
+    FileBounds known = bounds.isEmpty() ? null : known(log, prepared, read);
+    if (known == null || known.failure() != null) return null;
+    Tree.Values[] columns = known.read(log, bounds, asked.types(), conf().sessionLocalTimeZone());
+    int side = 0;
+    while (side < columns.length && !Bounds.item(bounds, side).get("side").asText().equals(descending ? "max" : "min")) side++;
+    if (side == columns.length) return null;
+    List values = new ArrayList();
+    synchronized (known) {
+      for (int f = 0; f < files.size(); f++) {
+        AddFile file = (AddFile) files.get(f);
+        boolean exact = Decision.hasTag(file, mark, marks) && file.deletionVector() == null;
+        int number = exact ? known.number(file.path()) : -1;
+        Object value = number < 0 ? null : columns[side].get(number);
+        if (value != null) values.add(value);
+      }
+    }
+    if (values.size() < demands.limit()) return null;
+    values.sort(descending ? columns[side].order().reverse() : columns[side].order());
+    return compared(order, new Literal(values.get(demands.limit() - 1), order.child().dataType()));
+  }
+
+  private static Literal zero(DataType type) {
+    Object zero = type instanceof DateType ? Integer.valueOf(0) : Leaves.integer(0, type);
+    if (type instanceof DecimalType) zero = Decimal$.MODULE$.apply(0);
+    return new Literal(zero == null ? Long.valueOf(0) : zero, type);
+  }
+
+  private static Expression compared(SortOrder order, Expression last) {
+    boolean descending = order.direction() instanceof Descending$;
+    return descending ? (Expression) new GreaterThanOrEqual(order.child(), last) : new LessThanOrEqual(order.child(), last);
   }
 }

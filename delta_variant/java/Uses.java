@@ -120,7 +120,7 @@ public class Uses {
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
   public boolean dependsOnPartitions() {
     for (int n = 0; n < nodes.size(); n++) {
-      if (nodes.get(n) instanceof Sample || !isDeterministic((LogicalPlan) nodes.get(n))) return true;
+      if (nodes.get(n) instanceof Sample || !Scans.isDeterministic((LogicalPlan) nodes.get(n))) return true;
     }
     return false;
   }
@@ -136,14 +136,7 @@ public class Uses {
   }
 
   private static boolean isChain(LogicalPlan node) {
-    return (node instanceof Project || node instanceof Filter) && isDeterministic(node);
-  }
-
-  private static boolean isDeterministic(LogicalPlan node) {
-    for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
-      if (!((Expression) i.next()).deterministic()) return false;
-    }
-    return true;
+    return (node instanceof Project || node instanceof Filter) && Scans.isDeterministic(node);
   }
 
   /** The plan as it was over the scan as it was; null for one that does not lead to it. */
