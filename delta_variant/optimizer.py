@@ -1,7 +1,7 @@
 """The optimizer rules in one Spark session, and what they did: `install`, `remove`, `explain`.
 
-`java/SkipFiles.java` walks the plan and calls back once per Delta scan that has a filter on a VARIANT column: in comes the
-filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta
+`java/SkipFiles.java` walks the plan and calls back once per Delta scan of which a filter, a join or ORDER BY with LIMIT asks
+something of a VARIANT column (the last calls back twice): in comes the filter as JSON (`Filters.java`), out goes the predicate on bounds (`skipping.answer`), which Java evaluates over what Delta
 keeps of the log (`FileBounds.java`). `java/TypedScans.java` comes after it and calls back twice per scan whose VARIANTs are
 asked for by path (`Uses.java`): which bounds prove that a path lies in a typed column (`reading.proofs`), and how the files
 are read (`reading.groups`); `TypedPlan.java` makes the plan. No loop crosses py4j. A session carries each rule at most once;

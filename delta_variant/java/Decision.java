@@ -26,13 +26,15 @@ public class Decision {
   private static final long QUESTION_BYTES = 16 << 20;
 
   private final DeltaScan scan;
+  private final List all;  // AddFiles
   private final FileBounds files;
   private final Tree.Values[] bounds;
   private final Filters asked;
   private boolean spares;
 
-  public Decision(DeltaScan scan, FileBounds files, Tree.Values[] bounds, Filters asked) {
+  public Decision(DeltaScan scan, List all, FileBounds files, Tree.Values[] bounds, Filters asked) {
     this.scan = scan;
+    this.all = all;
     this.files = files;
     this.bounds = bounds;
     this.asked = asked;
@@ -83,9 +85,9 @@ public class Decision {
     Tree tree = Tree.of(json, bounds, asked.constants(), delta);
     List left = new ArrayList();
     synchronized (files) {
-      for (Iterator i = scan.files().iterator(); i.hasNext(); ) {
+      for (int f = 0; f < all.size(); f++) {
         if (Thread.currentThread().isInterrupted()) throw new InterruptedException();
-        AddFile file = (AddFile) i.next();
+        AddFile file = (AddFile) all.get(f);
         int number = files.number(file.path());
         if (number < 0 || tree.of(number) != Tree.FALSE) left.add(file);
       }
@@ -102,8 +104,8 @@ public class Decision {
       Tree maybe = Tree.of(question.get("question"), bounds, asked.constants(), null);
       Map counts = new TreeMap();
       synchronized (files) {
-        for (Iterator i = ((Seq) scan.files().distinct()).iterator(); i.hasNext(); ) {
-          AddFile file = (AddFile) i.next();
+        for (int f = 0; f < all.size(); f++) {
+          AddFile file = (AddFile) all.get(f);
           int number = files.number(file.path());
           if (number < 0) continue;
           String verdict = unused(number, question, hasTag(file, mark, marks));

@@ -6,10 +6,10 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.*;
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
+import org.apache.spark.sql.catalyst.plans.*;
 import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -20,7 +20,6 @@ import org.apache.spark.sql.execution.datasources.VariantMetadata;
 import org.apache.spark.sql.types.*;
 import scala.Option;
 import scala.collection.Iterator;
-import scala.collection.immutable.Seq;
 
 /**
  * What a plan demands of the rows below it: a row that does not meet it changes nothing in what the plan gives.
@@ -127,11 +126,11 @@ public class Demands {
   }
 
   private Demands of(Join join, int child) {
-    String type = join.joinType().sql();
-    boolean inner = type.equals("INNER") || type.equals("CROSS");
-    boolean semi = type.equals("LEFT SEMI");
-    boolean demanded = inner || semi || (child == 0 ? type.equals("RIGHT OUTER") : type.equals("LEFT OUTER") || type.equals("LEFT ANTI"));
-    if (!demanded) return NONE;
+    JoinType type = join.joinType();
+    boolean inner = type instanceof Inner$ || type instanceof Cross$;
+    boolean kept = child == 0 ? type instanceof LeftOuter$ || type instanceof LeftAnti$ : type instanceof RightOuter$;
+    boolean known = inner || kept || type instanceof LeftSemi$ || type instanceof LeftOuter$ || type instanceof RightOuter$ || type instanceof LeftAnti$;
+    if (kept || !known) return NONE;
     LogicalPlan mine = (LogicalPlan) join.children().apply(child);
     LogicalPlan other = (LogicalPlan) join.children().apply(1 - child);
     List found = new ArrayList();
@@ -157,8 +156,11 @@ public class Demands {
   }
 
   private static boolean isOf(Expression e, LogicalPlan plan) {
-    return e.deterministic() && !e.references().isEmpty() && e.references().subsetOf(plan.outputSet())
-        && !SubqueryExpression$.MODULE$.hasSubquery(e);
+    return isPlain(e) && !e.references().isEmpty() && e.references().subsetOf(plan.outputSet());
+  }
+
+  private static boolean isPlain(Expression e) {
+    return e.deterministic() && !SubqueryExpression$.MODULE$.hasSubquery(e);
   }
 
   private Demands of(Project project) {
@@ -202,8 +204,13 @@ public class Demands {
     for (int d = 0; d < demands.size() && (command || !numbered); d++) {
       Demand demand = (Demand) demands.get(d);
       if (!asked.readsVariant(demand.expression)) continue;
-      Expression filter = demand.key == null ? demand.expression : among(demand, command);
-      if (filter != null) filters.add(filter);
+      try {
+        Expression filter = demand.key == null ? demand.expression : among(demand, command);
+        if (filter != null) filters.add(filter);
+      } catch (Throwable failure) {
+        // The query meets it again, if it does: a filter above may keep it from the row that fails.
+        if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+      }
     }
     return filters;
   }
@@ -231,7 +238,8 @@ public class Demands {
     for (; side instanceof Project || side instanceof Filter; side = (LogicalPlan) side.children().apply(0)) {
       if (side instanceof Filter) {
         // Without a filter there are more keys, and MERGE counts its source's rows in one.
-        if (((Filter) side).condition().deterministic()) filter = new And(filter, ((Filter) side).condition());
+        Expression condition = ((Filter) side).condition();
+        if (isPlain(condition)) filter = new And(condition, filter);
         continue;
       }
       Below below = new Below((Project) side);
@@ -239,7 +247,7 @@ public class Demands {
       filter = (Expression) filter.transform(below);
       if (!filter.deterministic()) filter = Literal$.MODULE$.TrueLiteral();
     }
-    if (!key.deterministic() || !(side instanceof LocalRelation || command && isCheap(side))) return null;
+    if (!isPlain(key) || side.isStreaming() || !(side instanceof LocalRelation || command && isCheap(side))) return null;
     NamedExpression named = Bounds.named(key, "key");
     LogicalPlan keys = new Project(Bounds.seq(java.util.Collections.singletonList(named)), new Filter(filter, side));
     InternalRow[] some = rows((LogicalPlan) Limit$.MODULE$.apply(Literal$.MODULE$.apply(Integer.valueOf(MAX_KEYS + 1)), keys));

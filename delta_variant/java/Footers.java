@@ -3,6 +3,8 @@ package delta_variant;
 import com.google.common.cache.Cache;
 import com.google.common.cache.CacheBuilder;
 import com.google.common.cache.Weigher;
+import com.google.common.collect.Interner;
+import com.google.common.collect.Interners;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -13,9 +15,11 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -37,21 +41,25 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex;
  * The typed columns that Parquet footers prove: no row group has anything in a `value` on the way to them (VariantShredding, "Value
  * Shredding").
  *
- * A footer is read once, on the driver, some at a time; files never change. Janino compiles this file: no generics, no lambdas.
+ * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change. Janino compiles this file: no generics, no lambdas.
  */
 public class Footers {
   private static final int AT_ONCE = 16;
-  private static final int MAX_FILES = 1000;  // a query looks at: seconds, once. The next query looks at the next ones
-  private static final int MAX_LEAVES = 1000000;
-  private static final Cache FILES = CacheBuilder.newBuilder().maximumWeight(MAX_LEAVES).weigher(new Leaf()).build();
-  private static final ExecutorService THREADS = Executors.newFixedThreadPool(AT_ONCE, new Daemons());
+  private static final int MAX_FILES = 1000;  // a query looks at, and the next query at the next ones
+  private static final long MAX_SECONDS = 60;  // it waits for them
+  private static final int MAX_LEAVES = 400000;
+  private static final Cache FILES = CacheBuilder.newBuilder().maximumWeight(MAX_LEAVES).weigher(new Weight())
+      .expireAfterAccess(1, TimeUnit.HOURS).build();  // name, size and time of a file -> Known
+  private static final Interner SHAPES = Interners.newWeakInterner();  // most files of a table have the same leaves
+  private static final ThreadPoolExecutor THREADS = threads();
   private static final String[] REBASED = {"org.apache.spark.version", "org.apache.spark.legacyDateTime"};
+  private static final List FIELDS = Arrays.asList(new Object[] {"metadata", "value", "typed_value"});
 
   /**
    * The types of the typed columns of files of at least `worth` bytes: names of a column and keys of a path, two Lists in a List ->
    * name of a type. By file, null for others.
    */
-  public static Map[] of(TahoeFileIndex index, List files, long worth) throws Exception {
+  public static Map[] of(TahoeFileIndex index, List files, long worth) throws InterruptedException {
     Map[] found = new Map[files.size()];
     Future[] open = new Future[files.size()];
     Configuration configuration = null;
@@ -59,19 +67,23 @@ public class Footers {
     for (int f = 0; f < found.length; f++) {
       AddFile file = (AddFile) files.get(f);
       if (file.size() < worth) continue;
-      Path path = index.absolutePath(file.path());
-      found[f] = (Map) FILES.getIfPresent(path);
-      if (found[f] != null || asked == MAX_FILES) continue;
+      String key = index.path() + "\n" + file.path() + "\n" + file.size() + "\n" + file.modificationTime();
+      Known known = (Known) FILES.getIfPresent(key);
+      if (known != null) found[f] = known.leaves;
+      if (known != null || asked == MAX_FILES) continue;
       if (configuration == null) configuration = index.deltaLog().newDeltaHadoopConf();
-      open[f] = THREADS.submit(new Read(path, file, configuration));
+      open[f] = THREADS.submit(new Read(key, index.absolutePath(file.path()), file, configuration));
       asked++;
     }
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MAX_SECONDS);
     try {
       for (int f = 0; f < found.length; f++) {
         try {
-          if (open[f] != null) found[f] = (Map) open[f].get();
+          if (open[f] != null) found[f] = (Map) open[f].get(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS);
         } catch (ExecutionException unreadable) {
           // Spark's scan says why.
+        } catch (TimeoutException late) {
+          // Spark's scan is no slower than to wait.
         }
       }
     } finally {
@@ -87,10 +99,26 @@ public class Footers {
     return Arrays.asList(new Object[] {column, keys});
   }
 
-  private static class Leaf implements Weigher {
-    public int weigh(Object path, Object leaves) {
-      return 1 + ((Map) leaves).size();
+  private static class Known {
+    final Map leaves;
+    final int weight;
+
+    Known(Map leaves) {
+      this.leaves = (Map) SHAPES.intern(leaves);
+      this.weight = this.leaves == leaves ? 1 + leaves.size() : 1;
     }
+  }
+
+  private static class Weight implements Weigher {
+    public int weigh(Object key, Object known) {
+      return ((Known) known).weight;
+    }
+  }
+
+  private static ThreadPoolExecutor threads() {
+    ThreadPoolExecutor threads = new ThreadPoolExecutor(AT_ONCE, AT_ONCE, 10, TimeUnit.SECONDS, new LinkedBlockingQueue(), new Daemons());
+    threads.allowCoreThreadTimeOut(true);
+    return threads;
   }
 
   private static class Daemons implements java.util.concurrent.ThreadFactory {
@@ -102,11 +130,13 @@ public class Footers {
   }
 
   private static class Read implements Callable {
+    private final String key;
     private final Path path;
     private final AddFile file;
     private final Configuration configuration;
 
-    Read(Path path, AddFile file, Configuration configuration) {
+    Read(String key, Path path, AddFile file, Configuration configuration) {
+      this.key = key;
       this.path = path;
       this.file = file;
       this.configuration = configuration;
@@ -116,9 +146,9 @@ public class Footers {
       FileStatus status = new FileStatus(file.size(), false, 1, 0, file.modificationTime(), path);
       ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromStatus(status, configuration));
       try {
-        Map leaves = new Footers(reader.getFooter()).leaves;
-        FILES.put(path, leaves);
-        return leaves;
+        Known known = new Known(new Footers(reader.getFooter()).leaves);
+        FILES.put(key, known);
+        return known.leaves;
       } finally {
         reader.close();
       }
@@ -178,6 +208,7 @@ public class Footers {
   private void leaves(GroupType group, List path, List column, List keys) {
     Type typed = field(group, "typed_value");
     boolean whole = !group.containsField("value") || empty.contains(with(path, "value"));
+    for (int f = 0; f < group.getFieldCount(); f++) whole &= FIELDS.contains(group.getFieldName(f));
     if (typed == null || !whole || typed.isRepetition(Type.Repetition.REPEATED)) return;
     if (typed.isPrimitive()) {
       String type = type(typed.asPrimitiveType());
@@ -206,8 +237,7 @@ public class Footers {
         case "BOOLEAN": return "boolean";
         case "INT32": return "int";
         case "INT64": return "bigint";
-        case "FLOAT": return "float";
-        case "DOUBLE": return "double";
+        // FLOAT and DOUBLE: other writers' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md, F5).
         default: return null;
       }
     }

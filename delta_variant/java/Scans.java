@@ -179,7 +179,7 @@ public class Scans {
         scala.collection.immutable.Set$.MODULE$.empty(), none, 0, DeltaDataSkippingType.noSkippingV1());
   }
 
-  /** Whether an index has the files that DELETE, UPDATE or MERGE looks through for its rows, which uses its plan for nothing else. */
+  /** Whether an index is a list of files that a command of Delta reads: DELETE, UPDATE and MERGE look for their rows so. */
   public static boolean isCommand(Object index) {
     if (index instanceof SkippedFileIndex) return ((SkippedFileIndex) index).command;
     return index.getClass() == TahoeBatchFileIndex.class && ((TahoeBatchFileIndex) index).snapshot() instanceof Snapshot

@@ -38,7 +38,7 @@ import scala.collection.immutable.Seq;
  * the filter to Python as JSON (Filters), and drops the files for which the predicate on bounds that comes back (Tree) is
  * FALSE (FileBounds).
  *
- * Only PreparedDeltaFileIndex is replaced. Whatever goes wrong, the plan given is the plan returned; interruption and
+ * Only what Delta has planned file by file is replaced (Scans). Whatever goes wrong, the plan given is the plan returned; interruption and
  * cancellation go through. Janino compiles this file: no generics, no lambdas.
  */
 public class SkipFiles extends Rule {
@@ -150,7 +150,7 @@ public class SkipFiles extends Rule {
   private LogicalRelation prune(LogicalRelation scan, Seq filters, Demands demands, Map read) throws Exception {
     TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
     DeltaScan prepared = Scans.prepared(index);
-    List files = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(prepared.files()));
+    List files = Scans.files(index);
     Filters asked = new Filters(scan);
     Bounds log = log(prepared.scannedSnapshot());
     List all = demands.filters(asked, Scans.isCommand(index));
@@ -166,8 +166,10 @@ public class SkipFiles extends Rule {
       FileBounds known = known(log, prepared, read);
       if (known.failure() == null) {
         Tree.Values[] bounds = known.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
-        Decision decision = new Decision(prepared, known, bounds, asked);
+        Decision decision = new Decision(prepared, files, known, bounds, asked);
         List left = outcome.hasNonNull("tree") ? decision.left(outcome.get("tree")) : null;
+        // Without any file the plan ends before MERGE has counted its source's rows.
+        if (left != null && left.isEmpty() && Scans.isCommand(index)) left.add(files.get(0));
         if (left != null && left.size() < files.size()) result = Scans.over(scan, Scans.narrowed(index, left));
         if (outcome.has("reasons") && decision.sparesDelta()) {
           outcome.withArray("reasons").add("Delta was not asked of ordinary columns beside OR: that would take longer than it spares");
@@ -212,6 +214,12 @@ public class SkipFiles extends Rule {
     if (order == null) return null;
     DeltaScan prepared = Scans.prepared(((HadoopFsRelation) scan.relation()).location());
     List files = Scans.files((TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location());
+    List exact = new ArrayList();
+    for (int f = 0; f < files.size(); f++) {
+      AddFile file = (AddFile) files.get(f);
+      if (Decision.hasTag(file, mark, marks) && file.deletionVector() == null) exact.add(file);
+    }
+    if (exact.size() < demands.limit()) return null;
     boolean descending = order.direction() instanceof Descending$;
     Expression any = compared(order, zero(order.child().dataType()));
     JsonNode bounds = ask(asked, asked.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
@@ -223,10 +231,8 @@ public class SkipFiles extends Rule {
     if (side == columns.length) return null;
     List values = new ArrayList();
     synchronized (known) {
-      for (int f = 0; f < files.size(); f++) {
-        AddFile file = (AddFile) files.get(f);
-        boolean exact = Decision.hasTag(file, mark, marks) && file.deletionVector() == null;
-        int number = exact ? known.number(file.path()) : -1;
+      for (int f = 0; f < exact.size(); f++) {
+        int number = known.number(((AddFile) exact.get(f)).path());
         Object value = number < 0 ? null : columns[side].get(number);
         if (value != null) values.add(value);
       }

@@ -20,6 +20,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PushVariantIntoScan$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
@@ -379,7 +380,9 @@ public class TypedPlan {
     List path = (List) keys.get(use.variant.key() + use.path);
     Expression leaf = Bounds.field(group, TYPED);
     for (int k = 0; k < path.size(); k++) leaf = Bounds.field(Bounds.field(leaf, (String) path.get(k)), TYPED);
-    return leaf;
+    // Spark's Parquet filters fail for a constant of more bytes than the file has for a decimal: none is made of a Coalesce.
+    boolean bytes = leaf.dataType() instanceof DecimalType && ((DecimalType) leaf.dataType()).precision() > 18;
+    return bytes ? new Coalesce(Bounds.seq(java.util.Collections.singletonList(leaf))) : leaf;
   }
 
   // ---- the relation -----------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ public class TypedScans extends Rule implements Scans.Visit {
       if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
       byLog(known, log, proofs, files, types);
     }
-    byFooters(index, proofs, files, types);
+    if (hasFooters(scan, prepared)) byFooters(index, proofs, files, types);
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
     List others = new ArrayList();
@@ -159,6 +159,14 @@ public class TypedScans extends Rule implements Scans.Visit {
         }
       }
     }
+  }
+
+  /** Whether files may be shredded, and have their columns by name: with ids other writers may name them as they like. */
+  private static boolean hasFooters(LogicalRelation scan, DeltaScan prepared) {
+    scala.collection.immutable.Set features = prepared.scannedSnapshot().protocol().readerAndWriterFeatureNames();
+    if (!features.contains("variantShredding") && !features.contains("variantShredding-preview")) return false;
+    DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
+    return !format.columnMappingMode().name().equals("id");
   }
 
   /** The same for paths of which the log proves nothing. */
