@@ -41,7 +41,8 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex;
  * The typed columns that Parquet footers prove: no row group has anything in a `value` on the way to them (VariantShredding, "Value
  * Shredding").
  *
- * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change. Janino compiles this file: no generics, no lambdas.
+ * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change.
+ * Janino compiles this file: no generics, no lambdas.
  */
 public class Footers {
   private static final int AT_ONCE = 16;
@@ -185,10 +186,6 @@ public class Footers {
     return longer;
   }
 
-  private static Type field(GroupType group, String name) {
-    return group.containsField(name) ? group.getType(name) : null;
-  }
-
   /** The VARIANT columns of a schema or of a struct. */
   private void columns(GroupType struct, List path) {
     for (int f = 0; f < struct.getFieldCount(); f++) {
@@ -206,7 +203,7 @@ public class Footers {
 
   /** The leaves of what a group of `value` and `typed_value` holds, if it all is in `typed_value`. */
   private void leaves(GroupType group, List path, List column, List keys) {
-    Type typed = field(group, "typed_value");
+    Type typed = group.containsField("typed_value") ? group.getType("typed_value") : null;
     boolean whole = !group.containsField("value") || empty.contains(with(path, "value"));
     for (int f = 0; f < group.getFieldCount(); f++) whole &= FIELDS.contains(group.getFieldName(f));
     if (typed == null || !whole || typed.isRepetition(Type.Repetition.REPEATED)) return;

@@ -192,9 +192,9 @@ public class Scans {
     return new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava((Seq) files.distinct()));
   }
 
-  /** An index of some of the files of one. */
+  /** An index of some of the files of one, as `files` gives them. */
   public static TahoeFileIndex narrowed(TahoeFileIndex index, List files) {
-    return new SkippedFileIndex(index, prepared(index), (Seq) Bounds.seq(files).distinct());
+    return new SkippedFileIndex(index, prepared(index), Bounds.seq(files));
   }
 
   private static class ByName extends scala.runtime.AbstractPartialFunction {

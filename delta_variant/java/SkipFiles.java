@@ -38,8 +38,8 @@ import scala.collection.immutable.Seq;
  * the filter to Python as JSON (Filters), and drops the files for which the predicate on bounds that comes back (Tree) is
  * FALSE (FileBounds).
  *
- * Only what Delta has planned file by file is replaced (Scans). Whatever goes wrong, the plan given is the plan returned; interruption and
- * cancellation go through. Janino compiles this file: no generics, no lambdas.
+ * Only what Delta has planned file by file is replaced (Scans). Whatever goes wrong, the plan given is the plan returned;
+ * interruption and cancellation go through. Janino compiles this file: no generics, no lambdas.
  */
 public class SkipFiles extends Rule {
   private static final String TRUST_ALL = "spark.delta_variant.trustAllBounds";
@@ -149,14 +149,15 @@ public class SkipFiles extends Rule {
 
   private LogicalRelation prune(LogicalRelation scan, Seq filters, Demands demands, Map read) throws Exception {
     TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
+    Filters asked = new Filters(scan);
+    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(demands.filters(asked, Scans.isCommand(index)))));
+    SortOrder order = demands.first(asked);
+    if (conditions.isEmpty() && order == null) return scan;
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
-    Filters asked = new Filters(scan);
     Bounds log = log(prepared.scannedSnapshot());
-    List all = demands.filters(asked, Scans.isCommand(index));
-    Expression first = first(scan, demands, log, read);
-    if (first != null) all.add(first);
-    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(all)));
+    Expression first = order == null ? null : first(new Filters(scan), order, demands.limit(), prepared, files, log, read);
+    if (first != null) conditions.addAll(asked.json(Bounds.seq(Collections.singletonList(first))));
     if (conditions.isEmpty() || files.isEmpty()) return scan;
 
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
@@ -208,18 +209,14 @@ public class SkipFiles extends Rule {
    * That a value is not behind the last of the first ones that ORDER BY with LIMIT asks for, as far as the log tells: a bound is some
    * row's value in a file that this package has marked and that has lost no row. Null where the files have too few.
    */
-  private Expression first(LogicalRelation scan, Demands demands, Bounds log, Map read) throws Exception {
-    Filters asked = new Filters(scan);
-    SortOrder order = demands.first(asked);
-    if (order == null) return null;
-    DeltaScan prepared = Scans.prepared(((HadoopFsRelation) scan.relation()).location());
-    List files = Scans.files((TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location());
+  private Expression first(Filters asked, SortOrder order, int limit, DeltaScan prepared, List files, Bounds log, Map read)
+      throws Exception {
     List exact = new ArrayList();
     for (int f = 0; f < files.size(); f++) {
       AddFile file = (AddFile) files.get(f);
       if (Decision.hasTag(file, mark, marks) && file.deletionVector() == null) exact.add(file);
     }
-    if (exact.size() < demands.limit()) return null;
+    if (exact.size() < limit) return null;
     boolean descending = order.direction() instanceof Descending$;
     Expression any = compared(order, zero(order.child().dataType()));
     JsonNode bounds = ask(asked, asked.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
@@ -237,9 +234,9 @@ public class SkipFiles extends Rule {
         if (value != null) values.add(value);
       }
     }
-    if (values.size() < demands.limit()) return null;
+    if (values.size() < limit) return null;
     values.sort(descending ? columns[side].order().reverse() : columns[side].order());
-    return compared(order, new Literal(values.get(demands.limit() - 1), order.child().dataType()));
+    return compared(order, new Literal(values.get(limit - 1), order.child().dataType()));
   }
 
   private static Literal zero(DataType type) {

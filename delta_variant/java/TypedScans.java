@@ -29,8 +29,8 @@ import scala.collection.immutable.Seq;
 
 /**
  * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), groups
- * their files by the types that the log or their footers prove for the columns of these paths, and puts a plan in their place that reads these
- * columns (TypedPlan).
+ * their files by the types that the log or their footers prove for the columns of these paths, and puts a plan in their place
+ * that reads these columns (TypedPlan).
  *
  * Whatever goes wrong, the plan given is the plan returned; interruption and cancellation go through. Janino compiles this file:
  * no generics, no lambdas.
@@ -112,7 +112,8 @@ public class TypedScans extends Rule implements Scans.Visit {
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
     Bounds log = skipping.log(prepared.scannedSnapshot());
-    JsonNode proofs = proofs(uses, log, ((DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat()));
+    DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
+    JsonNode proofs = proofs(uses, log, format);
     if (proofs.has("reasons")) return left(plan, scan, proofs.get("reasons"));
     if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, "too many paths for so many files");
     String[][] types = new String[files.size()][2 * uses.paths.size()];
@@ -121,18 +122,16 @@ public class TypedScans extends Rule implements Scans.Visit {
       if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
       byLog(known, log, proofs, files, types);
     }
-    if (hasFooters(scan, prepared)) byFooters(index, proofs, files, types);
+    if (hasFooters(format, prepared)) byFooters(index, proofs, files, types);
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
     List others = new ArrayList();
     int[] proven = new int[uses.paths.size()];
     for (int f = 0; f < types.length; f++) {
-      boolean all = true;
       for (int p = 0; p < proven.length; p++) {
-        if (types[f][2 * p] == null) all = false;
-        else proven[p]++;
+        if (types[f][2 * p] != null) proven[p]++;
       }
-      if (all) listed(kinds, Arrays.asList(types[f])).add(files.get(f));
+      if (isProven(types[f])) listed(kinds, Arrays.asList(types[f])).add(files.get(f));
       else others.add(files.get(f));
     }
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet()).put("files", files.size());
@@ -162,11 +161,10 @@ public class TypedScans extends Rule implements Scans.Visit {
   }
 
   /** Whether files may be shredded, and have their columns by name: with ids other writers may name them as they like. */
-  private static boolean hasFooters(LogicalRelation scan, DeltaScan prepared) {
+  private static boolean hasFooters(DeltaParquetFileFormat format, DeltaScan prepared) {
     scala.collection.immutable.Set features = prepared.scannedSnapshot().protocol().readerAndWriterFeatureNames();
-    if (!features.contains("variantShredding") && !features.contains("variantShredding-preview")) return false;
-    DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
-    return !format.columnMappingMode().name().equals("id");
+    boolean shredded = features.contains("variantShredding") || features.contains("variantShredding-preview");
+    return shredded && !format.columnMappingMode().name().equals("id");
   }
 
   /** The same for paths of which the log proves nothing. */
@@ -174,9 +172,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     List numbers = new ArrayList();
     List open = new ArrayList();
     for (int f = 0; f < types.length; f++) {
-      boolean all = true;
-      for (int p = 0; p < types[f].length; p += 2) all &= types[f][p] != null;
-      if (all) continue;
+      if (isProven(types[f])) continue;
       numbers.add(Integer.valueOf(f));
       open.add(files.get(f));
     }
@@ -191,6 +187,13 @@ public class TypedScans extends Rule implements Scans.Visit {
         if (found[2 * p] == null) found[2 * p] = (String) leaves[o].get(keys.get(p));
       }
     }
+  }
+
+  private static boolean isProven(String[] types) {
+    for (int t = 0; t < types.length; t += 2) {
+      if (types[t] == null) return false;
+    }
+    return true;
   }
 
   private static List texts(JsonNode array) {
