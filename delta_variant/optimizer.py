@@ -5,7 +5,8 @@ something of a VARIANT column (the last calls back twice): in comes the filter a
 on bounds (`skipping.answer`), which Java evaluates over what Delta keeps of the log (`FileBounds.java`).
 `java/TypedScans.java` comes after it and calls back twice per scan whose VARIANTs are asked for by path (`Uses.java`): which
 bounds prove that a path lies in a typed column (`reading.proofs`), and how the files are read (`reading.groups`);
-`TypedPlan.java` makes the plan. No loop crosses py4j. A session carries each rule at most once; the first one carries what
+`TypedPlan.java` makes the plan. Before that it asks whether the log answers MIN, MAX and COUNT(*) (`skipping.extremes`,
+`LogAggregates.java`). No loop crosses py4j. A session carries each rule at most once; the first one carries what
 `disable` has to restore. What each question of the query could prove is counted for `explain`, and for the logger
 `delta_variant` where the setting `spark.delta_variant.logScans` is true.
 """
@@ -22,7 +23,7 @@ from py4j.protocol import Py4JError
 
 from delta_variant import jvm, reading
 from delta_variant.errors import SessionError
-from delta_variant.skipping import MAX_QUESTIONS, Finding, answer, finding, leaves, questions
+from delta_variant.skipping import MAX_QUESTIONS, Finding, answer, extremes, finding, leaves, questions
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TYPED_TAG_VALUE
 from delta_variant.version import __version__
 
@@ -35,7 +36,7 @@ _SKIPPING, _READING = "delta_variant.SkipFiles", "delta_variant.TypedScans"
 # Files are compiled once for each list that they begin: both rules and `explain` have the same classes, and their statics.
 _SCAN_SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
 _SKIPPING_SOURCES = (*_SCAN_SOURCES, "Question", "Filters", "Decision", "Demands", "SkipFiles")
-_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "TypedScans")
+_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
 
@@ -54,7 +55,7 @@ class _Decide:
             self._pieces.setdefault(number, []).append(text)
             return ""
         asked = json.loads("".join([*self._pieces.pop(number, ()), text]))
-        answers = {"files": answer, "proofs": reading.proofs, "groups": reading.groups}
+        answers = {"files": answer, "extremes": extremes, "proofs": reading.proofs, "groups": reading.groups}
         return json.dumps(answers[asked.pop("ask")](asked))
 
     class Java:
@@ -147,6 +148,7 @@ class Scan:
     typed_paths: tuple[str, ...] = ()  # what the query asks of Variants by path
     files_typed: int = 0  # in which these are read from typed columns; the others are left to Spark's scan
     typed_reasons: tuple[str, ...] = ()  # why not all files
+    files_from_log: int = 0  # that are not opened, since the log answers MIN, MAX and COUNT(*) for them
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,8 @@ class Report:
                 notes.append(
                     f"typed columns in {scan.files_typed} of {scan.files_after_bounds} files: {', '.join(scan.typed_paths)}"
                 )
+            if scan.files_from_log:
+                notes.append(f"MIN, MAX and COUNT(*) of {scan.files_from_log} files are in the log")
             notes += [*(f"by Spark's scan: {reason}" for reason in scan.typed_reasons)] or [""] * (not notes)
             counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
             numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
@@ -206,8 +210,17 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
         reasons.append("each file can match")
     counts = (node.get("total"), node.get("delta"), node.get("bounds"))
     predicates = tuple(outcome.get("predicates", ()))
-    typed = reading.outcome(json.loads(node.get("reading", "{}")))
-    return Scan(node["table"], node["version"], *counts, predicates, tuple(dict.fromkeys(reasons)), findings, *typed)
+    typed = json.loads(node.get("reading", "{}"))
+    return Scan(
+        node["table"],
+        node["version"],
+        *counts,
+        predicates,
+        tuple(dict.fromkeys(reasons)),
+        findings,
+        *reading.outcome(typed),
+        files_from_log=typed.get("logged", 0),
+    )
 
 
 def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:

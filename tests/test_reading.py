@@ -280,28 +280,42 @@ def test_filters_on_any_column(spark, values, unmarked_values, footers, key):
                 both(spark, f"select id from delta.`{table}` where v:{key}::{asked} {sign} {constant_}")
 
 
-RESIDUALS = {
-    "none": ([{"a": 1, "o": {"b": "x"}}, {"o": {}}, {}], {"a", "o.b"}),
-    "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"o.b"}),
-    "a JSON null": ([{"a": None, "o": {"b": "x"}}, {"a": 1}], {"o.b"}),
-    "another field": ([{"a": 1, "o": {"b": "x", "c": 1}}, {"a": 1}], {"a"}),
-    "another field above": ([{"a": 1, "c": 1, "o": {"b": "x"}}, {"a": 1}], set()),
-    "no object": ([{"a": 1, "o": 5}, {"a": 1, "o": {"b": "x"}}], {"a"}),
-    "no object above": ([{"a": 1, "o": {"b": "x"}}, 5], set()),
-    "SQL NULL": ([{"a": 1, "o": {"b": "x"}}, "SQL NULL"], {"a", "o.b"}),
+RESIDUALS = {  # rows; the paths that are proven, and those that are too where the writer is known
+    "none": ([{"a": 1, "o": {"b": "x"}}, {"o": {}}, {}], {"a", "o.b", "o.z", "z", "a.z"}, set()),
+    "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"o.b", "o.z", "z"}, set()),
+    "JSON nulls": ([{"a": None, "o": {"b": "x"}}, {"a": 1, "o": None}, None], {"a", "o.b", "o.z", "z", "a.z"}, set()),
+    "another field": ([{"a": 1, "o": {"b": "x", "z": 1}}, {"a": 1}], {"a", "z", "a.z"}, {"o.b"}),
+    "another field above": ([{"a": 1, "z": 1, "o": {"b": "x"}}, {"a": 1}], set(), {"a", "a.z", "o.b", "o.z"}),
+    "no object": ([{"a": 1, "o": 5}, {"a": 1, "o": {"b": "x"}}], {"a", "a.z", "z"}, {"o.b"}),
+    "no object above": ([{"a": 1, "o": {"b": "x"}}, 5], set(), {"a", "a.z", "o.b", "o.z"}),
+    "SQL NULL": ([{"a": 1, "o": {"b": "x"}}, "SQL NULL"], {"a", "o.b", "o.z", "z", "a.z"}, set()),
 }
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
 @pytest.mark.parametrize("case", RESIDUALS)
-def test_footers_prove_nothing_beside_residuals(spark, tmp_path, footers, case):
-    """A column counts where no row has anything in a `value` on the way to it."""
-    rows, proven = RESIDUALS[case]
+def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, known):
+    """A column is the path if its `value` holds JSON nulls at most, which are not NULL as VARIANT, and those above it too, or
+    other fields if the writer is known; a path is missing if it has no column, and nothing is in the `value` above it."""
+    rows, proven, more = RESIDUALS[case]
     shape = pa.struct([("a", pa.int32()), ("o", pa.struct([("b", pa.string())]))])
-    table = f"delta.`{unmarked(spark, made(spark, tmp_path / 't', [rows], shape))}`"
-    for path in ("a", "o.b"):
-        for asked in ("v:{}", "v:{}::string", "try_variant_get(v, '$.{}', 'int')"):
-            both(spark, f"select id, {asked.format(path)} from {table}", typed=path in proven)
+    path = unmarked(spark, made(spark, tmp_path / "t", [rows], shape))
+    for file in Path(path).glob("*.parquet"):
+        data = file.read_bytes()
+        assert b"org.apache.spark.version" in data
+        file.write_bytes(data if known else data.replace(b"org.apache.spark.version", b"com.example.tool.version"))
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    for key in ("a", "o.b", "o.z", "z", "a.z"):
+        for query in (
+            f"select id, v:{key} from delta.`{path}`",
+            f"select id, v:{key}::string, try_variant_get(v, '$.{key}', 'int') from delta.`{path}`",
+            f"select count(*) from delta.`{path}` where v:{key}::string < 'y'",
+        ):
+            variant_null = case == "JSON nulls" and "::" not in query and key == "a"
+            both(spark, query, typed=int(key in (proven | more if known else proven) and not variant_null))
+    everywhere = f"select id, v:z::int, v is null, v is not null from delta.`{path}`"
+    both(spark, everywhere, typed=int("z" in (proven | more if known else proven)))
 
 
 @pytest.mark.spark
@@ -383,6 +397,17 @@ def mixed(spark, tmp_path_factory) -> Iterator[str]:
     dv.disable(spark)
 
 
+@pytest.fixture(scope="module")
+def partly(spark, typed, tmp_path_factory) -> str:
+    """The two files of `typed`, one that delta-spark has written, and one that has lost its largest number."""
+    path = tmp_path_factory.mktemp("plans") / "partly"
+    files = [[event(n) for n in range(start, start + 40)] for start in (0, 40, 80)]
+    made(spark, path, files, EVENTS, **{"delta.enableDeletionVectors": "true"})
+    spark.sql(f"delete from delta.`{path}` where id = 119")
+    spark.sql(f"insert into delta.`{path}` select id - 20, v from delta.`{path}` where id between 100 and 104")
+    return str(path)
+
+
 QUERIES = [
     "select id, v:n, v:s::string, v:o.x::int from {}",
     "select sum(v:n::int), max(v:o.d::decimal(18,2)), count(distinct v:s::string) from {}",
@@ -408,6 +433,8 @@ QUERIES = [
     "select id from {} where v:o.x::bigint > 2 and v:n::int < 30",
     "select try_variant_get(v, '$.s', 'int'), try_cast(v:s as int), try_cast(v:s as binary) from {}",
     "select first(v:n::double) over (order by id rows between 1 preceding and current row) from {}",
+    "select v:kind::string, id % 2, sum(v:n::double), max(v:o.x::double) from {} group by cube(v:kind::string, id % 2)",
+    "select count(distinct v:s::string), count(distinct v:o.x::double), sum(v:n::double) from {}",
 ]
 
 
@@ -436,7 +463,6 @@ def test_wherever_the_use_stands(spark, request, table, query):
         "select id from {} where v is not null",
         "select cast(v as struct<n:int>) from {}",
         "select id from {}",
-        "select v:kind::string, sum(v:n::double) from {} group by rollup(v:kind::string)",
     ],
 )
 def test_what_is_left_to_sparks_scan(spark, typed, query):
@@ -444,6 +470,87 @@ def test_what_is_left_to_sparks_scan(spark, typed, query):
     query = query.format(f"delta.`{typed}`")
     both(spark, query, typed=0)
     assert "typed_value" not in spark.sql(query)._jdf.queryExecution().optimizedPlan().toString()
+
+
+DECIDED = {  # key of VALUES: in which types the log answers
+    "tinyint": ["bigint", "double", "decimal(38,10)"],
+    "smallint": ["bigint", "double", "decimal(38,10)"],
+    "int": ["bigint", "double", "decimal(38,10)"],
+    "bigint": ["bigint", "double", "decimal(38,10)"],
+    "decimal4": ["decimal(9,2)", "bigint", "double"],
+    "decimal8": ["decimal(18,4)", "bigint"],
+    "decimal16": ["decimal(38,10)"],
+    "short4": ["decimal(9,1)", "double"],
+    "short8": ["decimal(18,3)"],
+    "short16": ["decimal(38,3)"],
+    "float": ["float", "double"],
+    "double": ["double"],
+    "boolean": ["boolean", "int"],
+    "string": [],
+    "date": ["date", "timestamp_ntz"],
+    "timestamp": ["timestamp"],
+    "timestamp_ntz": ["timestamp_ntz", "date"],
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key", VALUES)
+def test_extremes_of_every_type(spark, values, key):
+    """MIN and MAX are what Spark's scan gives, from the log where a cast keeps the order and all of the values fit."""
+    for asked, decided in [(DECIDED[key], 1), ([name for name in ASKED[:-4] if name not in DECIDED[key]], 0)]:
+        gets = [f"try_variant_get(v, '$.{key}', '{name}')" for name in asked] or [f"try_variant_get(v, '$.{key}', 'binary')"]
+        query = f"select {', '.join(f'min({get}), max({get})' for get in gets)}, count(*) from delta.`{values}`"
+        cast_to_text = f"select {', '.join(f'cast(c{n} as string)' for n in range(2 * len(gets) + 1))} from ({query}) t"
+        names = ", ".join(f"c{n}" for n in range(2 * len(gets) + 1))
+        query = f"{cast_to_text}({names})"
+        both(spark, query)
+        [scan] = dv.explain(spark.sql(query)).scans
+        assert (scan.files_from_log, scan.files_after_bounds) == ((1, 0) if decided and DECIDED[key] else (0, 1)), query
+
+
+EXTREMES = {
+    "select min(v:n::int), max(v:n::int), count(*) from {}": 1,
+    "select max(v:o.d::decimal(18,2)) - min(v:o.d::decimal(18,2)) + 1 span, max(v:o.d::decimal(18,2)) from {}": 1,
+    "select a.m, b.id from (select max(v:n::decimal(18,2)) m, count(1) c from {}) a join {} b on b.id < a.m - 70": 1,
+    "select id from {} where id = (select min(v:n::bigint) + count(*) from {})": 1,
+    "select max(n) from (select id, w:n::smallint n from (select id, v w from {}))": 1,
+    "select min(v:o.x::int), min(v:n::tinyint) from {} having count(*) > 0": 1,
+    "select max(v:n::int) from {} where id >= 0": 0,
+    "select max(v:n::int) from {} group by id % 2": 0,
+    "select max(v:n::int), sum(v:n::int) from {}": 0,
+    "select max(v:n::int), count(v:n::int) from {}": 0,
+    "select max(v:n::int) filter (where v:n::int < 5) from {}": 0,
+    "select max(v:n::int), max(v:s::string) from {}": 0,
+    "select max(v:n::int), max(v:missing::int) from {}": 0,
+    "select max(v:n::int + 1), max(id) from {}": 0,
+    "select max(n) from (select v:n::int n from {} limit 1000)": 0,
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", EXTREMES)
+def test_extremes_from_the_log(spark, typed, partly, query):
+    """MIN, MAX and COUNT(*) of whole files come from the log, beside those of files that have to be read."""
+    for table in (typed, partly):
+        asked = query.replace("{}", f"delta.`{table}`")
+        assert isinstance(both(spark, asked), list)
+        assert sum(scan.files_from_log for scan in dv.explain(spark.sql(asked)).scans) == 2 * EXTREMES[query]
+
+
+@pytest.mark.spark
+def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
+    """A bound of a file with a deletion vector may be that of a row that is gone, and -0.0 that of 0.0: such files are read."""
+    files = [[{"n": n, "x": float(n // 10)} for n in range(start, start + 10)] for start in (0, 10, 20)]
+    shape = pa.struct([("n", pa.int64()), ("x", pa.float64())])
+    path = made(spark, tmp_path / "t", files, shape, **{"delta.enableDeletionVectors": "true"})
+    table = f"delta.`{path}`"
+    decided = []
+    for _ in range(2):
+        for asked in ("min(v:n::int), max(v:n::int), count(*)", "min(v:x::double), max(v:x::double)"):
+            both(spark, f"select {asked} from {table}")
+            decided += [scan.files_from_log for scan in dv.explain(spark.sql(f"select {asked} from {table}")).scans]
+        spark.sql(f"delete from {table} where id in (10, 29)")
+    assert decided == [3, 2, 1, 0]
 
 
 @pytest.mark.spark

@@ -28,10 +28,10 @@ import scala.collection.immutable.Seq;
  * What the log of one table version knows of its Variant paths, as Catalyst expressions.
  *
  * A row of the log is that of a file: `path`, `mark` (the value of the tag that says how the bounds were computed; NULL
- * without it), `nonnull` (the VARIANT of
- * the tag for what the protocol has no bounds for), and for each VARIANT column with statistics, in the order of
- * `columns`, `min0`, `max0`, `min1`, and so on: Variant objects {normalized path: bound} (Delta variantShredding,
- * "Statistics for Variant Columns"). What is damaged is NULL. Janino compiles this file: no generics, no lambdas.
+ * without it), `nonnull` (the VARIANT of the tag for what the protocol has no bounds for), `rows` (how many there are), and for
+ * each VARIANT column with statistics, in the order of `columns`, `min0`, `max0`, `min1`, and so on: Variant objects {normalized
+ * path: bound} (Delta variantShredding, "Statistics for Variant Columns"). What is damaged is NULL. Janino compiles this file: no
+ * generics, no lambdas.
  */
 public class Bounds {
   private final Snapshot snapshot;
@@ -66,6 +66,7 @@ public class Bounds {
     row.add(attribute("path", DataTypes.LongType));
     row.add(attribute("mark", DataTypes.StringType));
     row.add(attribute("nonnull", DataTypes.VariantType));
+    row.add(attribute("rows", DataTypes.LongType));
     for (int c = 0; c < columns; c++) {
       row.add(attribute("min" + c, DataTypes.VariantType));
       row.add(attribute("max" + c, DataTypes.VariantType));
@@ -104,6 +105,8 @@ public class Bounds {
     row.add(named(path, "path"));
     row.add(named(new If(new In(tag(files, mark), seq(marks)), tag(files, mark), literal(null, DataTypes.StringType)), "mark"));
     row.add(named(intact(decoded(tag(files, nonNull)), checked), "nonnull"));
+    boolean counted = ((StructType) stats.dataType()).getFieldIndex("numRecords").isDefined();
+    row.add(named(counted ? field(stats, "numRecords") : literal(null, DataTypes.LongType), "rows"));
     for (int c = 0; c < columns.size(); c++) {
       row.add(named(intact(field(stats, "minValues", (List) columns.get(c)), checked), "min" + c));
       row.add(named(intact(field(stats, "maxValues", (List) columns.get(c)), checked), "max" + c));
@@ -143,10 +146,11 @@ public class Bounds {
 
   /**
    * A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. One whose
-   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT.
+   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT; `rows` is their number.
    */
   public static Expression read(JsonNode bound, Seq row, Map types, String zone) {
     String side = bound.get("side").asText();
+    if (side.equals("rows")) return attribute(row, "rows");
     if (side.equals("values")) return hasValues(bound, row);
     if (side.equals("kind")) return kind(new Coalesce(seq(found("min", bound, row), found("max", bound, row))));
     if (side.equals("leaf")) {

@@ -38,8 +38,8 @@ import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 
 /**
- * The typed columns that Parquet footers prove: no row group has anything in a `value` on the way to them (VariantShredding, "Value
- * Shredding").
+ * The typed columns that Parquet footers prove: no row group has anything but JSON nulls in the `value` of a path, and in those on
+ * the way to it nothing either; or other fields, where Spark or this package wrote the file (VariantShredding, "Objects").
  *
  * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change.
  * Janino compiles this file: no generics, no lambdas.
@@ -53,13 +53,13 @@ public class Footers {
       .expireAfterAccess(1, TimeUnit.HOURS).build();  // name, size and time of a file -> Known
   private static final Interner SHAPES = Interners.newWeakInterner();  // most files of a table have the same leaves
   private static final ThreadPoolExecutor THREADS = threads();
-  private static final String[] REBASED = {"org.apache.spark.version", "org.apache.spark.legacyDateTime"};
+  private static final String WRITER = "org.apache.spark.version";  // a key of files that Spark or this package wrote
+  private static final String REBASED = "org.apache.spark.legacyDateTime";
+  private static final String CLOSED = "{}";  // an object without any other field than its typed ones
+  private static final String OPEN = "";  // of whatever type
   private static final List FIELDS = Arrays.asList(new Object[] {"metadata", "value", "typed_value"});
 
-  /**
-   * The types of the typed columns of files of at least `worth` bytes: names of a column and keys of a path, two Lists in a List ->
-   * name of a type. By file, null for others.
-   */
+  /** What the footers of files of at least `worth` bytes say of their paths, for `type`. By file, null for others. */
   public static Map[] of(TahoeFileIndex index, List files, long worth) throws InterruptedException {
     Map[] found = new Map[files.size()];
     Future[] open = new Future[files.size()];
@@ -95,8 +95,20 @@ public class Footers {
     return found;
   }
 
-  /** The key of a path in these maps. */
-  public static List key(List column, List keys) {
+  /**
+   * The type of a path's typed column by what a footer says: void where no row has the path, with OR_JSON_NULL behind it where some
+   * rows have a JSON null (Leaves). Null where the column is not proven to hold the path.
+   */
+  public static String type(Map said, List column, List keys) {
+    String known = null;
+    int length = keys.size();
+    while (length >= 0 && known == null) known = (String) said.get(key(column, keys.subList(0, length--)));
+    if (known == null || known.equals(OPEN)) return null;
+    if (length + 1 < keys.size()) return Leaves.VOID;
+    return known.equals(CLOSED) ? null : known;
+  }
+
+  private static List key(List column, List keys) {
     return Arrays.asList(new Object[] {column, keys});
   }
 
@@ -158,26 +170,36 @@ public class Footers {
 
   // ---- one footer -------------------------------------------------------------------------------------------------
 
-  private final Map leaves = new HashMap();
-  private final Set empty = new HashSet();  // paths of columns without a value, Lists
-  private final boolean corrected;  // Spark wrote the dates and times without a shift of calendars, and reads them so
+  private final Map leaves = new HashMap();  // key of a path -> name of a type, CLOSED or OPEN
+  private final Set some = new HashSet();  // paths of columns with a value, Lists
+  private final Set others = new HashSet();  // and of those with one that is no JSON null
+  private final boolean known;  // Spark or this package wrote the file: fields that are typed are not in a `value` as well
+  private final boolean corrected;  // they wrote the dates and times without a shift of calendars, and Spark reads them so
 
   private Footers(ParquetMetadata footer) {
     FileMetaData file = footer.getFileMetaData();
     Map kept = file.getKeyValueMetaData();
-    this.corrected = kept.containsKey(REBASED[0]) && !kept.containsKey(REBASED[1]);
-    Set some = new HashSet();
+    this.known = kept.containsKey(WRITER);
+    this.corrected = known && !kept.containsKey(REBASED);
     for (int b = 0; b < footer.getBlocks().size(); b++) {
       List columns = ((BlockMetaData) footer.getBlocks().get(b)).getColumns();
       for (int c = 0; c < columns.size(); c++) {
         ColumnChunkMetaData column = (ColumnChunkMetaData) columns.get(c);
         Statistics statistics = column.getStatistics();
+        List path = Arrays.asList(column.getPath().toArray());
         boolean nulls = statistics != null && statistics.isNumNullsSet() && statistics.getNumNulls() == column.getValueCount();
-        (nulls ? empty : some).add(Arrays.asList(column.getPath().toArray()));
+        if (!nulls) some.add(path);
+        if (!nulls && !(isJsonNull(statistics, true) && isJsonNull(statistics, false))) others.add(path);
       }
     }
-    empty.removeAll(some);
     columns(file.getSchema(), new ArrayList());
+  }
+
+  /** Whether a bound is the one byte that a JSON null is (VariantEncoding, "Encoding types"). */
+  private static boolean isJsonNull(Statistics statistics, boolean least) {
+    if (statistics == null || !statistics.hasNonNullValue()) return false;
+    byte[] bound = least ? statistics.getMinBytes() : statistics.getMaxBytes();
+    return bound.length == 1 && bound[0] == 0;
   }
 
   private static List with(List path, String name) {
@@ -201,27 +223,32 @@ public class Footers {
     }
   }
 
-  /** The leaves of what a group of `value` and `typed_value` holds, if it all is in `typed_value`. */
+  /** The leaves of what a group of `value` and `typed_value` holds. */
   private void leaves(GroupType group, List path, List column, List keys) {
+    leaves.put(key(column, keys), OPEN);
     Type typed = group.containsField("typed_value") ? group.getType("typed_value") : null;
-    boolean whole = !group.containsField("value") || empty.contains(with(path, "value"));
-    for (int f = 0; f < group.getFieldCount(); f++) whole &= FIELDS.contains(group.getFieldName(f));
-    if (typed == null || !whole || typed.isRepetition(Type.Repetition.REPEATED)) return;
+    for (int f = 0; f < group.getFieldCount(); f++) {
+      if (!FIELDS.contains(group.getFieldName(f))) return;
+    }
+    if (typed == null || typed.isRepetition(Type.Repetition.REPEATED)) return;
+    boolean valued = group.containsField("value") && some.contains(with(path, "value"));
+    boolean closed = !valued || !others.contains(with(path, "value"));
     if (typed.isPrimitive()) {
       String type = type(typed.asPrimitiveType());
-      if (type != null) leaves.put(key(column, keys), type);
+      if (type != null && closed) leaves.put(key(column, keys), valued ? type + Leaves.OR_JSON_NULL : type);
       return;
     }
-    if (typed.getLogicalTypeAnnotation() != null) return;  // a list
+    if (typed.getLogicalTypeAnnotation() != null || !closed && !known) return;  // a list; or who knows what
     GroupType object = typed.asGroupType();
     Set names = new HashSet();
     for (int f = 0; f < object.getFieldCount(); f++) names.add(object.getFieldName(f).toLowerCase(Locale.ROOT));
     if (names.size() < object.getFieldCount()) return;  // Spark's reader would not tell them apart
+    if (closed) leaves.put(key(column, keys), CLOSED);
     for (int f = 0; f < object.getFieldCount(); f++) {
       Type field = object.getType(f);
-      if (field.isPrimitive() || field.isRepetition(Type.Repetition.REPEATED)) continue;
-      List here = with(with(path, "typed_value"), field.getName());
-      leaves(field.asGroupType(), here, column, with(keys, field.getName()));
+      List deeper = with(keys, field.getName());
+      if (field.isPrimitive() || field.isRepetition(Type.Repetition.REPEATED)) leaves.put(key(column, deeper), OPEN);
+      else leaves(field.asGroupType(), with(with(path, "typed_value"), field.getName()), column, deeper);
     }
   }
 

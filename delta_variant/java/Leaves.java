@@ -9,6 +9,8 @@ import org.apache.spark.sql.types.DataTypes;
  * Janino compiles this file: no generics, no lambdas.
  */
 public class Leaves {
+  public static final String VOID = "void";  // of a path that no row has
+  public static final String OR_JSON_NULL = "?";
   private static final String[] PRIMITIVES = {null, "boolean", "boolean", "tinyint", "smallint", "int", "bigint", "double", null,
       null, null, "date", "timestamp", "timestamp_ntz", "float", "binary", "string"};
   private static final String[] INTEGERS = {"tinyint", "smallint", "int"};
@@ -78,6 +80,7 @@ public class Leaves {
       case "timestamp_ntz": return DataTypes.TimestampNTZType;
       case "binary": return DataTypes.BinaryType;
       case "string": return DataTypes.StringType;
+      case VOID: return DataTypes.NullType;
       default: throw new IllegalArgumentException(name);
     }
   }

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.trees.TreePattern$;
@@ -51,12 +52,12 @@ public class Scans {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   /** What a rule did to a scan, JSON; null where it had nothing to do. */
-  public static String outcome(LogicalRelation scan, String rule) {
+  public static String outcome(LogicalPlan scan, String rule) {
     scala.Option outcome = scan.getTagValue(new TreeNodeTag(rule));
     return outcome.isDefined() ? (String) outcome.get() : null;
   }
 
-  public static void setOutcome(LogicalRelation scan, String rule, String outcome) {
+  public static void setOutcome(LogicalPlan scan, String rule, String outcome) {
     if (outcome != null) scan.setTagValue(new TreeNodeTag(rule), outcome);
   }
 
@@ -277,6 +278,7 @@ public class Scans {
       Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
       if (location instanceof TahoeFileIndex) add(scans, describe((LogicalRelation) plan));
     }
+    if (plan instanceof LocalRelation && outcome(plan, READING) != null) scans.add(node(outcome(plan, READING)));
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
     for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
   }
@@ -312,9 +314,13 @@ public class Scans {
 
   /** How many files the scan of an outcome reads; `otherwise` where it reads those of one relation. */
   private static int files(String outcome, int otherwise) {
+    JsonNode node = node(outcome);
+    return node.has("files") ? node.get("files").asInt() : otherwise;
+  }
+
+  private static JsonNode node(String outcome) {
     try {
-      JsonNode node = (JsonNode) JSON.readTree(outcome);
-      return node.has("files") ? node.get("files").asInt() : otherwise;
+      return (JsonNode) JSON.readTree(outcome);
     } catch (java.io.IOException impossible) {
       throw new IllegalStateException(impossible);
     }

@@ -214,7 +214,7 @@ public class SkipFiles extends Rule {
     List exact = new ArrayList();
     for (int f = 0; f < files.size(); f++) {
       AddFile file = (AddFile) files.get(f);
-      if (Decision.hasTag(file, mark, marks) && file.deletionVector() == null) exact.add(file);
+      if (isExact(file)) exact.add(file);
     }
     if (exact.size() < limit) return null;
     boolean descending = order.direction() instanceof Descending$;
@@ -237,6 +237,11 @@ public class SkipFiles extends Rule {
     if (values.size() < limit) return null;
     values.sort(descending ? columns[side].order().reverse() : columns[side].order());
     return compared(order, new Literal(values.get(limit - 1), order.child().dataType()));
+  }
+
+  /** Whether each bound of a file is some row's value, but for strings that were cut: this package has marked it, and no row is gone. */
+  public boolean isExact(AddFile file) {
+    return Decision.hasTag(file, mark, marks) && file.deletionVector() == null;
   }
 
   private static Literal zero(DataType type) {

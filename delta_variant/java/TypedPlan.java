@@ -23,9 +23,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
+import scala.collection.immutable.Seq;
 
 /**
  * A plan that reads the paths of one scan from their columns where the files allow it.
@@ -39,6 +41,7 @@ public class TypedPlan {
   private static final String IGNORE_ANNOTATION = "spark.sql.parquet.ignoreVariantAnnotation";
   private static final String MAPPING = "delta.columnMapping.";
   private static final String TYPED = "typed_value";  // VariantShredding, "Value Shredding"
+  private static final String METADATA = "metadata";
 
   /** Files that have the paths in columns of the same types, or (`types` is null) those of Spark's scan. */
   public static class Group {
@@ -88,16 +91,17 @@ public class TypedPlan {
       LogicalPlan node = (LogicalPlan) uses.nodes.get(n);
       boolean sees = n < uses.last && !carried.isEmpty();
       if (sees && node instanceof Project) node = new Project(passed(((Project) node).projectList()), ((Project) node).child());
+      if (sees && node instanceof Expand) node = passed((Expand) node);
       LogicalPlan fresh = sees ? (LogicalPlan) node.transformExpressions(new Above()) : node;
       plan = over(fresh, ((Integer) uses.children.get(n)).intValue(), plan);
     }
-    check(plan);
+    check(plan, uses.nodes.isEmpty() ? uses.scan : (LogicalPlan) uses.nodes.get(uses.nodes.size() - 1));
     return plan;
   }
 
-  /** The plan has to give what the plan gave. */
-  private void check(LogicalPlan plan) {
-    List columns = columns(uses.nodes.isEmpty() ? uses.scan : (LogicalPlan) uses.nodes.get(uses.nodes.size() - 1));
+  /** A plan has to give what the plan before it gave. */
+  public static void check(LogicalPlan plan, LogicalPlan before) {
+    List columns = columns(before);
     if (!plan.resolved()) throw new IllegalStateException("not resolved: " + plan);
     if (!columns(plan).equals(columns)) throw new IllegalStateException(columns + " became " + columns(plan));
   }
@@ -149,7 +153,7 @@ public class TypedPlan {
         value = new EqualNullSafe(exported(use.key(), new IsNotNull(variant), "present"), Literal$.MODULE$.TrueLiteral());
       } else if (alone) {
         Group group = (Group) groups.get(0);
-        value = answer(exported(place + use.path, leaf(retyped(variant, group), use), use.path), use, cast(use, group));
+        value = answer(exported(place + use.path, leaf(retyped(variant, group), use, group), use.path), use, cast(use, group));
       } else if (!use.fails) {
         value = exported(use.key(), get(variant, use.path, use), use.path);
       } else if (use.everyRow) {
@@ -181,7 +185,7 @@ public class TypedPlan {
   }
 
   /** The columns of a projection above the chain: what was exported, in place of Variants. */
-  private scala.collection.immutable.Seq passed(scala.collection.immutable.Seq list) {
+  private Seq passed(Seq list) {
     List passed = new ArrayList();
     boolean variants = false;
     for (int i = 0; i < list.size(); i++) {
@@ -191,6 +195,24 @@ public class TypedPlan {
     }
     for (Iterator i = exported.values().iterator(); variants && i.hasNext(); ) passed.add(((NamedExpression) i.next()).toAttribute());
     return Bounds.seq(passed);
+  }
+
+  /** The same for each projection of a node for ROLLUP and its like, and what it gives. */
+  private Expand passed(Expand node) {
+    List projections = new ArrayList();
+    for (int p = 0; p <= node.projections().size(); p++) {
+      Seq given = p < node.projections().size() ? (Seq) node.projections().apply(p) : node.output();
+      List passed = new ArrayList();
+      boolean variants = false;
+      for (int c = 0; c < given.size(); c++) {
+        if (!uses.carries(node, c)) passed.add(given.apply(c));
+        else variants = true;
+      }
+      for (Iterator i = exported.values().iterator(); variants && i.hasNext(); ) passed.add(((NamedExpression) i.next()).toAttribute());
+      projections.add(Bounds.seq(passed));
+    }
+    Seq output = (Seq) projections.remove(projections.size() - 1);
+    return new Expand(Bounds.seq(projections), output, node.child());
   }
 
   private class Above extends scala.runtime.AbstractPartialFunction {
@@ -290,7 +312,7 @@ public class TypedPlan {
       Uses.Use use = uses.use(e);
       if (use == null) return compared(e, group);
       if (use.path == null) return e;  // of what the VARIANT is now
-      return answer(leaf(retyped(use.child, group), use), use, cast(use, group));
+      return answer(leaf(retyped(use.child, group), use, group), use, cast(use, group));
     }
   }
 
@@ -309,7 +331,7 @@ public class TypedPlan {
       if (use == null || use.path == null || !(use.type instanceof IntegralType)) return null;
     }
     if (use == null || !cast(use, group).equals("safe")) return null;
-    Expression leaf = leaf(retyped(use.child, group), use);
+    Expression leaf = leaf(retyped(use.child, group), use, group);
     List children = new ArrayList();
     for (int c = 0; c < e.children().size(); c++) {
       Expression child = (Expression) e.children().apply(c);
@@ -361,6 +383,7 @@ public class TypedPlan {
 
   /** What Spark's cast from Variant gives for a value that a column holds (delta_variant/reading/casts.py). */
   private static Expression answer(Expression column, Uses.Use use, String how) {
+    if (column.dataType() instanceof NullType) return new Literal(null, use.type);
     if (how.equals("as is")) return column;
     boolean castable = Cast.canAnsiCast(column.dataType(), use.type);
     boolean integers = column.dataType() instanceof IntegralType && use.type instanceof IntegralType;
@@ -375,10 +398,11 @@ public class TypedPlan {
     return castable && how.equals("checked") ? new Coalesce(Bounds.seq(both)) : exact;
   }
 
-  /** The column of a path. */
-  private Expression leaf(Expression group, Uses.Use use) {
+  /** The column of a path in what its Variant is now. */
+  private Expression leaf(Expression variant, Uses.Use use, Group group) {
+    if (group.types[use.number] instanceof NullType) return new Literal(null, DataTypes.NullType);
     List path = (List) keys.get(use.variant.key() + use.path);
-    Expression leaf = Bounds.field(group, TYPED);
+    Expression leaf = Bounds.field(variant, TYPED);
     for (int k = 0; k < path.size(); k++) leaf = Bounds.field(Bounds.field(leaf, (String) path.get(k)), TYPED);
     // Spark's Parquet filters fail for a constant of more bytes than the file has for a decimal: none is made of a Coalesce.
     boolean bytes = leaf.dataType() instanceof DecimalType && ((DecimalType) leaf.dataType()).precision() > 18;
@@ -401,16 +425,16 @@ public class TypedPlan {
     return new StructType(typed);
   }
 
-  /** A struct of the typed columns of a Variant that are asked for; VARIANT if none is. */
+  /** A struct of the typed columns of a Variant that are asked for; if none is, of what every Variant has that is not NULL. */
   private DataType group(Uses.Place variant, Group group) {
     Object tree = null;
     for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
       Uses.Use use = (Uses.Use) i.next();
-      if (use.variant.key().equals(variant.key())) {
+      if (use.variant.key().equals(variant.key()) && !(group.types[use.number] instanceof NullType)) {
         tree = grown(tree, (List) keys.get(variant.key() + use.path), 0, group.types[use.number]);
       }
     }
-    return tree == null ? DataTypes.VariantType : group(tree);
+    return tree == null ? new StructType().add(METADATA, DataTypes.BinaryType, true) : group(tree);
   }
 
   private static Object grown(Object tree, List path, int at, DataType leaf) {

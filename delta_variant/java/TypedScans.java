@@ -25,6 +25,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.VariantType;
 import scala.collection.immutable.Seq;
 
 /**
@@ -72,7 +73,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     scans(plan, scans);
     for (int s = 0; s < scans.size(); s++) {
       try {
-        plan = typed(plan, (LogicalRelation) scans.get(s));
+        plan = typed(plan, (LogicalRelation) scans.get(s), 0);
       } catch (Throwable failure) {
         if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
         Scans.report(failure, tell, "reading");
@@ -104,25 +105,36 @@ public class TypedScans extends Rule implements Scans.Visit {
 
   // ---- one scan ---------------------------------------------------------------------------------------------------
 
-  private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan) throws Exception {
+  /** `logged` files of the scan are not in it any more: the log has what the plan asks of them. */
+  private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan, int logged) throws Exception {
     Uses uses = new Uses(plan, scan);
     if (uses.paths.isEmpty()) return plan;
-    if (uses.whole() != null) return left(plan, scan, uses.whole());
+    ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
+    if (logged > 0) outcome.put("logged", logged);
+    if (uses.whole() != null) return left(plan, scan, outcome, uses.whole());
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
     Bounds log = skipping.log(prepared.scannedSnapshot());
     DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
+    outcome.put("files", files.size());
+    if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, outcome, "too many paths for so many files");
+    LogAggregates aggregates = logged > 0 || Scans.isCommand(index) ? null : LogAggregates.of(uses);
+    if (aggregates != null && Decision.anyTag(files, mark, null)) {
+      LogicalPlan fromLog = fromLog(aggregates, scan, files, log, format, outcome);
+      if (fromLog != null) return fromLog;
+    }
     JsonNode proofs = proofs(uses, log, format);
-    if (proofs.has("reasons")) return left(plan, scan, proofs.get("reasons"));
-    if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, "too many paths for so many files");
+    if (proofs.has("reasons")) return left(plan, scan, outcome, proofs.get("reasons"));
     String[][] types = new String[files.size()][2 * uses.paths.size()];
     if (!proofs.get("bounds").isEmpty() && Decision.anyTag(files, mark, marks)) {
       FileBounds known = FileBounds.of(log, prepared);
-      if (known.failure() != null) return left(plan, scan, "the bounds of this version could not be read: " + known.failure());
+      if (known.failure() != null) {
+        return left(plan, scan, outcome, "the bounds of this version could not be read: " + known.failure());
+      }
       byLog(known, log, proofs, files, types);
     }
-    if (hasFooters(format, prepared)) byFooters(index, proofs, files, types);
+    if (hasFooters(format, prepared)) byFooters(uses, index, proofs, files, types);
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
     List others = new ArrayList();
@@ -134,11 +146,43 @@ public class TypedScans extends Rule implements Scans.Visit {
       if (isProven(types[f])) listed(kinds, Arrays.asList(types[f])).add(files.get(f));
       else others.add(files.get(f));
     }
-    ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet()).put("files", files.size());
     outcome.set("paths", described(uses, proven));
     LogicalPlan result = kinds.isEmpty() ? plan : replaced(plan, scan, uses, proofs, kinds, others, outcome);
     Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return result;
+  }
+
+  /** The plan in which the log answers for the files that it decides; null where it decides none. */
+  private LogicalPlan fromLog(LogAggregates aggregates, LogicalRelation scan, List files, Bounds log, DeltaParquetFileFormat format,
+      ObjectNode outcome) throws Exception {
+    ObjectNode request = JSON.createObjectNode().put("ask", "extremes");
+    request.set("columns", JSON.valueToTree(log.columns()));
+    ArrayNode paths = request.putArray("paths");
+    Map types = new HashMap();
+    List asked = aggregates.asked();
+    for (int u = 0; u < asked.size(); u++) {
+      Uses.Use use = (Uses.Use) asked.get(u);
+      path(paths, use, format).put("type", use.type.catalogString());
+      types.put(use.type.catalogString(), use.type);
+    }
+    JsonNode bounds = ask(request).get("bounds");
+    if (bounds.isEmpty()) return null;
+    TahoeFileIndex index = index(scan);
+    FileBounds known = FileBounds.of(log, Scans.prepared(index));
+    if (known.failure() != null) return null;
+    Tree.Values[] values = known.read(log, bounds, types, conf().sessionLocalTimeZone());
+    List others = aggregates.decide(files, known, values, skipping);
+    int decided = files.size() - others.size();
+    if (decided == 0) return null;
+    if (others.isEmpty()) {
+      ObjectNode node = Scans.describe(scan).put("bounds", 0);
+      return aggregates.plan(node.put("reading", outcome.put("files", 0).put("logged", decided).toString()).toString());
+    }
+    LogicalRelation rest = Scans.over(aggregates.scan(), Scans.narrowed(index, others));
+    LogicalPlan plan = aggregates.plan(rest);
+    rest = aggregates.rest();
+    Scans.setOutcome(rest, Scans.SKIPPING, Scans.outcome(scan, Scans.SKIPPING));
+    return typed(plan, rest, decided);
   }
 
   /** By file, for each path the type of its column, and that which has room for its integers; null where one is not proven. */
@@ -168,7 +212,7 @@ public class TypedScans extends Rule implements Scans.Visit {
   }
 
   /** The same for paths of which the log proves nothing. */
-  private void byFooters(TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
+  private void byFooters(Uses uses, TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
     List numbers = new ArrayList();
     List open = new ArrayList();
     for (int f = 0; f < types.length; f++) {
@@ -176,15 +220,26 @@ public class TypedScans extends Rule implements Scans.Visit {
       numbers.add(Integer.valueOf(f));
       open.add(files.get(f));
     }
+    List columns = new ArrayList();
     List keys = new ArrayList();
-    for (int p = 0; p < proofs.get("keys").size(); p++) {
-      keys.add(Footers.key(texts(Bounds.item(proofs.get("columns"), p)), texts(Bounds.item(proofs.get("keys"), p))));
+    for (int p = 0; p < uses.paths.size(); p++) {
+      columns.add(texts(Bounds.item(proofs.get("columns"), p)));
+      keys.add(texts(Bounds.item(proofs.get("keys"), p)));
     }
-    Map[] leaves = Footers.of(index, open, Long.parseLong(conf().getConfString(WORTH, WORTH_BYTES)));
-    for (int o = 0; o < leaves.length; o++) {
+    Map[] said = Footers.of(index, open, Long.parseLong(conf().getConfString(WORTH, WORTH_BYTES)));
+    boolean[] nullsCount = new boolean[keys.size()];  // a JSON null is not NULL
+    for (Iterator i = uses.uses.values().iterator(); i.hasNext(); ) {
+      Uses.Use use = (Uses.Use) i.next();
+      if (use.path != null) nullsCount[use.number] |= use.type instanceof VariantType;
+    }
+    for (int o = 0; o < said.length; o++) {
       String[] found = types[((Integer) numbers.get(o)).intValue()];
-      for (int p = 0; p < keys.size() && leaves[o] != null; p++) {
-        if (found[2 * p] == null) found[2 * p] = (String) leaves[o].get(keys.get(p));
+      for (int p = 0; p < keys.size() && said[o] != null; p++) {
+        if (found[2 * p] != null) continue;
+        String type = Footers.type(said[o], (List) columns.get(p), (List) keys.get(p));
+        boolean nulls = type != null && type.endsWith(Leaves.OR_JSON_NULL);
+        if (nulls) type = type.substring(0, type.length() - Leaves.OR_JSON_NULL.length());
+        if (type != null && !(nulls && nullsCount[p])) found[2 * p] = type.intern();
       }
     }
   }
@@ -281,26 +336,27 @@ public class TypedScans extends Rule implements Scans.Visit {
     request.set("columns", JSON.valueToTree(log.columns()));
     request.set("uses", asked(uses));
     ArrayNode paths = request.putArray("paths");
-    for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
-      Uses.Use use = (Uses.Use) i.next();
-      List fields = Uses.fields(use.variant, format.referenceSchema());
-      ObjectNode path = paths.addObject().put("path", use.path).put("name", Uses.name(use.variant));
-      ArrayNode column = path.putArray("column");
-      for (int f = 0; f < fields.size(); f++) column.add(DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) fields.get(f)));
-    }
+    for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) path(paths, (Uses.Use) i.next(), format);
     return ask(request);
+  }
+
+  private static ObjectNode path(ArrayNode paths, Uses.Use use, DeltaParquetFileFormat format) {
+    List fields = Uses.fields(use.variant, format.referenceSchema());
+    ObjectNode path = paths.addObject().put("path", use.path).put("name", Uses.name(use.variant));
+    ArrayNode column = path.putArray("column");
+    for (int f = 0; f < fields.size(); f++) column.add(DeltaColumnMapping$.MODULE$.getPhysicalName((StructField) fields.get(f)));
+    return path;
   }
 
   private JsonNode ask(ObjectNode request) throws Exception {
     return JSON.readTree(Question.ask(decide, request.toString()));
   }
 
-  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, String reason) {
-    return left(plan, scan, JSON.createArrayNode().add(reason));
+  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, String reason) {
+    return left(plan, scan, outcome, JSON.createArrayNode().add(reason));
   }
 
-  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, JsonNode reasons) {
-    ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
+  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, JsonNode reasons) {
     outcome.set("reasons", reasons);
     Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return plan;

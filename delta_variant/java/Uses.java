@@ -283,10 +283,26 @@ public class Uses {
       if (first) functions(((Aggregate) node).aggregateExpressions());
       return false;
     }
+    if (node instanceof Expand) {
+      Expand expand = (Expand) node;
+      for (int c = 0; c < expand.output().size(); c++) {
+        if (carries(expand, c)) continue;
+        for (Iterator i = expand.projections().iterator(); i.hasNext(); ) visit((Expression) ((Seq) i.next()).apply(c), above, false);
+      }
+      return true;
+    }
     visitAll(node.expressions(), above, false);
     if (passes(node)) return true;
     for (Iterator i = node.children().iterator(); i.hasNext(); ) asked((LogicalPlan) i.next(), true);
     return false;
+  }
+
+  /** Whether that column of a node for ROLLUP and its like is a VARIANT, or a struct with one, in each of its projections. */
+  public boolean carries(Expand node, int column) {
+    Attribute output = (Attribute) node.output().apply(column);
+    boolean carries = place(output) != null;
+    for (Iterator i = node.projections().iterator(); i.hasNext(); ) carries &= output.semanticEquals((Expression) ((Seq) i.next()).apply(column));
+    return carries;
   }
 
   private static boolean passes(LogicalPlan node) {

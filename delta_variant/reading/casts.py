@@ -40,8 +40,8 @@ whole digits it is the digits that decide."""
 
 def cast(column: str, asked: str, room: str | None = None) -> str:
     """How a column of that Spark type answers a use that asks for that type; `room` is the smallest type of integers that has
-    room for the values, where that is known."""
-    if column == asked:
+    room for the values, where that is known. `void` is the type of a path that no row has."""
+    if column in {asked, "void"}:
         return AS_IS
     if room in INTEGERS and asked in INTEGERS:
         return SAFE if _DIGITS[asked] >= _DIGITS[room] else CHECKED

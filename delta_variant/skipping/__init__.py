@@ -4,6 +4,7 @@ requests     a scan's filters, as JSON ─▶ predicates: what the query asks
                                               │ translation; casts: which bounds answer which question
              what Java evaluates, as JSON ◀─ bounds: a tree that is FALSE where no row of the file can match
                                              verdicts: the same, question by question, for people
+             what MIN and MAX ask ─▶ extremes: the bounds that answer it
 """
 
 from delta_variant.skipping.bounds import (
@@ -21,6 +22,7 @@ from delta_variant.skipping.bounds import (
     Projection,
 )
 from delta_variant.skipping.casts import keeps_order
+from delta_variant.skipping.extremes import extremes
 from delta_variant.skipping.predicates import (
     And,
     Comparison,
@@ -70,6 +72,7 @@ __all__ = [
     "StartsWith",
     "Unknown",
     "answer",
+    "extremes",
     "finding",
     "keeps_order",
     "leaves",

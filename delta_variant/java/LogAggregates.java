@@ -1,0 +1,281 @@
+package delta_variant;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.expressions.aggregate.*;
+import org.apache.spark.sql.catalyst.plans.logical.*;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.PushVariantIntoScan$;
+import org.apache.spark.sql.types.DataTypes;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.math.Ordering;
+
+/**
+ * MIN and MAX of paths, and COUNT(*), of all rows of a scan: from the log for the files whose exact bounds it has, in one row,
+ * beside which the other files are aggregated.
+ *
+ * Janino compiles this file: no generics, no lambdas.
+ */
+public class LogAggregates {
+  private static final String ROWS = "rows";  // key of COUNT(*)
+
+  private final Uses uses;
+  private final Aggregate node;
+  private final Map functions = new LinkedHashMap();  // key -> the first AggregateExpression
+  private final Map asked = new LinkedHashMap();  // key of a Use -> Use
+  private final Map minima = new HashMap();  // key of a Use -> internal value, over the files that the log decides
+  private final Map maxima = new HashMap();
+  private long rows;
+  private LogicalRelation rest;
+
+  private LogAggregates(Uses uses) {
+    this.uses = uses;
+    this.node = (Aggregate) uses.nodes.get(uses.chain);
+  }
+
+  /** The aggregates that a plan asks of a scan; null where it asks anything else. */
+  public static LogAggregates of(Uses uses) {
+    if (uses.chain == uses.nodes.size() || !(uses.nodes.get(uses.chain) instanceof Aggregate)) return null;
+    for (int n = 0; n < uses.chain; n++) {
+      if (!(uses.nodes.get(n) instanceof Project)) return null;
+    }
+    LogAggregates found = new LogAggregates(uses);
+    boolean known = found.node.groupingExpressions().isEmpty() && found.add(found.node.aggregateExpressions());
+    return known && !found.asked.isEmpty() ? found : null;
+  }
+
+  private boolean add(Seq expressions) {
+    for (int i = 0; i < expressions.size(); i++) {
+      Expression e = (Expression) expressions.apply(i);
+      if (!(e instanceof AggregateExpression)) {
+        if (e instanceof Attribute || !add(e.children())) return false;
+        continue;
+      }
+      AggregateExpression function = (AggregateExpression) e;
+      String key = key(function);
+      if (key == null || function.isDistinct() || function.filter().isDefined()) return false;
+      if (!functions.containsKey(key)) functions.put(key, function);
+      Uses.Use use = use(function);
+      if (use != null) asked.put(use.key(), use);
+    }
+    return true;
+  }
+
+  /** Equal for functions that are equal; null for another function than those three. */
+  private String key(AggregateExpression function) {
+    AggregateFunction of = function.aggregateFunction();
+    if (of instanceof Count) {
+      for (int c = 0; c < of.children().size(); c++) {
+        Object child = of.children().apply(c);
+        if (!(child instanceof Literal) || ((Literal) child).value() == null) return null;
+      }
+      return ROWS;
+    }
+    if (!(of instanceof Min) && !(of instanceof Max)) return null;
+    Uses.Use use = use(function);
+    return use == null || use.path == null ? null : (of instanceof Min ? "min " : "max ") + use.key();
+  }
+
+  private Uses.Use use(AggregateExpression function) {
+    if (function.aggregateFunction() instanceof Count) return null;
+    Expression asked = (Expression) function.aggregateFunction().children().apply(0);
+    for (int n = uses.chain - 1; n >= 0; n--) asked = (Expression) asked.transform(new Named((Project) uses.nodes.get(n)));
+    return uses.use(asked);
+  }
+
+  /** What a projection has under its names. */
+  private static class Named extends scala.runtime.AbstractPartialFunction {
+    private final Map values = new HashMap();  // ExprId -> Expression
+
+    Named(Project node) {
+      for (int c = 0; c < node.projectList().size(); c++) {
+        Object column = node.projectList().apply(c);
+        if (column instanceof Alias) values.put(((Alias) column).exprId(), ((Alias) column).child());
+      }
+    }
+
+    public boolean isDefinedAt(Object e) {
+      return e instanceof Attribute && values.containsKey(((Attribute) e).exprId());
+    }
+
+    public Object applyOrElse(Object e, scala.Function1 otherwise) {
+      return isDefinedAt(e) ? values.get(((Attribute) e).exprId()) : otherwise.apply(e);
+    }
+  }
+
+  /** The Uses that MIN and MAX are asked of, in the order of `decide`. */
+  public List asked() {
+    return new ArrayList(asked.values());
+  }
+
+  // ---- the log ----------------------------------------------------------------------------------------------------
+
+  /**
+   * Takes in what the log says of the files that it decides, and gives the others. `bounds` are those that the reply names
+   * (delta_variant/skipping/extremes.py): for each Use the smallest and the largest value, and last the number of rows.
+   */
+  public List decide(List files, FileBounds known, Tree.Values[] bounds, SkipFiles skipping) {
+    List others = new ArrayList();
+    List uses = asked();
+    synchronized (known) {
+      for (int f = 0; f < files.size(); f++) {
+        AddFile file = (AddFile) files.get(f);
+        int number = skipping.isExact(file) ? known.number(file.path()) : -1;
+        boolean decided = number >= 0;
+        for (int b = 0; b < bounds.length && decided; b++) decided = isExact(bounds[b].get(number));
+        if (!decided) {
+          others.add(file);
+          continue;
+        }
+        rows += ((Number) bounds[bounds.length - 1].get(number)).longValue();
+        for (int u = 0; u < uses.size(); u++) {
+          String key = ((Uses.Use) uses.get(u)).key();
+          keep(minima, key, bounds[2 * u].get(number), bounds[2 * u].order());
+          keep(maxima, key, bounds[2 * u + 1].get(number), bounds[2 * u + 1].order().reverse());
+        }
+      }
+    }
+    return others;
+  }
+
+  /** Bounds do not tell the sign of a zero (protocol B3). */
+  private static boolean isExact(Object value) {
+    boolean approximate = value instanceof Double || value instanceof Float;
+    return value != null && !(approximate && ((Number) value).doubleValue() == 0);
+  }
+
+  private static void keep(Map values, String key, Object value, Ordering order) {
+    Object before = values.get(key);
+    if (before == null || order.compare(value, before) < 0) values.put(key, value);
+  }
+
+  // ---- the plan ---------------------------------------------------------------------------------------------------
+
+  /** The plan without the scan, which the log decides whole; `outcome` is what `explain` shows of the scan. */
+  public LogicalPlan plan(String outcome) {
+    LocalRelation row = row();
+    Scans.setOutcome(row, Scans.READING, outcome);
+    return above(new Project(replaced(row.output(), false), row));
+  }
+
+  /** The scan as it was before PushVariantIntoScan. */
+  public LogicalRelation scan() {
+    return uses.scan;
+  }
+
+  /** The scan of the others, as `plan` has it. */
+  public LogicalRelation rest() {
+    return rest;
+  }
+
+  /** The plan over what the log decides and the scan of the others. */
+  public LogicalPlan plan(LogicalRelation others) {
+    LogicalPlan plan = others;
+    for (int n = 0; n < uses.chain; n++) plan = (LogicalPlan) ((LogicalPlan) uses.nodes.get(n)).withNewChildren(only(plan));
+    List values = new ArrayList();
+    List partial = new ArrayList();
+    for (Iterator i = functions.values().iterator(); i.hasNext(); ) {
+      AggregateExpression function = (AggregateExpression) i.next();
+      AggregateFunction of = function.aggregateFunction();
+      if (!(of instanceof Count)) {
+        NamedExpression value = Bounds.named((Expression) of.children().apply(0), "value");
+        values.add(value);
+        of = over(of, value.toAttribute());
+      }
+      partial.add(Bounds.named(of.toAggregateExpression(), "partial"));
+    }
+    Seq none = Bounds.seq(new ArrayList());
+    plan = new Aggregate(none, Bounds.seq(partial), new Project(Bounds.seq(values), plan), Option.empty());
+    List both = new ArrayList();
+    both.add(row());
+    plan = (LogicalPlan) PushVariantIntoScan$.MODULE$.apply(plan);
+    rest = (LogicalRelation) plan.collectLeaves().apply(0);
+    both.add(plan);
+    Union union = new Union(Bounds.seq(both), false, false);
+    return above(new Aggregate(none, replaced(union.output(), true), union, Option.empty()));
+  }
+
+  private static Seq only(LogicalPlan plan) {
+    List only = new ArrayList();
+    only.add(plan);
+    return Bounds.seq(only);
+  }
+
+  private static AggregateFunction over(AggregateFunction of, Expression value) {
+    return of instanceof Min ? (AggregateFunction) new Min(value) : new Max(value);
+  }
+
+  /** What the log says: a column for each function. */
+  private LocalRelation row() {
+    List columns = new ArrayList();
+    List values = new ArrayList();
+    for (Iterator i = functions.entrySet().iterator(); i.hasNext(); ) {
+      Map.Entry function = (Map.Entry) i.next();
+      Uses.Use use = use((AggregateExpression) function.getValue());
+      columns.add(Bounds.attribute("logged", use == null ? DataTypes.LongType : use.type));
+      boolean least = ((String) function.getKey()).startsWith("min ");
+      values.add(use == null ? (Object) Long.valueOf(rows) : (least ? minima : maxima).get(use.key()));
+    }
+    List rows = new ArrayList();
+    rows.add(InternalRow.fromSeq(Bounds.seq(values)));
+    return new LocalRelation(Bounds.seq(columns), Bounds.seq(rows), false, Option.empty());
+  }
+
+  /** The aggregate's columns over those of `row`, or of several such rows. */
+  private Seq replaced(Seq columns, boolean several) {
+    List replaced = new ArrayList();
+    for (int i = 0; i < node.aggregateExpressions().size(); i++) {
+      replaced.add(((Expression) node.aggregateExpressions().apply(i)).transform(new Replaced(columns, several)));
+    }
+    return Bounds.seq(replaced);
+  }
+
+  private class Replaced extends scala.runtime.AbstractPartialFunction {
+    private final Map values = new HashMap();
+
+    Replaced(Seq columns, boolean several) {
+      int number = 0;
+      for (Iterator i = functions.entrySet().iterator(); i.hasNext(); number++) {
+        Map.Entry function = (Map.Entry) i.next();
+        AggregateFunction of = ((AggregateExpression) function.getValue()).aggregateFunction();
+        Expression value = (Expression) columns.apply(number);
+        if (several && of instanceof Count) {
+          List sum = new ArrayList();
+          sum.add(new Sum(value).toAggregateExpression());
+          sum.add(Bounds.literal(Long.valueOf(0), DataTypes.LongType));
+          value = new Coalesce(Bounds.seq(sum));
+        } else if (several) {
+          value = over(of, value).toAggregateExpression();
+        }
+        values.put(function.getKey(), value);
+      }
+    }
+
+    public boolean isDefinedAt(Object e) {
+      return e instanceof AggregateExpression && values.containsKey(key((AggregateExpression) e));
+    }
+
+    public Object applyOrElse(Object e, scala.Function1 otherwise) {
+      return isDefinedAt(e) ? values.get(key((AggregateExpression) e)) : otherwise.apply(e);
+    }
+  }
+
+  private LogicalPlan above(LogicalPlan plan) {
+    TypedPlan.check(plan, node);
+    for (int n = uses.chain + 1; n < uses.nodes.size(); n++) {
+      LogicalPlan above = (LogicalPlan) uses.nodes.get(n);
+      List children = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(above.children()));
+      children.set(((Integer) uses.children.get(n)).intValue(), plan);
+      plan = (LogicalPlan) above.withNewChildren(Bounds.seq(children));
+    }
+    return plan;
+  }
+}

@@ -1,0 +1,45 @@
+"""The bounds from which Java answers MIN and MAX of Variant paths (`java/LogAggregates.java`). JSON in, JSON out: `extremes`.
+
+A cast that keeps the order (`casts`) gives the smallest value of the smallest bound. That takes bounds that are values of the
+file, which Java sees to, and that are whole: strings may be cut (protocol/README.md, B3), and the same for what becomes text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta_variant.errors import InvalidPathError
+from delta_variant.paths import parse_variant_path
+from delta_variant.skipping.bounds import Log, Projection
+from delta_variant.skipping.casts import kinds_for
+from delta_variant.skipping.predicates import Path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def extremes(request: Mapping[str, Any]) -> dict[str, Any]:
+    """{"columns": [[name, ...], ...], "paths": [{"column": [name, ...], "path": `variant_get`'s, "type": Spark's}, ...]} →
+    {"bounds": [...]}: for each path the smallest and the largest value, and last the number of rows; none where one of the
+    paths has no such bounds.
+    """
+    log = Log(tuple(map(tuple, request["columns"])))
+    projection = Projection(log)
+    for asked in request["paths"]:
+        path = _path(asked)
+        if path is None or path.column not in log.columns:
+            return {"bounds": []}
+        projection.number("min", path)
+        projection.number("max", path)
+    return {"bounds": [*projection.json(), {"side": "rows"}]}
+
+
+def _path(asked: Mapping[str, Any]) -> Path | None:
+    try:
+        steps = parse_variant_path(asked["path"])
+    except InvalidPathError:
+        return None
+    keys = tuple(step for step in steps if isinstance(step, str))
+    if len(keys) < len(steps) or asked["type"].startswith("string") or not kinds_for(asked["type"]):
+        return None
+    return Path(tuple(asked["column"]), keys, asked["type"])
