@@ -3,12 +3,12 @@
 `java/SkipFiles.java` walks the plan and calls back once per Delta scan of which a filter, a join or ORDER BY with LIMIT asks
 something of a VARIANT column (the last calls back twice): in comes the filter as JSON (`Filters.java`), out goes the predicate
 on bounds (`skipping.answer`), which Java evaluates over what Delta keeps of the log (`FileBounds.java`).
-`java/TypedScans.java` comes after it and calls back twice per scan whose VARIANTs are asked for by path (`Uses.java`): which
-bounds prove that a path lies in a typed column (`reading.proofs`), and how the files are read (`reading.groups`);
-`TypedPlan.java` makes the plan. Before that it asks whether the log answers MIN, MAX and COUNT(*) (`skipping.extremes`,
-`LogAggregates.java`). No loop crosses py4j. A session carries each rule at most once; the first one carries what
-`disable` has to restore. What each question of the query could prove is counted for `explain`, and for the logger
-`delta_variant` where the setting `spark.delta_variant.logScans` is true.
+`java/TypedScans.java` comes after it and calls back for each scan whose VARIANTs are asked for by path (`Uses.java`): which
+bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds prove
+that a path lies in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.java`). No loop
+crosses py4j. A session carries each rule at most once; the first one carries what `disable` has to restore. What each question
+of the query could prove is counted for `explain`, and for the logger `delta_variant` where the setting
+`spark.delta_variant.logScans` is true.
 """
 
 from __future__ import annotations

@@ -314,6 +314,9 @@ def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, kno
         ):
             variant_null = case == "JSON nulls" and "::" not in query and key == "a"
             both(spark, query, typed=int(key in (proven | more if known else proven) and not variant_null))
+    if "z" in proven:
+        join = spark.sql(f"select a.id, b.id from delta.`{path}` a left join range(9) b on a.v:z::bigint = b.id")
+        assert "NestedLoop" not in join._jdf.queryExecution().sparkPlan().toString()
     everywhere = f"select id, v:z::int, v is null, v is not null from delta.`{path}`"
     both(spark, everywhere, typed=int("z" in (proven | more if known else proven)))
 
@@ -515,6 +518,8 @@ EXTREMES = {
     "select id from {} where id = (select min(v:n::bigint) + count(*) from {})": 1,
     "select max(n) from (select id, w:n::smallint n from (select id, v w from {}))": 1,
     "select min(v:o.x::int), min(v:n::tinyint) from {} having count(*) > 0": 1,
+    "select min(v:n::int), max(try_variant_get(v, '$.n', 'int')), min(variant_get(v, '$[\"n\"]', 'int')) from {}": 1,
+    "select id from {} where v:n::int > (select max(v:n::int) - 9 from {})": 1,
     "select max(v:n::int) from {} where id >= 0": 0,
     "select max(v:n::int) from {} group by id % 2": 0,
     "select max(v:n::int), sum(v:n::int) from {}": 0,

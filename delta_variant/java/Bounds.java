@@ -146,7 +146,8 @@ public class Bounds {
 
   /**
    * A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. One whose
-   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT; `rows` is their number.
+   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT; `rows` is
+   * the number of rows in the file.
    */
   public static Expression read(JsonNode bound, Seq row, Map types, String zone) {
     String side = bound.get("side").asText();

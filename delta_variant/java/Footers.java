@@ -38,8 +38,9 @@ import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 
 /**
- * The typed columns that Parquet footers prove: no row group has anything but JSON nulls in the `value` of a path, and in those on
- * the way to it nothing either; or other fields, where Spark or this package wrote the file (VariantShredding, "Objects").
+ * The typed columns that Parquet footers prove. A path is proven if its `value` holds nothing but JSON nulls in every row group, and
+ * so does each `value` above it. Those above may hold anything where Spark or this package wrote the file (VariantShredding,
+ * "Objects").
  *
  * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change.
  * Janino compiles this file: no generics, no lambdas.
@@ -55,7 +56,7 @@ public class Footers {
   private static final ThreadPoolExecutor THREADS = threads();
   private static final String WRITER = "org.apache.spark.version";  // a key of files that Spark or this package wrote
   private static final String REBASED = "org.apache.spark.legacyDateTime";
-  private static final String CLOSED = "{}";  // an object without any other field than its typed ones
+  private static final String CLOSED = "{}";  // an object with typed fields only, or a JSON null
   private static final String OPEN = "";  // of whatever type
   private static final List FIELDS = Arrays.asList(new Object[] {"metadata", "value", "typed_value"});
 
@@ -96,8 +97,8 @@ public class Footers {
   }
 
   /**
-   * The type of a path's typed column by what a footer says: void where no row has the path, with OR_JSON_NULL behind it where some
-   * rows have a JSON null (Leaves). Null where the column is not proven to hold the path.
+   * The type of a path's typed column by what a footer says (Leaves), also of one with JSON nulls beside its values; VOID where no row
+   * has the path, and null where neither is proven.
    */
   public static String type(Map said, List column, List keys) {
     String known = null;
@@ -235,7 +236,7 @@ public class Footers {
     boolean closed = !valued || !others.contains(with(path, "value"));
     if (typed.isPrimitive()) {
       String type = type(typed.asPrimitiveType());
-      if (type != null && closed) leaves.put(key(column, keys), valued ? type + Leaves.OR_JSON_NULL : type);
+      if (type != null && closed) leaves.put(key(column, keys), valued ? Leaves.withJsonNulls(type) : type);
       return;
     }
     if (typed.getLogicalTypeAnnotation() != null || !closed && !known) return;  // a list; or who knows what

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
  */
 public class Leaves {
   public static final String VOID = "void";  // of a path that no row has
-  public static final String OR_JSON_NULL = "?";
+  private static final String OR_JSON_NULL = "?";  // behind a type: some rows have a JSON null at the path instead
   private static final String[] PRIMITIVES = {null, "boolean", "boolean", "tinyint", "smallint", "int", "bigint", "double", null,
       null, null, "date", "timestamp", "timestamp_ntz", "float", "binary", "string"};
   private static final String[] INTEGERS = {"tinyint", "smallint", "int"};
@@ -58,6 +58,18 @@ public class Leaves {
     if (type.equals(DataTypes.ShortType) && value == (short) value) return Short.valueOf((short) value);
     if (type.equals(DataTypes.ByteType) && value == (byte) value) return Byte.valueOf((byte) value);
     return null;
+  }
+
+  public static String withJsonNulls(String type) {
+    return type + OR_JSON_NULL;
+  }
+
+  public static boolean hasJsonNulls(String type) {
+    return type.endsWith(OR_JSON_NULL);
+  }
+
+  public static String withoutJsonNulls(String type) {
+    return hasJsonNulls(type) ? type.substring(0, type.length() - OR_JSON_NULL.length()).intern() : type;
   }
 
   /** Spark's. */

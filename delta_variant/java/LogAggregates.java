@@ -124,20 +124,20 @@ public class LogAggregates {
    */
   public List decide(List files, FileBounds known, Tree.Values[] bounds, SkipFiles skipping) {
     List others = new ArrayList();
-    List uses = asked();
+    List asked = asked();
     synchronized (known) {
       for (int f = 0; f < files.size(); f++) {
         AddFile file = (AddFile) files.get(f);
         int number = skipping.isExact(file) ? known.number(file.path()) : -1;
         boolean decided = number >= 0;
-        for (int b = 0; b < bounds.length && decided; b++) decided = isExact(bounds[b].get(number));
+        for (int b = 0; b < bounds.length && decided; b++) decided = isKnown(bounds[b].get(number));
         if (!decided) {
           others.add(file);
           continue;
         }
         rows += ((Number) bounds[bounds.length - 1].get(number)).longValue();
-        for (int u = 0; u < uses.size(); u++) {
-          String key = ((Uses.Use) uses.get(u)).key();
+        for (int u = 0; u < asked.size(); u++) {
+          String key = ((Uses.Use) asked.get(u)).key();
           keep(minima, key, bounds[2 * u].get(number), bounds[2 * u].order());
           keep(maxima, key, bounds[2 * u + 1].get(number), bounds[2 * u + 1].order().reverse());
         }
@@ -147,7 +147,7 @@ public class LogAggregates {
   }
 
   /** Bounds do not tell the sign of a zero (protocol B3). */
-  private static boolean isExact(Object value) {
+  private static boolean isKnown(Object value) {
     boolean approximate = value instanceof Double || value instanceof Float;
     return value != null && !(approximate && ((Number) value).doubleValue() == 0);
   }
@@ -179,7 +179,7 @@ public class LogAggregates {
   /** The plan over what the log decides and the scan of the others. */
   public LogicalPlan plan(LogicalRelation others) {
     LogicalPlan plan = others;
-    for (int n = 0; n < uses.chain; n++) plan = (LogicalPlan) ((LogicalPlan) uses.nodes.get(n)).withNewChildren(only(plan));
+    for (int n = 0; n < uses.chain; n++) plan = Scans.with((LogicalPlan) uses.nodes.get(n), 0, plan);
     List values = new ArrayList();
     List partial = new ArrayList();
     for (Iterator i = functions.values().iterator(); i.hasNext(); ) {
@@ -203,12 +203,6 @@ public class LogAggregates {
     return above(new Aggregate(none, replaced(union.output(), true), union, Option.empty()));
   }
 
-  private static Seq only(LogicalPlan plan) {
-    List only = new ArrayList();
-    only.add(plan);
-    return Bounds.seq(only);
-  }
-
   private static AggregateFunction over(AggregateFunction of, Expression value) {
     return of instanceof Min ? (AggregateFunction) new Min(value) : new Max(value);
   }
@@ -220,13 +214,12 @@ public class LogAggregates {
     for (Iterator i = functions.entrySet().iterator(); i.hasNext(); ) {
       Map.Entry function = (Map.Entry) i.next();
       Uses.Use use = use((AggregateExpression) function.getValue());
-      columns.add(Bounds.attribute("logged", use == null ? DataTypes.LongType : use.type));
+      columns.add(Bounds.attribute("logged", use == null ? DataTypes.LongType : use.type).withNullability(use != null));
       boolean least = ((String) function.getKey()).startsWith("min ");
       values.add(use == null ? (Object) Long.valueOf(rows) : (least ? minima : maxima).get(use.key()));
     }
-    List rows = new ArrayList();
-    rows.add(InternalRow.fromSeq(Bounds.seq(values)));
-    return new LocalRelation(Bounds.seq(columns), Bounds.seq(rows), false, Option.empty());
+    List row = java.util.Collections.singletonList(InternalRow.fromSeq(Bounds.seq(values)));
+    return new LocalRelation(Bounds.seq(columns), Bounds.seq(row), false, Option.empty());
   }
 
   /** The aggregate's columns over those of `row`, or of several such rows. */
@@ -271,10 +264,7 @@ public class LogAggregates {
   private LogicalPlan above(LogicalPlan plan) {
     TypedPlan.check(plan, node);
     for (int n = uses.chain + 1; n < uses.nodes.size(); n++) {
-      LogicalPlan above = (LogicalPlan) uses.nodes.get(n);
-      List children = new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava(above.children()));
-      children.set(((Integer) uses.children.get(n)).intValue(), plan);
-      plan = (LogicalPlan) above.withNewChildren(Bounds.seq(children));
+      plan = Scans.with((LogicalPlan) uses.nodes.get(n), ((Integer) uses.children.get(n)).intValue(), plan);
     }
     return plan;
   }

@@ -47,6 +47,7 @@ import scala.collection.immutable.Seq;
 public class Scans {
   public static final String SKIPPING = "delta_variant.SkipFiles";  // the names of the rules
   public static final String READING = "delta_variant.TypedScans";
+  public static final String LOGGED = "delta_variant.LogAggregates";  // how many files of a scan the log has answered for
   private static final ThreadLocal BUSY = new ThreadLocal();  // a rule plans a query of its own
   private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -152,6 +153,13 @@ public class Scans {
     return null;
   }
 
+  /** The node with a plan in place of one of its children. */
+  public static LogicalPlan with(LogicalPlan node, int child, LogicalPlan plan) {
+    List children = new ArrayList();
+    for (int c = 0; c < node.children().size(); c++) children.add(c == child ? plan : node.children().apply(c));
+    return (LogicalPlan) node.withNewChildren(Bounds.seq(children));
+  }
+
   /** The scan with these files in place of its own. */
   public static LogicalRelation over(LogicalRelation scan, TahoeFileIndex files) {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
@@ -235,7 +243,8 @@ public class Scans {
 
     /** Columns by name: the scans of a union have expression ids of their own. */
     private boolean applied(Expression filter) {
-      if (prepared.allFilters().contains(filter)) return true;
+      // What has no column is a filter above the scan as well.
+      if (filter.references().isEmpty() || prepared.allFilters().contains(filter)) return true;
       Expression named = (Expression) filter.transform(new ByName());
       for (Iterator i = prepared.allFilters().iterator(); i.hasNext(); ) {
         if (named.semanticEquals((Expression) ((Expression) i.next()).transform(new ByName()))) return true;
@@ -278,7 +287,7 @@ public class Scans {
       Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
       if (location instanceof TahoeFileIndex) add(scans, describe((LogicalRelation) plan));
     }
-    if (plan instanceof LocalRelation && outcome(plan, READING) != null) scans.add(node(outcome(plan, READING)));
+    if (plan instanceof LocalRelation && outcome(plan, READING) != null) add(scans, (ObjectNode) node(outcome(plan, READING)));
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
     for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
   }

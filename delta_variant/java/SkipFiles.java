@@ -239,7 +239,7 @@ public class SkipFiles extends Rule {
     return compared(order, new Literal(values.get(limit - 1), order.child().dataType()));
   }
 
-  /** Whether each bound of a file is some row's value, but for strings that were cut: this package has marked it, and no row is gone. */
+  /** Whether each bound of a file is some row's value, but for cut strings and the sign of zeros: it is marked, and no row is gone. */
   public boolean isExact(AddFile file) {
     return Decision.hasTag(file, mark, marks) && file.deletionVector() == null;
   }

@@ -116,10 +116,7 @@ public class TypedPlan {
   }
 
   private LogicalPlan over(LogicalPlan node, int child, LogicalPlan plan) {
-    List children = new ArrayList();
-    for (int c = 0; c < node.children().size(); c++) children.add(c == child ? plan : node.children().apply(c));
-    if (node instanceof Generate) node = requiring((Generate) node, plan);
-    return (LogicalPlan) node.withNewChildren(Bounds.seq(children));
+    return Scans.with(node instanceof Generate ? requiring((Generate) node, plan) : node, child, plan);
   }
 
   /** Generate names the columns that it drops by their numbers. What a Variant left in its place goes with the last Variant. */
@@ -151,6 +148,9 @@ public class TypedPlan {
       if (use.path == null) {
         // NULL in the rows that an outer join adds.
         value = new EqualNullSafe(exported(use.key(), new IsNotNull(variant), "present"), Literal$.MODULE$.TrueLiteral());
+      } else if (alone && ((Group) groups.get(0)).types[use.number] instanceof NullType) {
+        // A column, not a constant: Spark takes no comparison with a constant for the key of a join.
+        value = exported(use.key(), new Literal(null, use.type), use.path);
       } else if (alone) {
         Group group = (Group) groups.get(0);
         value = answer(exported(place + use.path, leaf(retyped(variant, group), use, group), use.path), use, cast(use, group));
@@ -425,7 +425,7 @@ public class TypedPlan {
     return new StructType(typed);
   }
 
-  /** A struct of the typed columns of a Variant that are asked for; if none is, of what every Variant has that is not NULL. */
+  /** A struct of the typed columns of a Variant that are asked for; if none is, of `metadata`, which is NULL where the Variant is. */
   private DataType group(Uses.Place variant, Group group) {
     Object tree = null;
     for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {

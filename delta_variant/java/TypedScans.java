@@ -29,9 +29,9 @@ import org.apache.spark.sql.types.VariantType;
 import scala.collection.immutable.Seq;
 
 /**
- * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), groups
- * their files by the types that the log or their footers prove for the columns of these paths, and puts a plan in their place
- * that reads these columns (TypedPlan).
+ * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), takes
+ * MIN, MAX and COUNT(*) from the log where that has them (LogAggregates), groups the files by the types that the log or their
+ * footers prove for the columns of these paths, and puts a plan in their place that reads these columns (TypedPlan).
  *
  * Whatever goes wrong, the plan given is the plan returned; interruption and cancellation go through. Janino compiles this file:
  * no generics, no lambdas.
@@ -73,7 +73,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     scans(plan, scans);
     for (int s = 0; s < scans.size(); s++) {
       try {
-        plan = typed(plan, (LogicalRelation) scans.get(s), 0);
+        plan = typed(plan, (LogicalRelation) scans.get(s), scans);
       } catch (Throwable failure) {
         if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
         Scans.report(failure, tell, "reading");
@@ -105,12 +105,13 @@ public class TypedScans extends Rule implements Scans.Visit {
 
   // ---- one scan ---------------------------------------------------------------------------------------------------
 
-  /** `logged` files of the scan are not in it any more: the log has what the plan asks of them. */
-  private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan, int logged) throws Exception {
+  /** The plan after one of its scans was visited; what is left of one for which the log answers joins the `open` ones. */
+  private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan, List open) throws Exception {
     Uses uses = new Uses(plan, scan);
     if (uses.paths.isEmpty()) return plan;
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
-    if (logged > 0) outcome.put("logged", logged);
+    String logged = Scans.outcome(scan, Scans.LOGGED);
+    if (logged != null) outcome.put("logged", Integer.parseInt(logged));
     if (uses.whole() != null) return left(plan, scan, outcome, uses.whole());
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
@@ -119,9 +120,9 @@ public class TypedScans extends Rule implements Scans.Visit {
     DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
     outcome.put("files", files.size());
     if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, outcome, "too many paths for so many files");
-    LogAggregates aggregates = logged > 0 || Scans.isCommand(index) ? null : LogAggregates.of(uses);
+    LogAggregates aggregates = logged != null || Scans.isCommand(index) ? null : LogAggregates.of(uses);
     if (aggregates != null && Decision.anyTag(files, mark, null)) {
-      LogicalPlan fromLog = fromLog(aggregates, scan, files, log, format, outcome);
+      LogicalPlan fromLog = fromLog(aggregates, scan, files, log, format, outcome, open);
       if (fromLog != null) return fromLog;
     }
     JsonNode proofs = proofs(uses, log, format);
@@ -154,7 +155,7 @@ public class TypedScans extends Rule implements Scans.Visit {
 
   /** The plan in which the log answers for the files that it decides; null where it decides none. */
   private LogicalPlan fromLog(LogAggregates aggregates, LogicalRelation scan, List files, Bounds log, DeltaParquetFileFormat format,
-      ObjectNode outcome) throws Exception {
+      ObjectNode outcome, List open) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "extremes");
     request.set("columns", JSON.valueToTree(log.columns()));
     ArrayNode paths = request.putArray("paths");
@@ -178,11 +179,12 @@ public class TypedScans extends Rule implements Scans.Visit {
       ObjectNode node = Scans.describe(scan).put("bounds", 0);
       return aggregates.plan(node.put("reading", outcome.put("files", 0).put("logged", decided).toString()).toString());
     }
-    LogicalRelation rest = Scans.over(aggregates.scan(), Scans.narrowed(index, others));
-    LogicalPlan plan = aggregates.plan(rest);
-    rest = aggregates.rest();
+    LogicalPlan plan = aggregates.plan(Scans.over(aggregates.scan(), Scans.narrowed(index, others)));
+    LogicalRelation rest = aggregates.rest();
     Scans.setOutcome(rest, Scans.SKIPPING, Scans.outcome(scan, Scans.SKIPPING));
-    return typed(plan, rest, decided);
+    Scans.setOutcome(rest, Scans.LOGGED, String.valueOf(decided));
+    open.add(rest);
+    return plan;
   }
 
   /** By file, for each path the type of its column, and that which has room for its integers; null where one is not proven. */
@@ -237,9 +239,7 @@ public class TypedScans extends Rule implements Scans.Visit {
       for (int p = 0; p < keys.size() && said[o] != null; p++) {
         if (found[2 * p] != null) continue;
         String type = Footers.type(said[o], (List) columns.get(p), (List) keys.get(p));
-        boolean nulls = type != null && type.endsWith(Leaves.OR_JSON_NULL);
-        if (nulls) type = type.substring(0, type.length() - Leaves.OR_JSON_NULL.length());
-        if (type != null && !(nulls && nullsCount[p])) found[2 * p] = type.intern();
+        if (type != null && !(nullsCount[p] && Leaves.hasJsonNulls(type))) found[2 * p] = Leaves.withoutJsonNulls(type);
       }
     }
   }

@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 
 def extremes(request: Mapping[str, Any]) -> dict[str, Any]:
     """{"columns": [[name, ...], ...], "paths": [{"column": [name, ...], "path": `variant_get`'s, "type": Spark's}, ...]} →
-    {"bounds": [...]}: for each path the smallest and the largest value, and last the number of rows; none where one of the
-    paths has no such bounds.
+    {"bounds": [...]}: for each path, in that order, the smallest and the largest value, and last the number of rows. The list
+    is empty where one of the paths has no such bounds.
     """
     log = Log(tuple(map(tuple, request["columns"])))
-    projection = Projection(log)
+    bounds: list[dict[str, Any]] = []
     for asked in request["paths"]:
         path = _path(asked)
         if path is None or path.column not in log.columns:
             return {"bounds": []}
-        projection.number("min", path)
-        projection.number("max", path)
-    return {"bounds": [*projection.json(), {"side": "rows"}]}
+        both = Projection(log)
+        both.number("min", path)
+        both.number("max", path)
+        bounds += both.json()
+    return {"bounds": [*bounds, {"side": "rows"}]}
 
 
 def _path(asked: Mapping[str, Any]) -> Path | None:
