@@ -33,6 +33,8 @@ QUERIES = {
     "filter": "SELECT count(*) FROM {table} WHERE {id} BETWEEN 1000 AND 1100",
     "filter and group": "SELECT {repo}, sum({size}) FROM {table} WHERE {amount} > 500 GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
     "join": "SELECT count(*) FROM {table} a JOIN (SELECT DISTINCT {id} i FROM {table} WHERE {size} = 7) b ON {id} = b.i",
+    "extremes": "SELECT min({id}), max({amount}), count(*) FROM {table}",
+    "last of an order": "SELECT {id} FROM {table} ORDER BY {id} DESC LIMIT 10",
 }
 
 
