@@ -317,6 +317,8 @@ def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, kno
     if "z" in proven:
         join = spark.sql(f"select a.id, b.id from delta.`{path}` a left join range(9) b on a.v:z::bigint = b.id")
         assert "NestedLoop" not in join._jdf.queryExecution().sparkPlan().toString()
+    together = f"select id, v:z::string, v:a::string, v:o.z::int from delta.`{path}`"
+    both(spark, f"{together} where v:z::int is null and v:a::string < 'y'")
     everywhere = f"select id, v:z::int, v is null, v is not null from delta.`{path}`"
     both(spark, everywhere, typed=int("z" in (proven | more if known else proven)))
 

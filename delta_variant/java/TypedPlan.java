@@ -400,8 +400,10 @@ public class TypedPlan {
 
   /** The column of a path in what its Variant is now. */
   private Expression leaf(Expression variant, Uses.Use use, Group group) {
-    if (group.types[use.number] instanceof NullType) return new Literal(null, DataTypes.NullType);
-    List path = (List) keys.get(use.variant.key() + use.path);
+    String place = use.variant.key() + use.path;
+    int number = ((Uses.Use) uses.paths.get(place)).number;
+    if (group.types[number] instanceof NullType) return new Literal(null, DataTypes.NullType);
+    List path = (List) keys.get(place);
     Expression leaf = Bounds.field(variant, TYPED);
     for (int k = 0; k < path.size(); k++) leaf = Bounds.field(Bounds.field(leaf, (String) path.get(k)), TYPED);
     // Spark's Parquet filters fail for a constant of more bytes than the file has for a decimal: none is made of a Coalesce.
