@@ -1,10 +1,12 @@
-"""Paths into a Variant: the keys of nested objects ↔ the texts other programs use for them.
+"""Names of columns, and paths into a Variant: keys ↔ the texts that users and other programs write.
 
-Two syntaxes: RFC 9535 normalized paths, which key the bounds in the Delta log (`$['actor']['id']`, Delta variantShredding,
-"Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`, `$.tags[0]`).
-A key is a str, an array index an int. `quoted` is for names outside a Variant.
+Paths have two syntaxes: RFC 9535 normalized paths, which key the bounds in the Delta log (`$['actor']['id']`, Delta
+variantShredding, "Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`,
+`$.tags[0]`). An object key is a str, an array index an int. Columns are written as in SQL: `v`, `s.w`, `` `a.b`.c ``; a column
+and a path into it have a colon between them: `v:actor.id`.
 
-Invariant: `parse_normalized(normalized(keys)) == keys` for all keys.
+Invariants: `parse_normalized(normalized(keys)) == keys` for all keys, and `parse_column(dotted(column)) == column` for all
+names.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from delta_variant.errors import InvalidPathError
+from delta_variant.errors import InvalidPathError, InvalidSchemaError
+
+ColumnPath = tuple[str, ...]
+"""The name of a column, followed by the names of fields where it is in a struct."""
 
 _ESCAPES = {"'": "\\'", "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _UNESCAPES = {text[1]: char for char, text in _ESCAPES.items()}
@@ -21,6 +26,8 @@ _ESCAPE = re.compile(r"\\(u00[01][0-9a-f]|.)", re.DOTALL)
 # Spark takes a dotted key up to the next dot or bracket, and a quoted key up to the next quote of its kind: no escapes.
 _SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]")
 _PLAIN = re.compile(r"[\w$-]+")
+_PLAIN_COLUMN = re.compile(r"[\w-]+")
+_COLUMN_STEP = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|$)")
 _MAX_INDEX = 2**31 - 1
 
 
@@ -71,6 +78,45 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
         steps.append(int(step[kind]) if kind == "index" else step[kind])
         at = step.end()
     return tuple(steps)
+
+
+def rooted(path: str) -> str:
+    """A `variant_get` path with its `$`, which users may leave out; empty text is the root."""
+    return path if path.startswith("$") else f"${path}" if path[:1] in ("", "[") else f"$.{path}"
+
+
+def parse_column(text: str) -> ColumnPath:
+    """The names in `a.b`, of which odd ones stand in backquotes; raises InvalidSchemaError for any other text."""
+    names: list[str] = []
+    at = 0
+    while at < len(text) or not names:
+        match = _COLUMN_STEP.match(text, at)
+        if match is None or (match[3] and match.end() == len(text)):
+            raise InvalidSchemaError(f"{text!r} is not the name of a column: write a.b, with odd names in backquotes")
+        names.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+    return tuple(names)
+
+
+def parse_column_path(text: str) -> tuple[ColumnPath, str | None]:
+    """A column and the `variant_get` path into it: `s.w:actor.id` is `("s", "w")` and `$.actor.id`.
+
+    The path is None where the text names a column only; its `$` may be left out. A colon in a column's name needs backquotes.
+    Raises InvalidSchemaError for what is no column, InvalidPathError for what is no path.
+    """
+    in_backquotes = False
+    for at, char in enumerate(text):
+        in_backquotes ^= char == "`"
+        if char == ":" and not in_backquotes:
+            path = rooted(text[at + 1 :])
+            parse_variant_path(path)
+            return parse_column(text[:at]), path
+    return parse_column(text), None
+
+
+def dotted(column: ColumnPath) -> str:
+    """A column as users write it."""
+    return ".".join(name if _PLAIN_COLUMN.fullmatch(name) else quoted(name) for name in column)
 
 
 def quoted(name: str) -> str:

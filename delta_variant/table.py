@@ -8,7 +8,6 @@ file and path, which scales as Delta's own statistics do, or a drawing of every 
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from pyspark.sql.types import StructType
 from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
-from delta_variant.paths import normalized, parse_variant_path, quoted
+from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
 from delta_variant.transaction import Table, delta_errors, own_session
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import VariantVal
 
-_COLUMN = re.compile(r"(`(?:[^`]|``)+`|[^`:]+):(.*)\Z", re.DOTALL)
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _SCHEMA = "file string, column string, path string, type string, min variant, max variant, source string"
 
@@ -175,15 +173,14 @@ def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
     """`column:path` as the column's name and the keys. Raises InvalidPathError."""
-    parts = _COLUMN.match(path)
-    if parts is None:
+    names, variant_path = parse_column_path(path)
+    if variant_path is None:
         raise InvalidPathError(f"{path!r} is not column:path, such as v:actor.id")
-    column = parts[1][1:-1].replace("``", "`") if parts[1].startswith("`") else parts[1]
-    steps = parse_variant_path("$" + ("" if parts[2][:1] in ("", "[") else ".") + parts[2])
+    steps = parse_variant_path(variant_path)
     keys = tuple(step for step in steps if isinstance(step, str))
     if len(keys) < len(steps):
         raise InvalidPathError(f"{path!r} goes through an array, which has no bounds")
-    return column, keys
+    return ".".join(names), keys
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------

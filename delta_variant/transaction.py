@@ -342,9 +342,9 @@ class Transaction:
     def run(self, source: DataFrame, rows: DataFrame, task: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Written:
         """Run a job that writes files, and keep their Add actions.
 
-        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them. task:
-        from the number of a task and the record batches of its rows (`writer.batches`) to reports (`writer.task`) in JSON.
-        Raises what Spark raises.
+        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them.
+        task: from the number of a task and the record batches of its rows (`writer.record_batches`) to reports
+        (`writer.task`) in JSON. Raises what Spark raises.
         """
         function = jvm.python_function(self.spark, task)
         totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))

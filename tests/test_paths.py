@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import paths
-from delta_variant.errors import InvalidPathError
+from delta_variant.errors import InvalidPathError, InvalidSchemaError
 
 # RFC 9535, section 2.7 and table 20.
 NORMALIZED = [
@@ -90,3 +90,62 @@ def test_spark_agrees_about_variant_paths(spark):
     for path in ("", "a", "$a", "$.", "$[a]", "$[-1]", "$['a'", "$ .a", "$[ 1]"):
         with pytest.raises(PySparkException):
             read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("v", ("v",)), ("s.w", ("s", "w")), ("`a.b`.c", ("a.b", "c")), ("a b.`c``d`", ("a b", "c`d")), ("`x`", ("x",)),
+        ("S.`x y`", ("S", "x y")),
+    ],
+)  # fmt: skip
+def test_names_of_columns(text, names):
+    """Dots lead into structs, odd names stand in backquotes, and a name comes back as it was written."""
+    assert paths.parse_column(text) == names
+    assert paths.parse_column(paths.dotted(names)) == names
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "`a", "a`b", "`a`b"])
+def test_names_of_columns_refused(text):
+    """Text that is no name is an error that shows how to write one."""
+    with pytest.raises(InvalidSchemaError, match=r"write a\.b, with odd names in backquotes"):
+        paths.parse_column(text)
+
+
+COLUMN_PATHS = [
+    ("v", ("v",), None),
+    ("s.w", ("s", "w"), None),
+    ("v:id", ("v",), "$.id"),
+    ("v:$.id", ("v",), "$.id"),
+    ("v:", ("v",), "$"),
+    ("v:['a:b'].c", ("v",), "$['a:b'].c"),
+    ("s.w:[0]", ("s", "w"), "$[0]"),
+    ("`a.b`.w:x", ("a.b", "w"), "$.x"),
+    ("`a:b`", ("a:b",), None),
+    ("`a``:b`:`c", ("a`:b",), "$.`c"),
+    ("naïve column:id", ("naïve column",), "$.id"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "path"), COLUMN_PATHS)
+def test_columns_and_paths_into_them(text, column, path):
+    """The first colon outside of backquotes ends the column; the path may begin with `$`."""
+    assert paths.parse_column_path(text) == (column, path)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1).map(tuple))
+def test_columns_round_trip(column):
+    """parse_column inverts dotted for all names, also where a path follows."""
+    assert paths.parse_column(paths.dotted(column)) == column
+    assert paths.parse_column_path(paths.dotted(column) + ":x") == (column, "$.x")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("", InvalidSchemaError), ("a.", InvalidSchemaError), (".a", InvalidSchemaError), ("`a", InvalidSchemaError),
+     (":id", InvalidSchemaError), ("v:a..b", InvalidPathError), ("v:a[", InvalidPathError)],
+)  # fmt: skip
+def test_what_is_neither_column_nor_path(text, error):
+    """The error names the part that is wrong."""
+    with pytest.raises(error, match="is not"):
+        paths.parse_column_path(text)

@@ -253,7 +253,7 @@ def test_few_files_for_partitions(spark, tmp_path):
 @pytest.mark.slow
 def test_large_files_roll(spark, tmp_path, monkeypatch):
     """A file that has reached the target size is closed, and the rows go on in the next."""
-    monkeypatch.setattr("delta_variant.writer.sizes.TARGET_BYTES", 1 << 20)
+    monkeypatch.setattr("delta_variant.writer.file_sizes.TARGET_BYTES", 1 << 20)
     df = spark.range(0, 300_000, 1, 1).selectExpr("id", "parse_json(to_json(named_struct('t', md5(cast(id as string))))) v")
     files = adds(tmp_path / "t", write(df, tmp_path / "t", compression="none").version)
     assert len(files) > 1
@@ -345,7 +345,7 @@ def test_values_out_of_range_are_an_error(spark, tmp_path):
         ("always", InvalidSchemaError, "must be 'auto', False, or a mapping"),
     ],
 )
-def test_shapes_refused(spark, tmp_path, documents, shred, error, message):
+def test_schemas_refused(spark, tmp_path, documents, shred, error, message):
     """A shredding schema for what is no VARIANT, of text that is none, or that Spark cannot read is one error by path."""
     write(documents, tmp_path / "t")
     for path in ("t", "new"):
@@ -357,7 +357,7 @@ def test_shapes_refused(spark, tmp_path, documents, shred, error, message):
 
 @pytest.mark.parametrize("value", [None, "true", "false", "TRUE"])
 def test_the_property_is_obeyed(spark, tmp_path, documents, value):
-    """Files are shredded if the property is exactly `true`, and shapes are refused, with the way out, if it is not."""
+    """Files are shredded if the property is exactly `true`, and schemas are refused, with the way out, if it is not."""
     properties = "" if value is None else f"TBLPROPERTIES ('delta.enableVariantShredding' = '{value}')"
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v variant) USING delta {properties}")
     many = spark.range(0, 3000, 1, 1).selectExpr("id", "parse_json(concat('{\"id\":', id, '}')) v")

@@ -15,7 +15,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
 from delta_variant import jvm
-from delta_variant.writer import batches
+from delta_variant.writer import record_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,12 +73,14 @@ def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
         [rows, df._jdf.schema(), jvm.java_source("Batches"), spark._jsparkSession]
     )
     messages = RDD(method.invoke(None, arguments.toArray()).toJavaRDD(), spark.sparkContext, NoOpSerializer())
-    return list(batches.received(iter(messages.map(bytes).collect()), batches.schema_of(df.schema, tuple(df.columns))))
+    return list(
+        record_batches.received(iter(messages.map(bytes).collect()), record_batches.schema_of(df.schema, tuple(df.columns)))
+    )
 
 
 def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:
     theirs = df.toArrow()
-    table = pa.Table.from_batches(ours, batches.schema_of(df.schema, tuple(df.columns)))
+    table = pa.Table.from_batches(ours, record_batches.schema_of(df.schema, tuple(df.columns)))
     table.validate(full=True)
     assert table.cast(theirs.schema).equals(theirs)
 

@@ -106,7 +106,7 @@ def test_clustered_files(spark, tmp_path):
         write(df, tmp_path / "t", cluster_by=["w:x"])
 
 
-def test_stored_shapes_and_bounds(spark, tmp_path):
+def test_stored_schemas_and_bounds(spark, tmp_path):
     """Every later write uses the shape stored with the table, unless it brings its own, and bounds the paths chosen first."""
     path = tmp_path / "t"
     fields = ", ".join(f"'a{i}', id" for i in range(40))
@@ -149,7 +149,7 @@ def test_few_files_from_many_tasks(spark, tmp_path):
 
 def test_large_partitions_have_many_tasks(spark, tmp_path, monkeypatch):
     """All rows in one partition: several tasks write it, and no file is much larger than its target."""
-    monkeypatch.setattr("delta_variant.writer.sizes.TARGET_BYTES", 1 << 20)
+    monkeypatch.setattr("delta_variant.writer.file_sizes.TARGET_BYTES", 1 << 20)
     text = "concat(md5(cast(id as string)), md5(cast(-id as string)))"
     df = spark.range(0, 60_000, 1, 8).selectExpr("id", "'all' p", f"parse_json(concat('{{\"t\":\"', {text}, '\"}}')) v")
     assert write(df, tmp_path / "t", partition_by=["p"]).files > 2

@@ -20,8 +20,8 @@ from delta_variant.errors import TableError
 from delta_variant.parquet import read_table
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG, decode_bounds
 from delta_variant.storage import Storage
-from delta_variant.writer import sizes
-from delta_variant.writer.columns import physical, physical_type
+from delta_variant.writer import file_sizes
+from delta_variant.writer.physical_columns import physical, physical_type
 from delta_variant.writer.task import write_files
 from tests import tasks
 from tests.strategies import column, values
@@ -35,14 +35,14 @@ TARGET = 512 << 10
 )
 def test_target_size(text, size):
     """delta.targetFileSize is bytes or a number with a unit, as Spark reads sizes."""
-    assert sizes.target_bytes({} if text is None else {"delta.targetFileSize": text}) == size
+    assert file_sizes.target_bytes({} if text is None else {"delta.targetFileSize": text}) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "big", "10 apples"])
 def test_target_size_refused(text):
     """Anything else is an error that names the property."""
     with pytest.raises(TableError, match=r"delta.targetFileSize = .* is not a size: write bytes, or 100mb"):
-        sizes.target_bytes({"delta.targetFileSize": text})
+        file_sizes.target_bytes({"delta.targetFileSize": text})
 
 
 def random_batches(count: int, rows: int, seed: int = 0) -> list[pa.RecordBatch]:
@@ -161,7 +161,7 @@ def test_small_files_stay_small(tmp_path, count):
     batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
     [auto] = tasks.run(tasks.plan(tmp_path, {("v",)}, nonnull=True), [batch])
     [plain] = tasks.run(tasks.plan(tmp_path, {("v",)}, infer=False), [batch])
-    [shredded] = tasks.run(tasks.plan(tmp_path, {("v",)}, shapes={("v",): SHAPE}, nonnull=True), [batch])
+    [shredded] = tasks.run(tasks.plan(tmp_path, {("v",)}, shredding_schemas={("v",): SHAPE}, nonnull=True), [batch])
     assert (auto["left_plain"], auto["shredded"], auto["size"]) == (True, [], plain["size"])
     assert (shredded["left_plain"], shredded["shredded"]) == (False, ["v"])
     assert auto["size"] < shredded["size"]
@@ -189,7 +189,7 @@ def test_files_that_shredding_makes_smaller_are_shredded(tmp_path):
 def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
     """Only columns whose schema was inferred are left plain."""
     batch = pa.RecordBatch.from_arrays([column(orders(20)), column(orders(20))], names=["v", "w"])
-    plan = tasks.plan(tmp_path, {("v",), ("w",)}, shapes={("v",): SHAPE})
+    plan = tasks.plan(tmp_path, {("v",), ("w",)}, shredding_schemas={("v",): SHAPE})
     [add] = tasks.run(plan, [batch])
     assert (add["left_plain"], add["shredded"], add["tags"][BOUNDS_TAG]) == (True, ["v"], "1")
     assert "$['id']" in decode_bounds(add["stats"]["minValues"]["w"])

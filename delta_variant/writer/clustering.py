@@ -25,7 +25,6 @@ from pyspark.sql import types as t
 
 from delta_variant import paths
 from delta_variant.errors import InvalidPathError, InvalidSchemaError
-from delta_variant.writer.shapes import parse_name, rooted, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +48,11 @@ def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[Column]:
 
 
 def _keys(schema: t.StructType, text: str) -> list[Column]:
-    name, path = split(text)
-    column, kind = _column(schema, name, text)
+    try:
+        names, path = paths.parse_column_path(text)
+    except (InvalidPathError, InvalidSchemaError) as error:
+        raise type(error)(f"cluster_by: {text}: {error}") from error
+    column, kind = _column(schema, names, text)
     if path is None:
         if isinstance(kind, t.VariantType):
             raise InvalidSchemaError(f"cluster_by: {text} is VARIANT, which has no order: name a path in it, as in {text}:id")
@@ -58,26 +60,23 @@ def _keys(schema: t.StructType, text: str) -> list[Column]:
             raise InvalidSchemaError(f"cluster_by: {text} is {kind.simpleString().upper()}, which has no order")
         return [column]
     if not isinstance(kind, t.VariantType):
-        raise InvalidSchemaError(f"cluster_by: {name} is {kind.simpleString().upper()}, and only VARIANT columns have paths")
-    path = rooted(path)
-    try:
-        paths.parse_variant_path(path)
-    except InvalidPathError as error:
-        raise InvalidPathError(f"cluster_by: {text}: {error}") from error
+        raise InvalidSchemaError(
+            f"cluster_by: {paths.dotted(names)} is {kind.simpleString().upper()}, and only VARIANT columns have paths"
+        )
     value = F.try_variant_get(column, path, "variant")
     is_text = F.schema_of_variant(value) == "STRING"  # whose order is that of its bytes, also where it reads as a number
     return [F.when(~is_text, F.try_variant_get(column, path, "double")), F.try_variant_get(column, path, "string")]
 
 
-def _column(schema: t.StructType, name: str, text: str) -> tuple[Column, t.DataType]:
+def _column(schema: t.StructType, names: paths.ColumnPath, text: str) -> tuple[Column, t.DataType]:
     column: Any = None
     kind: t.DataType = schema
-    for step in parse_name(name):
+    for step in names:
         fields = {field.name.lower(): field for field in kind} if isinstance(kind, t.StructType) else {}
         field = fields.get(step.lower())
         if field is None:
             raise InvalidSchemaError(
-                f"cluster_by: {text}: there is no column {name}; the columns are {', '.join(schema.names)}"
+                f"cluster_by: {text}: there is no column {paths.dotted(names)}; the columns are {', '.join(schema.names)}"
             )
         column = F.col(paths.quoted(field.name)) if column is None else column.getField(field.name)
         kind = field.dataType

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from delta_variant.errors import TableError
 from delta_variant.features import SHREDDING_PROPERTY
 from delta_variant.transaction import Table, Transaction, own_session
-from delta_variant.writer import clustering, constraints, evolution, job, modes, shapes
+from delta_variant.writer import clustering, constraints, evolution, job, modes, shredding_schemas
 from delta_variant.writer.alignment import align, leaves, storable_schema, without_empty_text
 from delta_variant.writer.arguments import (
     check_arguments,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from delta_variant.writer.shapes import Shred
+    from delta_variant.writer.shredding_schemas import Shred
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _define(
 ) -> None:
     """Give the table the columns and the partitioning of this write. Raises what is wrong with either."""
     schema = storable_schema(schema)
-    shapes.given(shred, schema, {})
+    shredding_schemas.given(shred, schema, {})
     clustering.keys(schema, cluster_by)
     partition_columns(partition_by, schema)
     transaction.update_metadata(schema)

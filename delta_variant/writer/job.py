@@ -1,11 +1,11 @@
 """The Spark job of a write: rows with the table's columns → files → reports of the files.
 
-In: a DataFrame of the write's own session and what the table asks for. Out: one report per file, as `task` makes them. On the
-way columns get the names that files have (`mapping`), partition values become text (PROTOCOL.md, "Partition Value
-Serialization"), and the rows of a partition come together.
+In: a DataFrame in the write's own session, and the requirements of the table. Out: one report per file (`task`). Columns
+get their physical names (`mapping`), partition values become text (PROTOCOL.md, "Partition Value Serialization"), and rows
+of one partition are brought together.
 
-Invariant: what fails in a task reaches the caller as one error of this package, in the names that users know, unless the
-DataFrame itself fails, which stays Spark's error.
+Invariant: a failure of a task reaches the caller as one error of this package, with the logical names of columns. A failure of
+the DataFrame itself stays Spark's error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pyspark.sql import types as t
 
 from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.paths import quoted
+from delta_variant.paths import ColumnPath, quoted
 from delta_variant.transaction import delta_errors, message, scala_object, settings
 from delta_variant.version import __version__
-from delta_variant.writer import batches, clustering, mapping, shapes, sizes
+from delta_variant.writer import clustering, file_sizes, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
-from delta_variant.writer.outcomes import Outcomes
 from delta_variant.writer.task import Plan, write_messages
+from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,16 +37,15 @@ if TYPE_CHECKING:
 
     from delta_variant.features import TableFeatures
     from delta_variant.transaction import Transaction, Written
-    from delta_variant.writer.columns import Path
-    from delta_variant.writer.shapes import Shred
+    from delta_variant.writer.shredding_schemas import Shred
 
-# What a task gets of a partition that is shuffled: as many bytes as a file is to have.
+# The bytes that Spark gives to one task after a shuffle: the target size of a file.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
-# A traceback of a task that could not be unpickled: of what is not there, or of a module of ours that is being imported.
+# The traceback of a task that could not be unpickled: a missing module, or one of this package that fails to import.
 _NOT_LOADED = re.compile(
     r'in read_command\n.*(\n\w+: [^\n]*\bdelta_variant\b|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n)',
     re.DOTALL,
@@ -61,11 +60,13 @@ def make_plan(
     compression: str,
     max_rows: int | None,
 ) -> Plan:
-    """What the tasks are told. Raises what is wrong with `shred` and `cluster_by` for this table."""
+    """The plan that every task gets. Raises InvalidSchemaError, InvalidPathError and UnsupportedFeatureError for arguments
+    that do not
+    fit the table."""
     features = transaction.features
     schema, physical = schemas(features.schema)
     names = dict(zip(schema.names, physical.names, strict=True))
-    given = shapes.given(shred, schema, features.properties)
+    given = shredding_schemas.given(shred, schema, features.properties)
     clustering.keys(schema, cluster_by)
     if shred not in ("auto", False):
         features.check_shredding()
@@ -73,18 +74,18 @@ def make_plan(
     data = t.StructType([field for field in physical if field.name not in by])
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
     inside = mapping.physical_paths(features.schema)
-    first = shapes.first_bounds(schema, features.properties, cluster_by)
+    first = shredding_schemas.first_bounds(schema, features.properties, cluster_by)
     return Plan(
         location=transaction.storage,
         variants=variants,
         not_null=tuple(not_null(physical)),
         partition_by=by,
         timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
-        shapes={inside[path]: shape for path, shape in given.items()} if features.shredding else {},
+        shredding_schemas={inside[path]: wanted for path, wanted in given.items()} if features.shredding else {},
         infer=shred == "auto" and features.shredding and bool(variants),
         compression=compression,
         max_rows=max_rows,
-        max_bytes=sizes.target_bytes(features.properties),
+        max_bytes=file_sizes.target_bytes(features.properties),
         footer={"org.apache.spark.version": spark.version},  # without it Spark shifts or refuses old dates
         num_indexed=int(features.properties.get("delta.dataSkippingNumIndexedCols", "32")),
         stats_columns=_stats_columns(spark, transaction, inside),
@@ -102,7 +103,7 @@ def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
     return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(mapping.physical_schema(schema))
 
 
-def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mapping[Path, Path]) -> str | None:
+def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mapping[ColumnPath, ColumnPath]) -> str | None:
     """The columns of `delta.dataSkippingStatsColumns` by their physical names."""
     text = transaction.features.properties.get("delta.dataSkippingStatsColumns")
     if text is None or all(logical == physical for logical, physical in inside.items()):
@@ -117,9 +118,9 @@ def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mappin
 
 
 def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, cluster_by: Sequence[str]) -> DataFrame:
-    """The columns as tasks expect them, those of the file, then the partition values in text, and the rows in their order.
+    """The rows as tasks expect them: the columns of the file, then the partition values as text; sorted as the files are to be.
 
-    A column is known by its place, so that no name of ours can meet a user's. source: the rows as the user has them.
+    Columns are known by position, so that internal names cannot collide with a user's. source: the DataFrame of the user.
     """
     features = transaction.features
     data: dict[str, Column] = {}
@@ -156,22 +157,22 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
 
 
 def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame) -> Written:
-    """The job. Raises what a task raised of this package's errors, and TableError for what went wrong otherwise.
+    """Runs the job. Raises the first error of this package in a task, and TableError for other failures of tasks.
 
-    The first error that a task tells of ends the job. However the job fails, the files of tasks that had ended well are
-    deleted, as the others delete theirs.
+    The first error of a task cancels the job. If the job fails, the files of finished tasks are deleted here; the other tasks
+    delete their own.
     """
     table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
-    outcomes = Outcomes(rows.sparkSession)
+    events = TaskEvents(rows.sparkSession)
     data = [name for name in schemas(transaction.features.schema)[1].names if name not in plan.partition_by]
-    schema = batches.schema_of(rows.schema, (*data, *plan.partition_by))
+    schema = record_batches.schema_of(rows.schema, (*data, *plan.partition_by))
     cancelled: BaseException | None = None
     try:
-        with outcomes.watched() as telling, settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
-            written = transaction.run(source, rows, partial(write_messages, plan, schema, telling))
+        with events.watched() as sender, settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
+            written = transaction.run(source, rows, partial(write_messages, plan, schema, sender))
     except BaseException as error:
-        _delete(plan, outcomes.files)
-        if outcomes.error is None:
+        _delete(plan, events.files)
+        if events.error is None:
             explained = _explained(error, table)
             if explained is None:
                 raise
@@ -180,9 +181,9 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     else:
         if written.error is None:
             return written
-        outcomes.error = outcomes.error or written.error
-        _delete(plan, outcomes.files)
-    name, text = outcomes.error
+        events.error = events.error or written.error
+        _delete(plan, events.files)
+    name, text = events.error
     raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
 
 
@@ -193,7 +194,7 @@ def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ..
 
 
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
-    """What Spark raised, as an error of this package where it is about the files or the rows; else it stays Spark's."""
+    """Spark's exception as an error of this package, if it is about files or rows of the table; None if it stays Spark's."""
     text = str(error)
     if isinstance(error, PythonException):
         last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
@@ -220,7 +221,7 @@ def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def _delete(plan: Plan, files: list[str]) -> None:
-    """Best effort: VACUUM finds what stays."""
+    """Best effort: VACUUM deletes the rest."""
     storage = plan.location.open()
     for file in files:
         with suppress(OSError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from delta_variant.writer.columns import Path, dotted
+from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ def physical_name(field: Mapping[str, Any]) -> str:
     return str((field.get("metadata") or {}).get(_NAME, field["name"]))
 
 
-def field_ids(schema: Mapping[str, Any]) -> dict[Path, int]:
+def field_ids(schema: Mapping[str, Any]) -> dict[ColumnPath, int]:
     """The Parquet field id of every field that has one, by physical names."""
     ids = {}
     for _, path, field in _fields(schema):
@@ -61,7 +61,7 @@ def field_ids(schema: Mapping[str, Any]) -> dict[Path, int]:
     return ids
 
 
-def physical_paths(schema: Mapping[str, Any]) -> dict[Path, Path]:
+def physical_paths(schema: Mapping[str, Any]) -> dict[ColumnPath, ColumnPath]:
     """From logical to physical paths, of all columns and fields."""
     return {logical: physical for logical, physical, _ in _fields(schema)}
 
@@ -72,7 +72,9 @@ def logical_names(schema: Mapping[str, Any]) -> dict[str, str]:
     return dict(sorted(paths.items(), key=lambda pair: -len(pair[0])))
 
 
-def _fields(kind: Any, logical: Path = (), physical: Path = ()) -> Iterator[tuple[Path, Path, Mapping[str, Any]]]:
+def _fields(
+    kind: Any, logical: ColumnPath = (), physical: ColumnPath = ()
+) -> Iterator[tuple[ColumnPath, ColumnPath, Mapping[str, Any]]]:
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -83,12 +85,12 @@ def _fields(kind: Any, logical: Path = (), physical: Path = ()) -> Iterator[tupl
         yield from _fields(kind.get(key), (*logical, *steps), (*physical, *steps))
 
 
-def with_field_ids(schema: pa.Schema, ids: Mapping[Path, int]) -> pa.Schema:
+def with_field_ids(schema: pa.Schema, ids: Mapping[ColumnPath, int]) -> pa.Schema:
     """An Arrow schema whose fields carry their Parquet ids, for pyarrow's writer."""
     return pa.schema([_with_id(field, (field.name,), ids) for field in schema]) if ids else schema
 
 
-def _with_id(field: pa.Field, path: Path, ids: Mapping[Path, int]) -> pa.Field:
+def _with_id(field: pa.Field, path: ColumnPath, ids: Mapping[ColumnPath, int]) -> pa.Field:
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_with_id(child, (*path, child.name), ids) for child in kind])

@@ -1,15 +1,16 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In come the aligned columns, VARIANT as struct<value, metadata>, followed by one column per partition column with the partition
-value in text, and the rows sorted by those. Out comes, for every file, its
-Add action (PROTOCOL.md, "Add File and Remove File"). Nothing here knows Spark: the plan is data.
+In: the aligned columns, VARIANT as struct<value, metadata>, followed by one text column for each partition column; rows
+with the same partition values are adjacent. Out: for every file its Add action (PROTOCOL.md, "Add File and Remove File").
+This module does not know Spark: the plan is data.
 
-A file that ends before its shape had to be known is encoded in memory, and if it is small, twice: shredded and plain. The
-smaller one is kept, with the bounds of the shredded one.
+A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
+and plain, and the smaller one is kept, with the bounds of the shredded one.
 
-Invariants: memory holds the rows that a shape is inferred from, a batch, a slice of it while it is shredded, and a row group.
-Each is bounded in bytes, but a single row is never divided. A file is one partition value and one shape. A task that fails
-deletes its files; what is left after a kill nobody refers to.
+Invariants: memory holds the sample that a shredding schema is inferred from, one batch, one slice of it while it is
+shredded, and one row group. Each is bounded in bytes, but a single row is never divided. A file has one partition value
+and one shredding schema. A task that fails deletes its files. Files that a killed task leaves behind are in no commit;
+VACUUM deletes them.
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ import pyarrow as pa
 from delta_variant import stats
 from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
+from delta_variant.paths import ColumnPath, dotted
 from delta_variant.storage import Storage
 from delta_variant.version import __version__
-from delta_variant.writer.batches import received
-from delta_variant.writer.columns import Path, check_nulls, dotted, naming, physical, physical_type
+from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.shapes import Inference, column, leaves, named_apart, shreddable
-from delta_variant.writer.sizes import Sizes
+from delta_variant.writer.physical_columns import check_nulls, naming, physical, physical_type
+from delta_variant.writer.record_batches import received
+from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
-"""What the shape of a file is inferred from: so many rows at its start, or fewer where they are large."""
+"""What the shredding schema of a file is inferred from: so many rows at its start, or fewer where they are large."""
 SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
 LEAF_BYTES = 8 << 10
@@ -56,14 +58,14 @@ class Plan:
 
     location: Storage
     """Directory of the table."""
-    variants: frozenset[Path]
+    variants: frozenset[ColumnPath]
     """VARIANT columns, as paths of Parquet groups."""
-    not_null: tuple[Path, ...]
+    not_null: tuple[ColumnPath, ...]
     """Columns, and fields of structs, that must not be null."""
     partition_by: tuple[str, ...]
     timestamps: frozenset[str]
     """Partition columns whose text is microseconds since 1970, to be written as Delta writes UTC timestamps."""
-    shapes: Mapping[Path, pa.DataType]
+    shredding_schemas: Mapping[ColumnPath, pa.DataType]
     """Shredding schemas given by the user, or stored with the table."""
     infer: bool
     """Whether the other VARIANT columns get a schema from the first rows of each file."""
@@ -79,31 +81,31 @@ class Plan:
     tight_bounds: bool
     nonnull: bool = False
     """Whether files get the tag for paths without bounds."""
-    field_ids: Mapping[Path, int] = field(default_factory=dict)
+    field_ids: Mapping[ColumnPath, int] = field(default_factory=dict)
     """Parquet field ids of columns and of what is in them, where the table maps columns."""
     random_prefix: int = 0
     """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
-    first_bounds: Mapping[Path, tuple[Path, ...]] = field(default_factory=dict)
+    first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
     """For VARIANT columns, the keys of the paths whose bounds go before others."""
     version: str = __version__
     """Of this package on the driver."""
 
 
-class Outcome(Protocol):
-    """Where a task that ended says how, so that others need not go on after an error: an accumulator of Spark's."""
+class Events(Protocol):
+    """Takes the result of a finished task, for the driver to cancel the job after the first error (`writer.task_events`)."""
 
-    def add(self, outcome: list[tuple[str, str]]) -> None:
+    def add(self, events: list[tuple[str, str]]) -> None:
         """Takes pairs: ("", file) for every file, or (error class, message)."""
 
 
-def write_messages(plan: Plan, schema: pa.Schema, outcome: Outcome, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
-    """The task as Spark runs it: of record batches on their way (`writer.batches`), to reports in JSON."""
-    for report in write_files(plan, received(messages, schema), number, outcome):
+def write_messages(plan: Plan, schema: pa.Schema, events: Events, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
+    """The task as Spark runs it: from serialized record batches (`writer.record_batches`) to reports in JSON."""
+    for report in write_files(plan, received(messages, schema), number, events):
         yield json.dumps(report).encode()
 
 
 def write_files(
-    plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, outcome: Outcome | None = None
+    plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, events: Events | None = None
 ) -> list[dict[str, Any]]:
     """The task: the reports of its files.
 
@@ -140,8 +142,8 @@ def write_files(
         raise
     if failure is not None:
         reports = [{"error": [type(failure).__name__, str(failure)]}]
-    if outcome is not None:
-        outcome.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
+    if events is not None:
+        events.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     del task
     _release()
     _settle()
@@ -172,7 +174,7 @@ class _Task:
         self._sizes = Sizes()
         self._key: Key | None = None
         self._file: _File | None = None
-        self._pending: list[pa.RecordBatch] = []  # rows of a file whose shape is not known yet
+        self._pending: list[pa.RecordBatch] = []  # rows of a file whose shredding schema is not known yet
         self._rows = 0  # of the current file, pending ones included
         self._reports: list[dict[str, Any]] = []
         self._path = ""  # of the current file, in the table
@@ -239,30 +241,30 @@ class _Task:
     def _open(self) -> None:
         """Begins a file with the pending rows."""
         rows, self._pending = self._pending, []
-        shapes = self._shapes(rows)
-        self._file = self._encoder(self._sink(), rows, shapes)
+        schemas = self._schemas(rows)
+        self._file = self._encoder(self._sink(), rows, schemas)
 
     def _write_small(self) -> None:
         """Writes a file whose rows are all pending: plain, where shredding does not make it smaller."""
         rows, self._pending = self._pending, []
-        shapes = self._shapes(rows)
-        shredded = kept = self._in_memory(rows, shapes)
-        inferred = sum(leaves(shape) for path, shape in shapes.items() if path not in self._plan.shapes)
+        schemas = self._schemas(rows)
+        shredded = kept = self._in_memory(rows, schemas)
+        inferred = sum(leaves(schema) for path, schema in schemas.items() if path not in self._plan.shredding_schemas)
         if inferred and shredded.size <= LEAF_BYTES * inferred:
-            plain = self._in_memory(rows, self._plan.shapes)
+            plain = self._in_memory(rows, self._plan.shredding_schemas)
             kept = plain if plain.size <= shredded.size else shredded
         with self._sink() as sink:
             sink.write(kept.sink.getbuffer())
         self._report(shredded, kept)
 
-    def _in_memory(self, rows: list[pa.RecordBatch], shapes: Mapping[Path, pa.DataType]) -> _File:
-        file = self._encoder(io.BytesIO(), rows, shapes)
+    def _in_memory(self, rows: list[pa.RecordBatch], schemas: Mapping[ColumnPath, pa.DataType]) -> _File:
+        file = self._encoder(io.BytesIO(), rows, schemas)
         file.close()
         return file
 
-    def _encoder(self, sink: Any, rows: list[pa.RecordBatch], shapes: Mapping[Path, pa.DataType]) -> _File:
+    def _encoder(self, sink: Any, rows: list[pa.RecordBatch], schemas: Mapping[ColumnPath, pa.DataType]) -> _File:
         group_bytes = ROW_GROUP_BYTES if self._sizes.known else min(ROW_GROUP_BYTES, self._plan.max_bytes)
-        file = _File(self._plan, sink, rows[0].schema, shapes, group_bytes)
+        file = _File(self._plan, sink, rows[0].schema, schemas, group_bytes)
         for batch in rows:
             file.write(batch)
         return file
@@ -281,19 +283,19 @@ class _Task:
         self.paths.append(f"{root}/{self._path}")
         return self._fs.open_output_stream(self.paths[-1])
 
-    def _shapes(self, rows: list[pa.RecordBatch]) -> dict[Path, pa.DataType]:
+    def _schemas(self, rows: list[pa.RecordBatch]) -> dict[ColumnPath, pa.DataType]:
         """The shredding schema of each column that gets one in a file that begins with these rows."""
-        shapes = dict(self._plan.shapes)
+        schemas = dict(self._plan.shredding_schemas)
         if not self._plan.infer:
-            return shapes
+            return schemas
         for path in shreddable(rows[0].schema, self._plan.variants):
-            if path not in shapes:
+            if path not in schemas:
                 sample = pa.chunked_array([column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
                 with naming(path):
-                    shape = self._inference.shape(path, sample.chunks)
-                if shape is not None:
-                    shapes[path] = shape
-        return shapes
+                    schema = self._inference.schema(path, sample.chunks)
+                if schema is not None:
+                    schemas[path] = schema
+        return schemas
 
     def _finish(self) -> None:
         if self._pending:
@@ -317,8 +319,8 @@ class _Task:
             "dataChange": True,
             "stats": shredded.stats.json(),
         }
-        if shredded.shapes:
-            readable = kept is shredded and all(map(named_apart, kept.shapes.values()))
+        if shredded.shredding_schemas:
+            readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
             mark = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
             tags = {stats.BOUNDS_TAG: mark, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
             add["tags"] = {name: text for name, text in tags.items() if text}
@@ -326,7 +328,7 @@ class _Task:
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
             "rows": kept.rows,
             "size": kept.size,
-            "shredded": sorted(map(dotted, kept.shapes)),
+            "shredded": sorted(map(dotted, kept.shredding_schemas)),
             "left_plain": kept is not shredded,
         })  # fmt: skip
 
@@ -334,9 +336,11 @@ class _Task:
 class _File:
     """One Parquet file: physical columns and their statistics."""
 
-    def __init__(self, plan: Plan, sink: Any, schema: pa.Schema, shapes: Mapping[Path, pa.DataType], group_bytes: int) -> None:
-        self._plan, self.sink, self.shapes = plan, sink, shapes
-        fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, shapes)) for f in schema]
+    def __init__(
+        self, plan: Plan, sink: Any, schema: pa.Schema, schemas: Mapping[ColumnPath, pa.DataType], group_bytes: int
+    ) -> None:
+        self._plan, self.sink, self.shredding_schemas = plan, sink, schemas
+        fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, schemas)) for f in schema]
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self.rows = self.size = 0
         self.come = 0  # bytes of the rows as they came
@@ -365,7 +369,7 @@ class _File:
 
     def _write(self, rows: pa.RecordBatch) -> None:
         columns = [
-            physical(values, target.type, (target.name,), self._plan.variants, self.shapes)
+            physical(values, target.type, (target.name,), self._plan.variants, self.shredding_schemas)
             for values, target in zip(rows.columns, self._schema, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)

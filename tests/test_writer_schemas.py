@@ -16,7 +16,7 @@ from delta_variant import shredding
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.parquet import read_table
 from delta_variant.stats import decode_bounds
-from delta_variant.writer import shapes
+from delta_variant.writer import shredding_schemas
 from tests import tasks
 from tests.strategies import column, values
 
@@ -32,37 +32,17 @@ SCHEMA = t.StructType([
 ])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("v", ("v",)), ("s.w", ("s", "w")), ("`a.b`.c", ("a.b", "c")), ("a b.`c``d`", ("a b", "c`d")), ("`x`", ("x",)),
-        ("S.`x y`", ("S", "x y")),
-    ],
-)  # fmt: skip
-def test_names(text, names):
-    """Dots lead into structs, odd names stand in backquotes, and a name comes back as it was written."""
-    assert shapes.parse_name(text) == names
-    assert shapes.parse_name(shapes.dotted(names)) == names
-
-
-@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "`a", "a`b", "`a`b"])
-def test_names_refused(text):
-    """Text that is no name is an error that shows how to write one."""
-    with pytest.raises(InvalidSchemaError, match=r"write a\.b, with odd names in backquotes"):
-        shapes.parse_name(text)
-
-
-def test_the_users_shape_goes_before_the_stored_one():
-    """Shapes come from `shred`, then from properties, without regard to case; properties of what is no VARIANT say nothing."""
+def test_the_users_schema_goes_before_the_stored_one():
+    """Schemas come from `shred`, then from properties, without regard to case; properties of other columns are ignored."""
     properties = {
         "delta_variant.shredding.V": "a int", "delta_variant.shredding.s.W": "b string",
         "delta_variant.shredding.gone": "a int", "delta_variant.shredding.id": "a int", "delta.appendOnly": "false",
     }  # fmt: skip
     stored = {("v",): pa.struct([("a", pa.int32())]), ("s", "w"): pa.struct([("b", pa.string())])}
-    assert shapes.given("auto", SCHEMA, properties) == stored
-    assert shapes.given(False, SCHEMA, properties) == {}
+    assert shredding_schemas.given("auto", SCHEMA, properties) == stored
+    assert shredding_schemas.given(False, SCHEMA, properties) == {}
     given = {"S.DEEP.`x y`": "c int", "`odd.name`": pa.struct([("d", pa.int8())]), "v": "e date"}
-    assert shapes.given(given, SCHEMA, properties) == {
+    assert shredding_schemas.given(given, SCHEMA, properties) == {
         ("v",): pa.struct([("e", pa.date32())]), ("s", "w"): stored["s", "w"],
         ("s", "deep", "x y"): pa.struct([("c", pa.int32())]), ("Odd.Name",): pa.struct([("d", pa.int8())]),
     }  # fmt: skip
@@ -82,29 +62,29 @@ def test_the_users_shape_goes_before_the_stored_one():
         ("always", {}, InvalidSchemaError, "must be 'auto', False, or a mapping"),
     ],
 )  # fmt: skip
-def test_shapes_refused(shred, properties, error, message):
-    """A shape for what is no VARIANT, of text that is none, or that Spark cannot read is one error that says whose it is."""
+def test_schemas_refused(shred, properties, error, message):
+    """A schema for a column that is not VARIANT, invalid text, or a type that Spark cannot read is one error that names its origin."""
     with pytest.raises(error, match=message):
-        shapes.given(shred, SCHEMA, {f"delta_variant.{key}": value for key, value in properties.items()})
+        shredding_schemas.given(shred, SCHEMA, {f"delta_variant.{key}": value for key, value in properties.items()})
 
 
 def test_chosen_bounds():
     """A property lists paths as Spark writes them, separated by commas; paths into arrays have no bounds and are refused."""
     properties = {"delta_variant.bounds.v": " $.actor.id, ts,$['a,b'][\"c.d\"] ,", "delta_variant.bounds.a": "x"}
-    assert shapes.first_bounds(SCHEMA, properties) == {("v",): (("actor", "id"), ("ts",), ("a,b", "c.d"))}
+    assert shredding_schemas.first_bounds(SCHEMA, properties) == {("v",): (("actor", "id"), ("ts",), ("a,b", "c.d"))}
     with pytest.raises(InvalidPathError, match=r"delta_variant.bounds.v: \$.tags\[0\] leads into an array"):
-        shapes.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.tags[0]"})
+        shredding_schemas.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.tags[0]"})
     with pytest.raises(InvalidPathError, match="is not a Variant path"):
-        shapes.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.a[x]"})
+        shredding_schemas.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.a[x]"})
 
 
 def test_numbers_of_a_task_agree():
     """Once a file of a task held decimals on a path, or long ones, the files after it have room for them."""
-    inference = shapes.Inference()
+    inference = shredding_schemas.Inference()
     files = [
         [{"n": 1, "x": "a"}], [{"n": Decimal("2.25"), "x": "b"}], [{"n": 3}], [{"n": 10**17, "x": 1}], [{"n": "text"}],
     ]  # fmt: skip
-    found = [inference.shape(("v",), [column(rows * 10)]) for rows in files]
+    found = [inference.schema(("v",), [column(rows * 10)]) for rows in files]
     exact = pa.decimal128(18, 2)
     assert [shape.field("n").type for shape in found] == [pa.int64(), exact, exact, pa.decimal128(38, 2), pa.string()]
     assert [shape.field("x").type for shape in found if "x" in [f.name for f in shape]] == [
@@ -112,9 +92,9 @@ def test_numbers_of_a_task_agree():
         pa.string(),
         pa.int64(),
     ]
-    assert inference.shape(("w",), [column([1])]) == pa.int64()
-    assert inference.shape(("w",), [column([[1]])]) == pa.list_(pa.int64())
-    assert inference.shape(("w",), [column([[Decimal("0.5")]])]) == pa.list_(pa.decimal128(18, 1))
+    assert inference.schema(("w",), [column([1])]) == pa.int64()
+    assert inference.schema(("w",), [column([[1]])]) == pa.list_(pa.int64())
+    assert inference.schema(("w",), [column([[Decimal("0.5")]])]) == pa.list_(pa.decimal128(18, 1))
 
 
 def nested(rows: list) -> pa.RecordBatch:
@@ -138,7 +118,7 @@ NESTED = {
 def test_nested_variants(tmp_path, given):
     """VARIANT fields of structs are shredded, inferred or as given, with bounds under the struct; in arrays and maps plain."""
     rows = [{"id": i, "tag": f"t{i:04}"} for i in range(4000)]  # few rows would be left plain
-    plan = tasks.plan(tmp_path, NESTED, shapes=given)
+    plan = tasks.plan(tmp_path, NESTED, shredding_schemas=given)
     batch = nested(rows)
     (add,) = tasks.run(plan, [batch])
     written = tasks.schema(plan, add)
@@ -174,7 +154,7 @@ def test_values_that_spark_cannot_read(tmp_path, value, shape):
     rows = [{"a": i, "b": [1, {"c d": 2}]} for i in range(20)] + [{"a": 1, "b": [1, {"c d": [value]}]}]
     batches = [pa.RecordBatch.from_arrays([column(rows)], names=["v"])]
     given = {("v",): shape} if isinstance(shape, pa.DataType) else {}
-    plan = tasks.plan(tmp_path, {("v",)}, shapes=given, infer=shape == "auto")
+    plan = tasks.plan(tmp_path, {("v",)}, shredding_schemas=given, infer=shape == "auto")
     with pytest.raises(
         UnsupportedFeatureError, match=r"column v: \$\.b\[1\]\['c d'\]\[0\] is a tim.*, which Spark cannot.*row 20"
     ):

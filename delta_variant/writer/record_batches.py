@@ -1,7 +1,8 @@
-"""The way of the rows from Spark into a task: Arrow record batches of a bounded size.
+"""Arrow record batches on their way from Spark into a task: their schema on the driver, and how a task reads them.
 
-`java/Batches.java` makes them where the rows are, each a message of Arrow's IPC format. The batches of `mapInArrow` would take
-longer, and their sizes are settings of the session, meant for the user's functions.
+`java/Batches.java` makes the batches in the executor's JVM: one IPC message each, of at most 16,384 rows or about 8 MiB.
+PySpark's `mapInArrow` is slower, and takes its batch size from session settings that are meant for the user's own
+functions.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def schema_of(rows: StructType, names: tuple[str, ...]) -> pa.Schema:
-    """The columns of a record batch: VARIANT as struct<value, metadata>, times in UTC.
+    """The schema of a record batch: VARIANT as struct<value, metadata>, timestamps in UTC.
 
-    names: of the columns, which Spark knows by their place.
+    names: the physical names of the columns, in the order of `rows`.
     """
     fields = to_arrow_schema(rows, timezone="UTC")
     return pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
 
 
 def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The record batches in a task, over the memory that they came in."""
+    """The record batches in a task, without a copy of the messages."""
     for message in messages:
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        del message  # nothing but the batch holds it while the next one is read
+        del message  # only the batch keeps its memory alive while the next message is read
         yield batch
         del batch

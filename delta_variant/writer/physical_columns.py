@@ -1,17 +1,16 @@
-"""Columns as Spark sends them → columns as Parquet holds them.
+"""Physical columns: Arrow arrays as Spark sends them → arrays as Parquet stores them.
 
-In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the physical schema, VARIANT
-as struct<metadata, value> or shredded (VariantShredding), everything but the children of a VARIANT optional, as in Spark's own
-files. A VARIANT at the top or in structs can be shredded, one inside an array or a map stays plain, for which Delta has no
-bounds.
+In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the physical schema,
+VARIANT as struct<metadata, value> or shredded (VariantShredding). All fields but the children of a VARIANT are optional,
+as in Spark's own files. VARIANT columns at the top or in structs can be shredded. Inside arrays and maps they stay plain,
+since Delta has no bounds for them.
 
-Invariants: bytes that are no Variant, or one that Spark cannot read back, do not pass, shredded or not. What comes out shares
-no memory with what comes in: until its row group is full, a slice would keep all of the batch that Spark sent.
+Invariants: bytes that are not a valid Variant, or that Spark could not read back, raise an error, shredded or not. The
+output shares no memory with the input: a slice would keep its whole batch alive until the row group is full.
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,25 +19,24 @@ import pyarrow.compute as pc
 
 from delta_variant import shredding
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
-from delta_variant.paths import quoted
+from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-Path = tuple[str, ...]
-
-_PLAIN = re.compile(r"[\w-]+")
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in an error, characters of each
 
 
-def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[Path, pa.DataType]) -> pa.DataType:
-    """How Parquet is to hold a column that Spark delivers as `kind`: everything optional, timestamps in UTC."""
+def physical_type(
+    kind: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath], shredding_schemas: Mapping[ColumnPath, pa.DataType]
+) -> pa.DataType:
+    """The Arrow type in which Parquet stores a column that Spark sends as `kind`: all fields optional, timestamps in UTC."""
 
     def child(data_type: pa.DataType, *steps: str) -> pa.DataType:
-        return physical_type(data_type, (*path, *steps), variants, shapes)
+        return physical_type(data_type, (*path, *steps), variants, shredding_schemas)
 
     if path in variants:
-        return shredding.storage_type(shapes.get(path))
+        return shredding.storage_type(shredding_schemas.get(path))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, child(f.type, f.name)) for f in kind])
     if pa.types.is_list(kind):
@@ -52,13 +50,17 @@ def physical_type(kind: pa.DataType, path: Path, variants: frozenset[Path], shap
 
 
 def physical(
-    array: pa.Array, target: pa.DataType, path: Path, variants: frozenset[Path], shapes: Mapping[Path, pa.DataType]
+    array: pa.Array,
+    target: pa.DataType,
+    path: ColumnPath,
+    variants: frozenset[ColumnPath],
+    shredding_schemas: Mapping[ColumnPath, pa.DataType],
 ) -> pa.Array:
-    """A column in its physical type. Errors name the VARIANT column."""
+    """A column converted to its physical type. Errors name the VARIANT column."""
     if path in variants:
         with naming(path):
-            if path in shapes:
-                return shredding.shred(_required(array, ("metadata",)), shapes[path], for_spark=True)
+            if path in shredding_schemas:
+                return shredding.shred(_required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
             plain = _required(array, ("metadata", "value"))
             shredding.validate(plain, for_spark=True)
             return plain
@@ -66,9 +68,14 @@ def physical(
         return _copied(array if array.type == target else array.cast(target))
     nulls = array.is_null() if array.null_count else None
     if pa.types.is_struct(target):
-        children = [physical(array.field(i), f.type, (*path, f.name), variants, shapes) for i, f in enumerate(target)]
+        children = [
+            physical(array.field(i), f.type, (*path, f.name), variants, shredding_schemas) for i, f in enumerate(target)
+        ]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
-    entry: Callable[..., pa.Array] = lambda values, kind, *steps: physical(values, kind, (*path, *steps), variants, shapes)  # noqa: E731
+
+    def entry(values: pa.Array, kind: pa.DataType, *steps: str) -> pa.Array:
+        return physical(values, kind, (*path, *steps), variants, shredding_schemas)
+
     array = _copied(array)  # `keys`, `items` and `values` are all that a batch has, whatever slice of it this is
     if pa.types.is_map(target):
         keys = entry(array.keys, target.key_type, "key_value", "key")
@@ -85,23 +92,18 @@ def _copied(array: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Puts the column's name in front of what goes wrong with its values."""
+def naming(path: ColumnPath) -> Iterator[None]:
+    """Prefixes errors of this package with the name of the column."""
     try:
         yield
     except DeltaVariantError as error:
         raise type(error)(f"column {dotted(path)}: {error}") from error
 
 
-def dotted(path: Path) -> str:
-    """A column's name as users write it."""
-    return ".".join(name if _PLAIN.fullmatch(name) else quoted(name) for name in path)
-
-
 def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
-    """A VARIANT column with its children in the order of the specification, and not null as its type says they are.
+    """A VARIANT column with its children in the order of the specification, and without nulls in them.
 
-    copied: those that go into the file as they are. Spark sends nulls under a null row, which pyarrow does not write into
+    copied: the children that are written as they are. Spark sends null children in a null row, and pyarrow refuses nulls in
     required columns.
     """
     children = []
@@ -115,8 +117,9 @@ def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=nulls)
 
 
-def check_nulls(rows: pa.RecordBatch, not_null: tuple[Path, ...]) -> None:
-    """InvalidSchemaError for a null where the table says NOT NULL; a field is not asked for under a null parent."""
+def check_nulls(rows: pa.RecordBatch, not_null: tuple[ColumnPath, ...]) -> None:
+    """Raises InvalidSchemaError for a null in a NOT NULL column. A NOT NULL field of a struct may be null where the struct
+    is null."""
     names = set(rows.schema.names)
     for path in not_null:
         if path[0] not in names:
@@ -138,7 +141,7 @@ def check_nulls(rows: pa.RecordBatch, not_null: tuple[Path, ...]) -> None:
 
 
 def _shown(rows: pa.RecordBatch, at: int) -> str:
-    """Some values of a row, in the form that Delta's errors have."""
+    """Some values of a row, in the format of Delta's own error messages."""
     simple = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
     values = ((name, rows.column(name)[at].as_py()) for name in simple[:_SHOWN])
     return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

@@ -1,0 +1,237 @@
+"""The shredding schema of each VARIANT column, and the paths that get bounds first.
+
+In: the argument `shred=`, the table's properties, or the first rows of a file. Out: shredding schemas by column. The
+argument goes before the property, and the property before inference. Only VARIANT columns at the top and in structs are
+shredded; those in arrays and maps stay plain.
+
+The property `delta_variant.shredding.<column>` holds a schema as DDL text. `delta_variant.bounds.<column>` holds paths in
+the syntax of `variant_get`, separated by commas. Columns are written as in SQL (`s.w`, odd names in backquotes).
+Properties of dropped or non-VARIANT columns are ignored.
+
+Inferred schemas of different files should agree, because bounds can only be compared between types of one class. Integers
+of every width become bigint, and integers and decimals are one class (`schema.infer`). Numbers can still go wrong: if the
+sampled rows miss a file's largest precision or scale, some values do not fit the column, and the path loses its bounds. A
+task therefore keeps its counts from file to file, and numbers get the type that fits those of all files so far. A stored
+schema avoids this altogether.
+
+Invariant: Spark can read every schema that this module returns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from delta_variant import schema as shredding_schema
+from delta_variant import types as variant_types
+from delta_variant.errors import DeltaVariantError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.paths import ColumnPath, dotted, parse_column, parse_column_path, parse_variant_path, rooted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+Shred = Literal["auto", False]
+
+SHREDDING = "delta_variant.shredding."
+BOUNDS = "delta_variant.bounds."
+
+_LISTED = re.compile(r"""((?:\['[^']*'\]|\["[^"]*"\]|[^,])+)(?:,|$)""")
+
+
+# ------------------------------------------------------------------------------------------------- given, on the driver
+
+
+def given(
+    shred: Shred | Mapping[str, str | pa.DataType], schema: StructType, properties: Mapping[str, str]
+) -> dict[ColumnPath, pa.DataType]:
+    """The shredding schemas that do not depend on rows, by column as the schema spells it; empty if `shred` is False.
+
+    Raises InvalidSchemaError for text that is no shredding schema, UnsupportedFeatureError for one that Spark cannot read.
+    """
+    if shred is False:
+        return {}
+    columns = {_folded(path): (path, kind) for path, kind in _columns(schema)}
+    schemas: dict[ColumnPath, pa.DataType] = {}
+    for key, text in properties.items():
+        if key.startswith(SHREDDING):
+            path, kind = columns.get(_folded(parse_column(key[len(SHREDDING) :])), ((), ""))
+            if kind == "variant":
+                schemas[path] = _checked(text, path, f"table property {key}")
+    if shred == "auto":
+        return schemas
+    if not hasattr(shred, "items"):
+        raise InvalidSchemaError(f"shred={shred!r} must be 'auto', False, or a mapping from VARIANT columns to their schemas")
+    for name, wanted in shred.items():
+        path, kind = columns.get(_folded(parse_column(name)), ((), ""))
+        if kind != "variant":
+            found = kind.upper() or "not a column"
+            raise InvalidSchemaError(f"shred: {name} is {found}, and only VARIANT columns can be shredded, in structs too")
+        schemas[path] = _checked(wanted, path, "shred")
+    return schemas
+
+
+def first_bounds(
+    schema: StructType, properties: Mapping[str, str], cluster_by: Sequence[str] = ()
+) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
+    """The paths that get bounds first, as keys by VARIANT column: those of `cluster_by`, then those of the property.
+
+    Raises InvalidPathError.
+    """
+    columns = {_folded(path): (path, kind) for path, kind in _columns(schema)}
+    chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
+    for text in cluster_by:
+        column, variant_path = parse_column_path(text)
+        path, kind = columns.get(_folded(column), ((), ""))
+        if kind == "variant" and variant_path is not None:
+            steps = parse_variant_path(variant_path)
+            if all(isinstance(step, str) for step in steps):
+                chosen[path] = (*chosen.get(path, ()), tuple(map(str, steps)))
+    for key, text in properties.items():
+        if key.startswith(BOUNDS):
+            path, kind = columns.get(_folded(parse_column(key[len(BOUNDS) :])), ((), ""))
+            if kind == "variant":
+                listed = [_keys(one.strip(), key) for one in _LISTED.findall(text) if one.strip()]
+                chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *listed)))
+    return chosen
+
+
+def _keys(text: str, key: str) -> ColumnPath:
+    try:
+        steps = parse_variant_path(rooted(text))
+    except InvalidPathError as error:
+        raise InvalidPathError(f"table property {key}: {error}") from error
+    keys = tuple(step for step in steps if isinstance(step, str))
+    if len(keys) < len(steps):
+        raise InvalidPathError(f"table property {key}: {text} leads into an array, and only paths through objects have bounds")
+    return keys
+
+
+def _checked(wanted: str | pa.DataType, path: ColumnPath, whose: str) -> pa.DataType:
+    try:
+        schema = shredding_schema.parse(wanted) if isinstance(wanted, str) else wanted
+        shredding_schema.check(schema)
+    except DeltaVariantError as error:
+        raise type(error)(f"{whose}: column {dotted(path)}: {error}") from error
+    leaf = next(_unreadable(schema, dotted(path)), None)
+    if leaf is not None:
+        raise UnsupportedFeatureError(f"{whose}: {leaf}, which Spark cannot read in a Variant: leave the field out")
+    return schema
+
+
+def _unreadable(schema: pa.DataType, path: str) -> Iterator[str]:
+    """The leaves that Spark 4.2 fails to read, with their types."""
+    if pa.types.is_struct(schema):
+        for field in schema:
+            yield from _unreadable(field.type, f"{path}.{field.name}")
+    elif shredding_schema.is_list(schema):
+        yield from _unreadable(schema.value_type, f"{path}[*]")
+    elif not pa.types.is_null(schema) and not _is_readable(schema):
+        yield f"{path} is {schema}"
+
+
+def _is_readable(leaf: pa.DataType) -> bool:
+    primitive = variant_types.of_arrow(leaf)
+    return primitive is not None and primitive.spark is not None
+
+
+def _columns(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
+    """Columns and fields of structs, and the names of their types."""
+    for field in schema.fields:
+        path = (*parents, field.name)
+        yield path, field.dataType.simpleString()
+        if hasattr(field.dataType, "fields"):
+            yield from _columns(field.dataType, path)
+
+
+def _folded(path: ColumnPath) -> ColumnPath:
+    return tuple(name.lower() for name in path)
+
+
+# ------------------------------------------------------------------------------------------------ inferred, by the tasks
+
+
+def shreddable(schema: pa.Schema, variants: frozenset[ColumnPath]) -> list[ColumnPath]:
+    """The VARIANT columns at the top and in structs."""
+    return [path for field in schema for path in _shreddable(field.type, (field.name,), variants)]
+
+
+def _shreddable(kind: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath]) -> Iterator[ColumnPath]:
+    if path in variants:
+        yield path
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _shreddable(field.type, (*path, field.name), variants)
+
+
+def column(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
+    """The column of that path. Spark sends a null in every field of a null struct."""
+    array = batch.column(path[0])
+    for name in path[1:]:
+        array = array.field(array.type.get_field_index(name))
+    return array
+
+
+class Inference:
+    """Shredding schemas for the files of one task, inferred from their first rows and from the numbers of earlier files."""
+
+    def __init__(self) -> None:
+        self._seen: dict[ColumnPath, shredding_schema.Sample] = {}
+
+    def schema(self, path: ColumnPath, arrays: Iterable[pa.Array]) -> pa.DataType | None:
+        """The shredding schema of a column in a file that begins with these rows; None if no path is worth shredding.
+
+        Raises MalformedVariantError.
+        """
+        sample = shredding_schema.Sample()
+        for array in arrays:
+            sample.add(array)
+        schema = _readable(sample.schema())
+        if path not in self._seen:
+            self._seen[path] = sample
+            return schema
+        self._seen[path].merge(sample)
+        known = self._seen[path].schema()
+        return schema if schema is None or known is None else _agreed(schema, known)
+
+
+def _agreed(schema: pa.DataType, known: pa.DataType) -> pa.DataType:
+    """The schema with the number types of `known`, which fits all files so far."""
+    if pa.types.is_struct(schema) and pa.types.is_struct(known):
+        types = {field.name: field.type for field in known}
+        return pa.struct([(f.name, _agreed(f.type, types[f.name]) if f.name in types else f.type) for f in schema])
+    if shredding_schema.is_list(schema) and shredding_schema.is_list(known):
+        return pa.list_(_agreed(schema.value_type, known.value_type))
+    return known if variant_types.is_exact(schema) and variant_types.is_exact(known) else schema
+
+
+def leaves(schema: pa.DataType) -> int:
+    """The number of typed columns of a shredding schema."""
+    if pa.types.is_struct(schema):
+        return sum(leaves(field.type) for field in schema)
+    return leaves(schema.value_type) if shredding_schema.is_list(schema) else 1
+
+
+def named_apart(schema: pa.DataType) -> bool:
+    """Whether no two fields of an object have names that differ by case only, which Spark's Parquet reader may mistake."""
+    if pa.types.is_struct(schema):
+        names = {field.name.casefold() for field in schema}
+        return len(names) == schema.num_fields and all(named_apart(field.type) for field in schema)
+    return not shredding_schema.is_list(schema) or named_apart(schema.value_type)
+
+
+def _readable(schema: pa.DataType | None) -> pa.DataType | None:
+    """The schema without the leaves that Spark cannot read; their values stay in `value`."""
+    if schema is None:
+        return None
+    if pa.types.is_struct(schema):
+        fields = [(field.name, _readable(field.type)) for field in schema]
+        kept = [(name, kind) for name, kind in fields if kind is not None]
+        return pa.struct(kept) if kept else None
+    if shredding_schema.is_list(schema):
+        element = _readable(schema.value_type)
+        return None if element is None else pa.list_(element)
+    return schema if _is_readable(schema) else None
