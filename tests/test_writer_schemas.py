@@ -63,7 +63,7 @@ def test_the_users_schema_goes_before_the_stored_one():
     ],
 )  # fmt: skip
 def test_schemas_refused(shred, properties, error, message):
-    """A schema for a column that is not VARIANT, invalid text, or a type that Spark cannot read is one error that names its origin."""
+    """A wrong column, invalid text, or a type that Spark cannot read is one error that names its origin."""
     with pytest.raises(error, match=message):
         shredding_schemas.given(shred, SCHEMA, {f"delta_variant.{key}": value for key, value in properties.items()})
 
