@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.expressions.variant.IsValidVariant;
 import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.unsafe.types.VariantVal;
 import scala.collection.immutable.Seq;
 
 /**
@@ -72,6 +74,12 @@ public class Bounds {
       row.add(attribute("max" + c, DataTypes.VariantType));
     }
     return seq(row);
+  }
+
+  /** The minima of a column in such a row; null where there are none. */
+  public static VariantVal least(InternalRow row, int column) {
+    int at = 4 + 2 * column;
+    return row.isNullAt(at) ? null : row.getVariant(at);
   }
 
   public static Attribute attribute(String name, DataType type) {

@@ -21,6 +21,8 @@ import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.stats.DeltaScan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.VariantType;
+import org.apache.spark.types.variant.Variant;
+import org.apache.spark.types.variant.VariantUtil;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.unsafe.types.VariantVal;
 import scala.collection.immutable.Seq;
@@ -119,6 +121,21 @@ public class FileBounds {
 
   public int size() {
     return files.keys.length;
+  }
+
+  /** The bytes that Spark expects of a row in the paths with bounds of a file; 0 where that is not known. */
+  public synchronized int width(String path) {
+    int file = rows == null ? -1 : number(path);
+    int width = 0;
+    for (int c = 0; c < names.size() && file >= 0 && rows[file] != null; c++) {
+      VariantVal least = Bounds.least(rows[file], c);
+      if (least == null) continue;
+      Variant object = new Variant(least.getValue(), least.getMetadata());
+      for (int i = 0; object.getType() == VariantUtil.Type.OBJECT && i < object.objectSize(); i++) {
+        width += Leaves.size(Leaves.type(object.getFieldAtIndex(i).value.getValue()));
+      }
+    }
+    return width;
   }
 
   private void failed(Throwable failure) {

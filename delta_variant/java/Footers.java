@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -107,6 +108,16 @@ public class Footers {
     if (known == null || known.equals(OPEN)) return null;
     if (length + 1 < keys.size()) return Leaves.VOID;
     return known.equals(CLOSED) ? null : known;
+  }
+
+  /** The bytes that Spark expects of a row in the typed columns of a file. */
+  public static int width(Map said) {
+    int width = 0;
+    for (Iterator i = said.values().iterator(); i.hasNext(); ) {
+      String type = (String) i.next();
+      if (!type.equals(OPEN) && !type.equals(CLOSED)) width += Leaves.size(type);
+    }
+    return width;
   }
 
   private static List key(List column, List keys) {

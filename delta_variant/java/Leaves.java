@@ -72,6 +72,11 @@ public class Leaves {
     return hasJsonNulls(type) ? type.substring(0, type.length() - OR_JSON_NULL.length()).intern() : type;
   }
 
+  /** The bytes that Spark expects of a value in a row; 0 where it has no type. */
+  public static int size(String type) {
+    return type == null ? 0 : dataType(withoutJsonNulls(type)).defaultSize();
+  }
+
   /** Spark's. */
   public static DataType dataType(String name) {
     if (name.startsWith("decimal")) {

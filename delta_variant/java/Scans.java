@@ -203,7 +203,12 @@ public class Scans {
 
   /** An index of some of the files of one, as `files` gives them. */
   public static TahoeFileIndex narrowed(TahoeFileIndex index, List files) {
-    return new SkippedFileIndex(index, prepared(index), Bounds.seq(files));
+    return narrowed(index, files, 1);
+  }
+
+  /** The same, of which the given share of the bytes is read: what the planner takes for its size. */
+  public static TahoeFileIndex narrowed(TahoeFileIndex index, List files, double share) {
+    return new SkippedFileIndex(index, prepared(index), Bounds.seq(files), share);
   }
 
   private static class ByName extends scala.runtime.AbstractPartialFunction {
@@ -226,11 +231,17 @@ public class Scans {
   public static class SkippedFileIndex extends TahoeBatchFileIndex {
     final DeltaScan prepared;
     final boolean command;
+    private final double share;
 
-    SkippedFileIndex(TahoeFileIndex index, DeltaScan prepared, Seq files) {
+    SkippedFileIndex(TahoeFileIndex index, DeltaScan prepared, Seq files, double share) {
       super(index.spark(), "batch", files, index.deltaLog(), index.path(), prepared.scannedSnapshot(), false);
       this.prepared = prepared;
       this.command = isCommand(index);
+      this.share = share;
+    }
+
+    public long sizeInBytes() {
+      return (long) Math.ceil(super.sizeInBytes() * share);
     }
 
     /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */

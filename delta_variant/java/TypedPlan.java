@@ -40,17 +40,20 @@ import scala.collection.immutable.Seq;
 public class TypedPlan {
   private static final String IGNORE_ANNOTATION = "spark.sql.parquet.ignoreVariantAnnotation";
   private static final String MAPPING = "delta.columnMapping.";
+  private static final int ROW = 8;  // what Spark's estimates add to the columns of a row
   private static final String TYPED = "typed_value";  // VariantShredding, "Value Shredding"
   private static final String METADATA = "metadata";
 
   /** Files that have the paths in columns of the same types, or (`types` is null) those of Spark's scan. */
   public static class Group {
-    public final TahoeFileIndex files;
+    final List files;  // AddFiles
+    final int width;  // of a row in the Variants of a file, in bytes as Spark expects them; 0 if it is not known
     final DataType[] types;  // by path
     final JsonNode casts;  // by use, those of a path
 
-    public Group(TahoeFileIndex files, JsonNode types, JsonNode casts) {
+    public Group(List files, int width, JsonNode types, JsonNode casts) {
       this.files = files;
+      this.width = width;
       this.casts = casts;
       this.types = types == null ? null : new DataType[types.size()];
       for (int t = 0; types != null && t < types.size(); t++) {
@@ -463,18 +466,29 @@ public class TypedPlan {
   private LogicalRelation relation(Group group) {
     LogicalRelation scan = uses.scan;
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
-    if (group.types == null) return Scans.over(scan, group.files);
+    TahoeFileIndex index = (TahoeFileIndex) source.location();
+    if (group.types == null) return Scans.over(scan, Scans.narrowed(index, group.files));
     List output = new ArrayList();
     Map types = new HashMap();
+    int bytes = 0;
     for (int i = 0; i < scan.output().size(); i++) {
       Expression column = retyped((Expression) scan.output().apply(i), group);
       output.add(column);
       types.put(((Attribute) column).name(), column.dataType());
+      bytes += column.dataType().defaultSize();
     }
     DeltaParquetFileFormat format = (DeltaParquetFileFormat) source.fileFormat();
     scala.collection.immutable.Map options = (scala.collection.immutable.Map) source.options().updated(IGNORE_ANNOTATION, "true");
     StructType schema = schema(source.dataSchema(), types, false);
-    return Scans.over(scan, group.files, schema, mapped(format, types), options, Bounds.seq(output));
+    return Scans.over(scan, Scans.narrowed(index, group.files, share(bytes, group)), schema, mapped(format, types), options,
+        Bounds.seq(output));
+  }
+
+  /** The part of its files that a relation reads, by the estimate that Spark makes for a projection of ordinary columns. */
+  private static double share(int bytes, Group group) {
+    int unread = group.width;
+    for (int t = 0; t < group.types.length; t++) unread -= group.types[t].defaultSize();
+    return (ROW + bytes) / (double) (ROW + bytes + Math.max(unread, 0));
   }
 
   private static StructType schema(StructType schema, Map types, boolean mapped) {

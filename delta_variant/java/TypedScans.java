@@ -128,27 +128,34 @@ public class TypedScans extends Rule implements Scans.Visit {
     JsonNode proofs = proofs(uses, log, format);
     if (proofs.has("reasons")) return left(plan, scan, outcome, proofs.get("reasons"));
     String[][] types = new String[files.size()][2 * uses.paths.size()];
+    FileBounds known = null;
     if (!proofs.get("bounds").isEmpty() && Decision.anyTag(files, mark, marks)) {
-      FileBounds known = FileBounds.of(log, prepared);
+      known = FileBounds.of(log, prepared);
       if (known.failure() != null) {
         return left(plan, scan, outcome, "the bounds of this version could not be read: " + known.failure());
       }
       byLog(known, log, proofs, files, types);
     }
-    if (hasFooters(format, prepared)) byFooters(uses, index, proofs, files, types);
+    Map[] footers = hasFooters(format, prepared) ? byFooters(uses, index, proofs, files, types) : new Map[types.length];
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
+    List widths = new ArrayList();  // by kind, that of its first file
     List others = new ArrayList();
     int[] proven = new int[uses.paths.size()];
     for (int f = 0; f < types.length; f++) {
       for (int p = 0; p < proven.length; p++) {
         if (types[f][2 * p] != null) proven[p]++;
       }
-      if (isProven(types[f])) listed(kinds, Arrays.asList(types[f])).add(files.get(f));
-      else others.add(files.get(f));
+      if (!isProven(types[f])) {
+        others.add(files.get(f));
+        continue;
+      }
+      List kind = Arrays.asList(types[f]);
+      if (!kinds.containsKey(kind)) widths.add(Integer.valueOf(width((AddFile) files.get(f), footers[f], known)));
+      listed(kinds, kind).add(files.get(f));
     }
     outcome.set("paths", described(uses, proven));
-    LogicalPlan result = kinds.isEmpty() ? plan : replaced(plan, scan, uses, proofs, kinds, others, outcome);
+    LogicalPlan result = kinds.isEmpty() ? plan : replaced(plan, scan, uses, proofs, kinds, widths, others, outcome);
     Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return result;
   }
@@ -213,8 +220,8 @@ public class TypedScans extends Rule implements Scans.Visit {
     return shredded && !format.columnMappingMode().name().equals("id");
   }
 
-  /** The same for paths of which the log proves nothing. */
-  private void byFooters(Uses uses, TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
+  /** The same for paths of which the log proves nothing. By file what its footer says, null where it was not asked. */
+  private Map[] byFooters(Uses uses, TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
     List numbers = new ArrayList();
     List open = new ArrayList();
     for (int f = 0; f < types.length; f++) {
@@ -234,14 +241,22 @@ public class TypedScans extends Rule implements Scans.Visit {
       Uses.Use use = (Uses.Use) i.next();
       if (use.path != null) nullsCount[use.number] |= use.type instanceof VariantType;
     }
+    Map[] footers = new Map[types.length];
     for (int o = 0; o < said.length; o++) {
-      String[] found = types[((Integer) numbers.get(o)).intValue()];
+      int file = ((Integer) numbers.get(o)).intValue();
+      footers[file] = said[o];
+      String[] found = types[file];
       for (int p = 0; p < keys.size() && said[o] != null; p++) {
         if (found[2 * p] != null) continue;
         String type = Footers.type(said[o], (List) columns.get(p), (List) keys.get(p));
         if (type != null && !(nullsCount[p] && Leaves.hasJsonNulls(type))) found[2 * p] = Leaves.withoutJsonNulls(type);
       }
     }
+    return footers;
+  }
+
+  private static int width(AddFile file, Map footer, FileBounds known) {
+    return footer != null ? Footers.width(footer) : known != null ? known.width(file.path()) : 0;
   }
 
   private static boolean isProven(String[] types) {
@@ -262,8 +277,8 @@ public class TypedScans extends Rule implements Scans.Visit {
     return (List) lists.get(key);
   }
 
-  private LogicalPlan replaced(LogicalPlan plan, LogicalRelation scan, Uses uses, JsonNode proofs, Map kinds, List others,
-      ObjectNode outcome) throws Exception {
+  private LogicalPlan replaced(LogicalPlan plan, LogicalRelation scan, Uses uses, JsonNode proofs, Map kinds, List widths,
+      List others, ObjectNode outcome) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "groups");
     request.set("uses", asked(uses));
     List members = new ArrayList(kinds.values());
@@ -278,7 +293,6 @@ public class TypedScans extends Rule implements Scans.Visit {
     }
     JsonNode reply = ask(request).get("groups");
 
-    TahoeFileIndex index = index(scan);
     List groups = new ArrayList();
     int read = 0;
     for (int g = 0; g < reply.size(); g++) {
@@ -286,13 +300,13 @@ public class TypedScans extends Rule implements Scans.Visit {
       int kind = group.get("kind").asInt();
       List files = (List) members.set(kind, new ArrayList());
       JsonNode types = Bounds.item(request.get("kinds"), kind).get("leaves");
-      groups.add(new TypedPlan.Group(Scans.narrowed(index, files), types, group.get("casts")));
+      groups.add(new TypedPlan.Group(files, ((Integer) widths.get(kind)).intValue(), types, group.get("casts")));
       read += files.size();
     }
     for (int m = 0; m < members.size(); m++) others.addAll((List) members.get(m));
-    if (!others.isEmpty()) groups.add(new TypedPlan.Group(Scans.narrowed(index, others), null, null));
+    if (!others.isEmpty()) groups.add(new TypedPlan.Group(others, 0, null, null));
 
-    if (groups.size() > 1 && !Scans.isCommand(index) && uses.dependsOnPartitions()) {
+    if (groups.size() > 1 && !Scans.isCommand(index(scan)) && uses.dependsOnPartitions()) {
       outcome.putArray("reasons").add("the query's rows depend on how they are spread over partitions");
       return plan;
     }
