@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["gate"]  # a fixture
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-STATEMENTS = int(os.environ.get("COMMANDS_STATEMENTS", "8"))
+STATEMENTS = int(os.environ.get("COMMANDS_STATEMENTS", "64" if SOAK else "4"))
 SEED = int(os.environ.get("COMMANDS_SEED", "900"))
 PER_TABLE = 8
 CODEGEN = {"spark.sql.codegen.factoryMode": "FALLBACK"}  # Spark's scan of a shredded VARIANT needs it for its casts

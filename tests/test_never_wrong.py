@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PAIRS = int(os.environ.get("NEVER_WRONG_PAIRS", "5200"))
+PAIRS = int(os.environ.get("NEVER_WRONG_PAIRS", "2000"))
 SEED = int(os.environ.get("NEVER_WRONG_SEED", "100"))
 PER_TABLE, PER_LARGE_TABLE = 1000, 200
 LARGE = 6  # one table in so many has large files too
