@@ -1,11 +1,11 @@
-"""What a table allows its writers: protocol and metadata, as Delta gives them in JSON, → one frozen answer.
+"""What a table requires of its writers: the protocol and the metadata, in Delta's JSON → one frozen object.
 
-Delta asks every writer to know each feature that the protocol lists (PROTOCOL.md, "Table Features"), and to obey it
-where the metadata puts it to use. Each feature is here in one of three groups: done by Delta's own code or by this
-package, refused while it is in use, or unknown and refused at once. Legacy protocols (writer version below 7)
-list nothing and imply features; they are spelled out first, so that one rule covers both.
+Delta requires a writer to know every feature that the protocol lists (PROTOCOL.md, "Table Features"), and to follow it if
+the metadata uses it. Each feature is in one of three groups: handled by Delta's own code or by this package; refused while
+it is in use; or unknown, and always refused. Legacy protocols (writer version below 7) list no features but imply some;
+those are listed first, so that one rule covers both.
 
-Invariant: `check_writable` passes only a table whose every feature is handled, and runs before any file is written.
+Invariant: `check_writable` passes only tables whose every feature is handled, and runs before any file is written.
 """
 
 from __future__ import annotations

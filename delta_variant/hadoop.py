@@ -1,7 +1,7 @@
 """Hadoop's side of a table's storage: a path and its Configuration in the JVM → `Storage`.
 
-Settings cross py4j as text, not one by one. Credential stores (`hadoop.security.credential.provider.path` and S3A's own) are
-read by Hadoop; what they hold goes before plain settings, as in Hadoop's `Configuration.getPassword`.
+Settings cross py4j as one text, not one by one. Hadoop reads credential stores (`hadoop.security.credential.provider.path`
+and S3A's own); their entries take precedence over plain settings, as in Hadoop's `Configuration.getPassword`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The bridge to the driver's JVM: every py4j trick of the package is here.
+"""The bridge to the driver's JVM: everything that depends on py4j's internals is here.
 
-In come a classic Spark session and Python values; out go JVM objects. Each call crosses a socket and costs about
-0.2 ms, so nothing here is for loops over files: `items` and `scala_seq` are for the arguments of one call.
+In: a classic Spark session and Python values. Out: JVM objects. Each call crosses a socket and takes about 0.2 ms, so these
+functions are not for loops over files; `items` and `scala_seq` are for the arguments of one call.
 
-Invariant: Java sources shipped in `delta_variant/java` are compiled once per JVM, by the Janino compiler that Spark
-ships, against the class loader that sees the JARs of `spark.jars.packages`. A restarted SparkContext in the same JVM
-finds the class; a new JVM compiles again.
+Invariant: the Java sources in `delta_variant/java` are compiled once per JVM, by the Janino compiler that Spark ships, with
+the class loader that sees the JARs of `spark.jars.packages`. A restarted SparkContext in the same JVM finds the classes; a
+new JVM compiles them again.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -1,13 +1,15 @@
-"""The optimizer rules in one Spark session, and what they did: `install`, `remove`, `explain`.
+"""The optimizer rules of a Spark session, and what they did: `install`, `remove`, `explain`.
 
-`java/SkipFiles.java` walks the plan and calls back once per Delta scan of which a filter, a join or ORDER BY with LIMIT asks
-something of a VARIANT column (the last calls back twice): in comes the filter as JSON (`Filters.java`), out goes the predicate
-on bounds (`skipping.answer`), which Java evaluates over what Delta keeps of the log (`FileBounds.java`).
-`java/TypedScans.java` comes after it and calls back for each scan whose VARIANTs are asked for by path (`Uses.java`): which
-bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds prove
-that a path lies in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.java`). No loop
-crosses py4j. A session carries each rule at most once; the first one carries what `disable` has to restore. What each question
-of the query could prove is counted for `explain`, and for the logger `delta_variant` where the setting
+`java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan with a filter on a VARIANT column above it,
+or a join or an ORDER BY with LIMIT that restricts one (twice for the last). It sends the filter as JSON (`Filters.java`)
+and gets a predicate on bounds (`skipping.answer`), which Java evaluates over the bounds in the log (`FileBounds.java`).
+
+`java/TypedScans.java` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.java`):
+which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds
+prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.java`).
+
+No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
+each comparison of a query proved is counted for `explain`, and for the logger `delta_variant` if the setting
 `spark.delta_variant.logScans` is true.
 """
 

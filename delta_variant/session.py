@@ -1,11 +1,10 @@
-"""A session that knows Delta, and the switch for skipping by Variant path.
+"""A session with Delta, and the switch for skipping and typed reading.
 
-In comes a session builder or a classic session; `configure` puts Delta's package, SQL extension and catalog into the
-builder, `enable` makes delta-spark collect bounds and installs the optimizer rule, `disable` puts back what `enable`
-found and nobody has changed since.
+In: a session builder or a classic session. `configure` adds Delta's package, SQL extension and catalog to the builder.
+`enable` makes delta-spark collect bounds, and installs the optimizer rules. `disable` removes the rules and restores the
+settings that nobody has changed since.
 
-Invariant: a session has at most one rule of this package, however often `enable` is called, and what the user has set
-stays set.
+Invariant: a session has each rule at most once, however often `enable` is called, and settings of the user stay as they are.
 """
 
 from __future__ import annotations

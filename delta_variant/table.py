@@ -1,8 +1,9 @@
-"""A Delta table as its Variants see it: what bounds its files have, as data and as a picture, and whether it is shredded.
+"""`VariantTable`: the bounds in the log of a Delta table, as a DataFrame and as a plot, and its shredding on and off.
 
-In: a table and a path `column:path` in Spark's syntax. Out: the bounds of the log, decoded by Delta: a DataFrame with a row per
-file and path, which scales as Delta's own statistics do, or a drawing of every file's range. Source: Delta variantShredding,
-"Statistics for Variant Columns". Invariant: files stay as they are; only the two switches change the table, its properties.
+In: a table, and for plots a path such as `v:actor.id`. Out: the bounds of the log, decoded by Delta, as a DataFrame with a
+row for each file and path, which scales as Delta's own statistics do; or a drawing of every file's range. Source: Delta
+variantShredding, "Statistics for Variant Columns". Invariant: data files are never changed; only the two switches change
+the table, by its properties.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Delta's own transaction, step by step: target → Table → Transaction → the version committed.
 
-In come a target as a user names it, the options of a write, and the plan of a job that writes files. Out comes one commit
-by Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, and each is Delta's own method, called through
-`java/Write.java`; only the files are not Delta's. So conflict detection, schema merging, log stores, row ids, checkpoints and
-the hooks after a commit are Delta's too (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
+In: a target as a user names it, the options of a write, and the plan of a job that writes files. Out: one commit by
+Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, each by Delta's own method, called through
+`java/Write.java`; only the data files are not written by Delta. Conflict detection, schema merging, log stores, row ids,
+checkpoints and post-commit hooks are therefore Delta's (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
 
-Invariants: what the rows of a write read of the table is read in its transaction. A commit that happened is never reported as
-one that failed. What grows with the number of files stays in the JVM.
+Invariants: everything that a write reads from the table is read in its transaction. A commit that succeeded is never
+reported as failed. Data that grows with the number of files stays in the JVM.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -46,13 +46,13 @@ _patching = threading.Lock()
 
 
 def scala_object(spark: SparkSession, name: str) -> Any:
-    """A Scala object, of JARs of `spark.jars.packages` too."""
+    """A Scala singleton object, also one in a JAR of `spark.jars.packages`."""
     return jvm.load_class(spark, f"{name}$").getField("MODULE$").get(None)
 
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Session settings for the length of a `with` block; restored, or unset again, on every way out."""
+    """Sets session settings for the duration of a `with` block, and restores or unsets them afterwards."""
     before = {key: spark.conf.get(key, None) for key in values}
     try:
         for key, value in values.items():
@@ -65,10 +65,10 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def own_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A clone of the session, active in this thread for the length of a `with` block: what is set in it is its own.
+    """A clone of the session, with settings of its own, that is the active session of this thread in a `with` block.
 
-    It has the session's settings, temporary views, functions and optimizer rules. Delta asks for the active session. What Delta
-    writes in it, in an auto compaction after a commit, has bounds.
+    It starts with the session's settings, temporary views, functions and optimizer rules. Delta uses the active session,
+    so files that Delta writes in it, such as those of an auto compaction after the commit, have bounds.
     """
     cloned = jvm.classic(spark)._jsparkSession.cloneSession()
     with _patching:
@@ -88,7 +88,7 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 @contextmanager
 def delta_errors(doing: str) -> Iterator[None]:
-    """What Delta and Spark raise on the driver, as TableError with their message."""
+    """Raises exceptions of Delta and Spark on the driver as TableError, with their message."""
     try:
         yield
     except (Py4JError, PySparkException) as error:
@@ -96,7 +96,7 @@ def delta_errors(doing: str) -> Iterator[None]:
 
 
 def message(error: Exception) -> str:
-    """What an error of the JVM says, without its stack."""
+    """The message of a JVM exception, without its stack trace."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.getMessage() or cause)
     return text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
@@ -104,7 +104,7 @@ def message(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Where a table is, whether it exists or not."""
+    """A table's name and location, whether it exists or not."""
 
     spark: SparkSession
     name: str
@@ -182,7 +182,7 @@ class Table:
         return False
 
     def check_free(self) -> None:
-        """TableError where a new table cannot be put, since something else is there."""
+        """Raises TableError if something else is where the new table is to be."""
         path = self.log.dataPath()
         files = path.getFileSystem(self._hadoop_conf())
         # An empty log stands beside the files of a writer that was killed while it created the table.
@@ -218,7 +218,7 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Removal:
-    """Which files a commit removes: all of them, unless one of the two says less."""
+    """The files that a commit removes: all of them, or those that one of the two fields selects."""
 
     where: str | None = None
     """A predicate on partition columns, in SQL: the files for which it is true."""
@@ -294,7 +294,7 @@ class Transaction:
 
     @property
     def files(self) -> int:
-        """How many data files the snapshot has: by its checksum file, where it has one, as to add up the log takes a job."""
+        """How many data files the snapshot has: from its checksum file if there is one, since counting them takes a job."""
         if self.version < 0:
             return 0
         with delta_errors(f"reading {self._table.name}"):
@@ -311,11 +311,11 @@ class Transaction:
 
     @property
     def merges_schema(self) -> bool:
-        """Whether columns that the table lacks are added to it: the write's option says so, or the session."""
+        """Whether columns that the table lacks are added to it, by the option of the write or the session's setting."""
         return bool(self._write.canMergeSchema())
 
     def update_metadata(self, schema: StructType | None) -> None:
-        """Bring the schema of the rows to the table: create it, merge or overwrite its schema, as mode and options say.
+        """Create the table, or merge or overwrite its schema, as mode and options say.
 
         schema: None for rows that have the schema of the table.
 

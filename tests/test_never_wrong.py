@@ -10,7 +10,8 @@ query succeeds, the two are one. A file too few is held against skipping only if
 Most tables have files of a few rows, in row groups of as few. One in six has large files too, of several row groups, in which
 types change and paths begin after more rows than a writer looks at to choose a schema.
 
-By default the same 1,200 pairs each time, of a table with small files and one with large files; any number of others, each table of up to 1,000 pairs with the next seed:
+By default the same 1,200 pairs each time, of a table with small files and one with large files. Any number of others,
+each table of up to 1,000 pairs with the next seed:
 
     NEVER_WRONG_PAIRS=1000000 NEVER_WRONG_SEED=1 python -m pytest -s tests/test_never_wrong.py
 

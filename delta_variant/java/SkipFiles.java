@@ -34,12 +34,12 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * The part of skipping that has to be Java: it finds a prepared Delta scan under a filter on a VARIANT column, hands
- * the filter to Python as JSON (Filters), and drops the files for which the predicate on bounds that comes back (Tree) is
- * FALSE (FileBounds).
+ * The optimizer rule for data skipping. It finds the prepared Delta scans below a filter on a VARIANT column, sends the filter
+ * to Python as JSON (Filters), evaluates the predicate on bounds that comes back (Tree) over the bounds in the log (FileBounds),
+ * and removes the files for which it is FALSE from the scan.
  *
- * Only what Delta has planned file by file is replaced (Scans). Whatever goes wrong, the plan given is the plan returned;
- * interruption and cancellation go through. Janino compiles this file: no generics, no lambdas.
+ * Only scans that Delta plans file by file are changed (Scans). On any failure the rule returns the plan that it got;
+ * interruption and cancellation are passed on. Janino compiles this file: no generics, no lambdas.
  */
 public class SkipFiles extends Rule {
   private static final String TRUST_ALL = "spark.delta_variant.trustAllBounds";

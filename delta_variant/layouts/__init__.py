@@ -6,9 +6,9 @@
     first    untyped_value, object, array, typed_value      Spark's first shredding layout: no metadata; the bytes of an
                                                             untyped_value are metadata ‖ value
 
-`recognition` says from a type alone which layout a column has, `groups` rewrites the columns of the older two as columns of the
-final one, `first` gives the rows of Spark's layout their metadata. `shredding.unshred` does the rest. Where the older texts
-leave a choice:
+`recognition` tells the layout of a column from its type, `groups` converts columns of the older two layouts to the final
+one, `first` rebuilds the metadata of rows in Spark's layout, and `shredding.unshred` does the rest. Where the older
+specifications leave a choice:
 
 * Bytes and a typed value in one place, unless they are the two parts of an object, are invalid: an error, in both layouts (the
   draft would allow to return the bytes).
@@ -42,7 +42,7 @@ CHUNK_BYTES = 16 << 20
 
 
 def unshred(array: pa.Array) -> pa.StructArray:
-    """Puts a VARIANT column in any layout together again.
+    """Rebuilds the Variants of a column in any layout.
 
     array: a struct, or an extension array of one, null where the Variant is SQL NULL. Returns struct<metadata: binary not null,
     value: binary not null>. Raises InvalidLayoutError, by path, where the type is of no layout, where it has columns that its

@@ -1,6 +1,6 @@
-"""Which layout a type has: told from the Arrow view of a Parquet schema alone, without a row.
+"""Recognizes the layout of a VARIANT column from its Arrow type alone, without a row.
 
-A type is taken for a VARIANT column where it is a struct that has, columns with an underscore in front aside,
+A struct is taken for a VARIANT column if it has these columns (those whose names begin with an underscore are ignored):
 
     final    metadata, and value, typed_value or both; nothing else
     draft    metadata and variant_value, whatever else there is; or metadata, one or more of object, array and typed_value,
@@ -8,14 +8,14 @@ A type is taken for a VARIANT column where it is a struct that has, columns with
     first    no metadata, and untyped_value alone or with any of object, array and typed_value, whatever else there is; or
              object, array or both, and typed_value or not, nothing else, and a pattern
 
-metadata, value, variant_value and untyped_value being binary, in any form. A pattern: all fields of `object` and the elements
-of `array` are groups of nothing but these columns, down to the leaves. No column name here is one that a user's struct may not
-have, so one that is ordinary can be taken for a VARIANT only where all of it looks like one; a lone typed_value never is.
-"Whatever else": the texts want readers to fail where columns are unknown, and `check` does. Where the file itself annotates a
-group as VARIANT, nothing is left to recognise: it is one, or an error.
+metadata, value, variant_value and untyped_value are binary, in any of Arrow's forms. "A pattern" means that all fields of
+`object` and the elements of `array` are groups of only these columns, down to the leaves. A user's own struct may have any
+of these names, so a struct without annotation is taken for a VARIANT only if its whole structure matches; one with
+typed_value alone never is. "Whatever else" is accepted here because the specifications want readers to fail on unknown
+columns, which `check` does. If the file annotates a group as VARIANT, it is one, and any other structure is an error.
 
-Inside a draft column, a struct is a group (option 1) where it has variant_value or typed_value, or fits the pattern with object
-or array alone; any other type, of a field or of an element, is the value typed directly (option 2).
+Inside a draft column, a struct is a group (option 1) if it has variant_value or typed_value, or matches the pattern with
+object or array alone. Any other type of a field or element is the directly typed value (option 2).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from delta_variant.errors import InvalidLayoutError
 
 @dataclass(frozen=True)
 class Words:
-    """What an older layout calls its bytes, and whether it types fields directly."""
+    """The names that an older layout has for its bytes, and whether it types fields directly."""
 
     value: str
     direct: bool
@@ -64,7 +64,7 @@ def is_variant(kind: pa.DataType, *, annotated: bool = False) -> bool:
 
 
 def layout_of(kind: pa.DataType) -> Words | None:
-    """The layout to read a VARIANT column by; None: the final one. Raises InvalidLayoutError where there is none."""
+    """The layout to read a VARIANT column by; None: the final one. Raises InvalidLayoutError if it has none."""
     names = set(_columns(kind)) if pa.types.is_struct(kind) else set()
     if "metadata" in names:
         return None if "value" in names or (DRAFT.value not in names and _is_final(kind)) else DRAFT
@@ -82,7 +82,7 @@ def is_group(kind: pa.DataType, words: Words) -> bool:
 
 
 def check(kind: pa.DataType, words: Words, path: str = "$") -> None:
-    """Raises InvalidLayoutError, by path, where a group of an older layout is not what its text allows."""
+    """Raises InvalidLayoutError, with the path, for a group that the specification of its layout does not allow."""
     columns = _columns(kind) if pa.types.is_struct(kind) else {}
     allowed = {words.value, *TYPED, *(("metadata",) if path == "$" and words.direct else ())}
     unknown = sorted(set(columns) - allowed)

@@ -1,10 +1,10 @@
-"""Streams record batches into one Parquet file with pyarrow and gives its VARIANT groups the logical type.
+"""Streams record batches into one Parquet file with pyarrow, and gives its VARIANT groups their logical type.
 
 In: batches of one physical Arrow schema, shredded structs included, and the names of their VARIANT groups. Out: a file.
-Batches are collected up to a row group's size, because pyarrow makes a row group of every call. What pyarrow writes on
-closing, page indexes and the footer, is held back and the footer edited (`footer`).
+pyarrow makes a row group of every call, so batches are collected up to the size of a row group. What pyarrow writes on
+closing (page indexes and the footer) is held back, and the footer is edited (`footer`).
 
-Invariants: those of the package. After an error nothing readable is left behind.
+Invariants: those of the package. After an error, no readable file is left behind.
 """
 
 from __future__ import annotations

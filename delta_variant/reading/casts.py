@@ -1,8 +1,9 @@
-"""From a typed column to what Spark's cast from Variant gives: the one table of (type of the column, type asked for).
+"""From the value of a typed column to the result of Spark's cast from VARIANT: one table by (type of the column, type asked
+for).
 
-`variant_get` casts by Spark's own `Cast` in TRY mode, from BIGINT, DECIMAL, DOUBLE and so on, and turns NULL into an error
-where it has to. What it does otherwise, or refuses, goes through the Variant again. The reason for each pair:
-protocol/README.md, "Typed reading".
+`variant_get` casts by Spark's own `Cast` in TRY mode, from BIGINT, DECIMAL, DOUBLE and so on, and raises an error if the
+result is NULL. Where Spark's cast from VARIANT does something else, or refuses, the value is converted back to VARIANT
+first. The reason for each pair: protocol/README.md, "Typed reading".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The two questions about one scan (`java/TypedScans.java`), JSON in, JSON out: `proofs`, and once the log is read, `groups`.
+"""The two requests about one scan (`java/TypedScans.java`): `proofs`, and after the log was read, `groups`. JSON in, JSON out.
 
-A use is {"path": number, "type": Spark type}; paths are {"column": [name, ...], "name": ..., "path": `variant_get`'s}.
+A use is {"path": number, "type": Spark type}; a path is {"column": [name, ...], "name": ..., "path": path of `variant_get`}.
 """
 
 from __future__ import annotations

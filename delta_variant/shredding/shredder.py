@@ -1,4 +1,4 @@
-"""shred: Variants → slots of a shredding schema, from the root down."""
+"""shred: Variants → the columns of a shredding schema, from the root down, one kernel for each node and all rows of a chunk."""
 
 from __future__ import annotations
 

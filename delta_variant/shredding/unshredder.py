@@ -1,4 +1,19 @@
-"""unshred: slots of a shredding schema → Variants: sizes from the leaves up, then bytes from the root down."""
+"""unshred: the columns of a shredding schema → Variants.
+
+A Variant stores the sizes of its children before their bytes, so its bytes can only be written when the sizes of
+everything inside are known. Rebuilding a chunk of rows therefore takes two passes over the nodes of the shredding schema,
+and each pass is one kernel per node, over all rows of the chunk:
+
+1. `measure` goes from the leaves to the root. Each node computes the size in bytes of every one of its slots from those of its
+   children. A slot is one row for an ordinary field, and one element inside a list; the size is 0 where the slot is
+   missing. This pass also finds all errors, so that the second one cannot fail.
+2. `write` goes from the root to the leaves. Each node gets the position of each of its slots in the output, writes the
+   slot's header, and passes the positions of the children on. Positions come from the sizes of the first pass.
+
+Between the passes these hold: a slot with size 0 gets no position (-1); the sizes of an object's slot are those of its
+typed fields and of the fields in `value` together, each counted once; and what is in `value` was validated to the last
+leaf before it is copied.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +52,19 @@ from delta_variant.shredding.names import complete
 from delta_variant.shredding.plan import UNSHREDDED, Node, Plan, plan
 
 CHUNK_ROWS = 1 << 14
-"""Rows that are put together at once."""
+"""Rows that are rebuilt at once."""
 
 CHUNK_SLOTS = 1 << 20
-"""And their slots in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 take 40 ns."""
+"""The limit for their slots in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 rows 40 ns."""
 
 
 def unshred(array: pa.Array) -> pa.StructArray:
-    """Puts a shredded VARIANT column together again.
+    """Rebuilds the Variants of a shredded column.
 
     array: struct<metadata, value?, typed_value?>, children in any order and any of Arrow's storage forms, null where the
-    Variant is SQL NULL. Returns struct<metadata: binary not null, value: binary not null>; typed values come back in the type
-    of typed_value exactly. A column that is not shredded passes through. Raises InvalidLayoutError where the layout or the
-    data are invalid, MalformedVariantError where Variant bytes are.
+    Variant is SQL NULL. Returns struct<metadata: binary not null, value: binary not null>; typed values have exactly the
+    type of typed_value. A column that is not shredded is returned as it is. Raises InvalidLayoutError for an invalid
+    layout or invalid data, MalformedVariantError for malformed Variant bytes.
     """
     storage, _ = storage_of(array, "unshred")
     schema = _plan_of(storage.type)
@@ -100,7 +115,7 @@ def _schema_of_group(group: pa.DataType, path: str, allowed: set[str]) -> pa.Dat
 
 
 class _Chunk:
-    """Rows that are put together at once."""
+    """Rows that are rebuilt at once."""
 
     def __init__(self, schema: Plan, storage: pa.StructArray, first_row: int) -> None:
         self.plan, self.storage, self.faults = schema, storage, Faults(first_row)
@@ -133,7 +148,7 @@ class _Chunk:
 
 
 class _Typed(Protocol):
-    """typed_value of one node. `measure` fills `size` where it is set, and returns a kernel's result."""
+    """The typed_value of one node. `measure` sets the sizes of its slots, and returns the result of a kernel."""
 
     valid: Flags
 
@@ -173,7 +188,7 @@ class _Place:
         return (_Object if pa.types.is_struct(array.type) else _List)(self, array, dictionary)
 
     def measure(self, live: Flags) -> Int64s:
-        """The bytes of every slot; 0 where it is missing, or not live."""
+        """The size of every slot in bytes; 0 if it is missing or not live (below a missing slot)."""
         size, required, live, faults = np.zeros(self.count, np.int64), live, both(live, self.present), self.chunk.faults
         if self.value is not None:
             self._validate(both(live, self.value_valid))

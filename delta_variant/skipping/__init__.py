@@ -1,10 +1,10 @@
-"""A query's predicate on Variant paths → a predicate on the bounds in the Delta log. Pure: no Spark, no JVM.
+"""Data skipping: a query's predicate on Variant paths → a predicate on the bounds in the Delta log. Pure: no Spark, no JVM.
 
-requests     a scan's filters, as JSON ─▶ predicates: what the query asks
+requests     filters of a scan, as JSON ─▶ predicates: comparisons of Variant paths
                                               │ translation; casts: which bounds answer which question
-             what Java evaluates, as JSON ◀─ bounds: a tree that is FALSE where no row of the file can match
-                                             verdicts: the same, question by question, for people
-             what MIN and MAX ask ─▶ extremes: the bounds that answer it
+             reply for Java, as JSON     ◀─ bounds: a tree that is FALSE if no row of the file can match
+                                             verdicts: what each comparison proves, for `explain`
+             MIN and MAX of paths            ─▶ extremes: the bounds that answer them
 """
 
 from delta_variant.skipping.bounds import (

@@ -1,8 +1,7 @@
-"""A predicate on what the log knows of one file, which Java evaluates for every file of a scan (`java/Tree.java`).
+"""A predicate on the statistics of one file, which Java evaluates for every file of a scan (`java/Tree.java`).
 
-A tree names the bounds that it compares by number, each distinct one once: `Projection` lists them, and Spark's own expressions
-read them from what the log holds (`java/Bounds.java`). So a tree costs comparisons only, whatever its length. Constants have
-the numbers that the request gave them.
+A tree refers to bounds by number. `Projection` lists each distinct bound once, and Spark's own expressions read it from the log
+(`java/Bounds.java`), so evaluating a tree costs only its comparisons. Constants have the numbers that the request gave them.
 
     ["all", tree, ...]  ["any", tree, ...]         AND, OR; of nothing, TRUE and FALSE
     ["<", bound, constant]                         and <= > >= startswith, "NOT startswith"
@@ -11,8 +10,8 @@ the numbers that the request gave them.
     ["values", bound]                              whether a row has the path
     ["other", number]                              what Delta's skipping says of a predicate on ordinary columns
 
-Everything unknown is NULL, which keeps the file: a missing bound, a bound of another type, a bound that does not fit the type
-the query asks for.
+Unknown results are NULL, which keeps the file: for a missing bound, a bound of another type, or a bound that does not fit
+into the type that the query asks for.
 """
 
 from __future__ import annotations
@@ -94,7 +93,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Between:
-    """Whether one of these values lies between the bounds of the path: FALSE where none does. One bound may do for that."""
+    """Whether one of these values lies between the bounds of the path: FALSE if none does, for which one bound may be
+    enough."""
 
     path: Path
     constants: tuple[Constants, ...]
@@ -106,7 +106,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OtherThan:
-    """Whether the path has values other than these: FALSE where its bounds are one value, and that one is here."""
+    """Whether the path has other values than these: FALSE if both bounds are the same value, and it is one of these."""
 
     path: Path
     constants: tuple[Constants, ...]

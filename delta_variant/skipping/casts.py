@@ -1,8 +1,8 @@
-"""Which bounds answer which question: the one table of (type of the bound, type asked for).
+"""Which bounds can answer a comparison: one table by (type of the bound, type asked for).
 
-A query casts the value before it compares; the bound is cast the same way, by Spark. That is exact as long as the cast keeps
-the (weak) order, which is all that is asked of it, for `<>` too: where both bounds become 5, so does what lies between. The
-reason for each pair: protocol/README.md, "Predicates on bounds".
+A query casts a value before it compares it, and Spark casts the bound in the same way. This is exact if the cast preserves
+the weak order, also for `<>`: if both bounds become 5, so does every value between them. The reason for each pair:
+protocol/README.md, "Predicates on bounds".
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The bounds from which Java answers MIN and MAX of Variant paths (`java/LogAggregates.java`). JSON in, JSON out: `extremes`.
+"""The bounds from which Java answers MIN and MAX of Variant paths (`java/LogAggregates.java`): `extremes`. JSON in, JSON out.
 
-A cast that keeps the order (`casts`) gives the smallest value of the smallest bound. That takes bounds that are values of the
-file, which Java sees to, and that are whole: strings may be cut (protocol/README.md, B3), and the same for what becomes text.
+A cast that preserves order (`casts`) maps the smallest bound to the smallest value. This needs bounds that are values of
+the file, which Java checks, and that are not cut: strings may be (protocol/README.md, B3), so text and casts to text are
+excluded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a query asks of the paths of VARIANT columns, as a tree of frozen dataclasses.
+"""Predicates of a query on paths of VARIANT columns, as a tree of frozen dataclasses.
 
-Made by `requests` from Catalyst's expressions. The values of constants stay with Catalyst; a predicate holds their numbers, and
-the first of them as text. `negate` pushes NOT down to the leaves, and `merged` joins the leaves that ask of one path whether it
-is one of several values. What has no leaf of its own is `Unknown`, with the reason for `explain`.
+`requests` makes them from Catalyst's expressions. The values of constants stay in Catalyst; a predicate holds their
+numbers, and the first of them as text. `negate` pushes NOT down to the leaves. `merged` joins equalities on one path into
+one IN. Everything else is `Unknown`, with the reason for `explain`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Path:
 
     @property
     def result(self) -> str:
-        """The type that the comparison sees."""
+        """The type of the compared value."""
         return self.casts[-1] if self.casts else self.type
 
     @property
@@ -156,7 +156,7 @@ class Or:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Something the bounds say nothing about, and why; no reason where there is nothing to tell the user."""
+    """A predicate that bounds cannot answer, and why; without a reason if it does not concern Variant paths."""
 
     reason: str = ""
 
@@ -166,7 +166,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Other:
-    """A predicate on ordinary columns, which Delta's own skipping answers."""
+    """A predicate on ordinary columns, which Delta's own data skipping evaluates."""
 
     number: int
     text: str
@@ -182,7 +182,7 @@ _OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=":
 
 
 def negate(predicate: Predicate) -> Predicate:
-    """What is TRUE exactly where the predicate is FALSE; NULL stays NULL."""
+    """The negation: TRUE where the predicate is FALSE, FALSE where it is TRUE, NULL where it is NULL."""
     match predicate:
         case Comparison("<=>", path, _):
             return Unknown(f"{path}: NOT <=> is true for rows without the path, of which bounds say nothing")
@@ -205,7 +205,7 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def merged(predicate: Predicate) -> Predicate:
-    """What is TRUE for the same rows, with fewer leaves.
+    """An equivalent predicate with fewer leaves.
 
     In an OR, equalities and INs on one path become one IN: `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`. In an AND, inequalities
     and NOT INs become one NOT IN. Chains of AND, and of OR, become one.
@@ -259,7 +259,7 @@ def _list(parts: Iterable[Predicate], *, negated: bool) -> In:
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
-    """The questions in a predicate, from left to right."""
+    """The comparisons in a predicate, from left to right."""
     match predicate:
         case And(parts) | Or(parts):
             for part in parts:

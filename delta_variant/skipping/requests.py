@@ -3,9 +3,10 @@
     {"operands": [expression, ...], "filters": [filter, ...], "columns": [[name, ...], ...], "files": count,
      "marked": bool, "nonnull": bool, "trust_all": bool, "explain": bool}
 
-`operands` are the distinct expressions that the filters compare; `columns` have bounds as VARIANT in Delta's parsed statistics;
-the rest is `bounds.Log`. A filter is {"op": ..., "args": [...]}, its arguments filters, {"operand": number} or
-{"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. What is not understood keeps every file.
+`operands` are the distinct expressions that the filters compare; `columns` have bounds as VARIANT in Delta's parsed
+statistics; the other fields are those of `bounds.Log`. A filter is {"op": ..., "args": [...]}; its arguments are filters,
+{"operand": number} or {"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. An unknown filter keeps
+every file.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _affordable(asked: And, log: Log, files: int) -> tuple[list[Any], Projection, list[str]]:
-    """The trees of the parts that together stay within what planning may take, the bounds they compare, and the reasons."""
+    """The trees of those parts that fit into the budget of planning, the bounds they compare, and why others were left out."""
     trees: list[Any] = []
     reasons: list[str] = []
     count, known = 0, Projection(log)
@@ -102,7 +103,7 @@ def _affordable(asked: And, log: Log, files: int) -> tuple[list[Any], Projection
 
 
 def questions(request: Mapping[str, Any]) -> tuple[And, Log]:
-    """What the query asks of Variant paths, and what the log can hold."""
+    """The query's predicate on Variant paths, and what the log can hold."""
     operands = [_expression(node) for node in request["operands"]]
     filters = [_predicate(node, operands) for node in request["filters"]]
     # Spark infers IS NOT NULL from the comparisons beside it.
@@ -151,7 +152,7 @@ def _side(node: Mapping[str, Any], operands: Sequence[Path | Unknown]) -> Path |
 
 
 def _test(op: str, path: Path, constants: tuple[Constants, ...]) -> Predicate:
-    """The predicate `path op constants`; in `<=>` NULL is no constant like others, since it is what a missing path equals."""
+    """The predicate `path op constants`. For `<=>`, a NULL constant is special: a missing path equals it."""
     if op == "in":
         return In(path, constants)
     if op == "isnotnull":

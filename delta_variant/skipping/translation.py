@@ -1,8 +1,10 @@
-"""A query's predicate on Variant paths → a predicate on the bounds in the Delta log, and what could not be used.
+"""A query's predicate on Variant paths → a predicate on the bounds in the Delta log, and the parts that could not be used.
 
-The invariant: the bounds predicate is FALSE only for a file in which no row can make the query's predicate TRUE. So `<` looks
-at the minimum alone, `=` at whichever bounds are there, `<>` at whether they are one value, AND at the sides that help, and OR
-only where all its sides do. A row without the path, or with a JSON null there, makes none of these TRUE.
+Invariant: the predicate on bounds is FALSE only for a file in which no row can make the query's predicate TRUE. Examples,
+for the path `a`: `a < 1` becomes `min(a) < 1`. `a = 1` becomes `min(a) <= 1 AND max(a) >= 1`; if one of the bounds is
+missing, the other one still counts. `a <> 1` is FALSE if both bounds are 1. An AND uses the operands that can be
+translated; an OR is used only if all of its operands can be. Rows without the path, or with a JSON null there, make none
+of these predicates TRUE.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _SIDE: Final = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 
 
 def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
-    """The predicate on a file's bounds, and in words why parts of the query could not be used."""
+    """The predicate on a file's bounds, and the reasons why parts of the query could not be used, in words."""
     match predicate:
         case And(parts):
             sides = [translate(part, log) for part in parts]
@@ -77,7 +79,7 @@ def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
 
 
 def useless(leaf: Leaf, log: Log) -> str | None:
-    """Why no file's bounds can answer a question; None where one might."""
+    """Why bounds can never answer a question; None if they may."""
     path = leaf.path
     if path.column not in log.columns:
         return f"{path}: the table's statistics hold no Variant bounds for column {path.name or '.'.join(path.column)}"
@@ -104,7 +106,7 @@ def _constants(leaf: Leaf) -> Sequence[Constants]:
 
 
 def question(leaf: Comparison | In | StartsWith) -> Bounds:
-    """What a leaf asks of the bounds."""
+    """The predicate on bounds for one comparison."""
     match leaf:
         case Comparison(op, path, constant):
             return _compared(op, path, constant)
@@ -117,7 +119,7 @@ def question(leaf: Comparison | In | StartsWith) -> Bounds:
 
 
 def _compared(op: str, path: Path, constant: Constants) -> Bounds:
-    """Whether a value v with `v op constant` may be there. NULL equals nothing, and is on no side of anything."""
+    """Whether a file may have a value v with `v op constant`. A NULL constant matches nothing."""
     if constant.null:
         return ROWS_CANNOT_MATCH
     if op == "<>" and constant.type == "boolean":
@@ -130,7 +132,7 @@ def _compared(op: str, path: Path, constant: Constants) -> Bounds:
 
 
 def _starting(path: Path, prefix: Constants, negated: bool) -> Bounds:
-    """By UTF-8 bytes, what starts with a prefix lies together, from the prefix itself on."""
+    """Strings that start with a prefix are contiguous in the order of UTF-8 bytes, and begin with the prefix itself."""
     if prefix.null:
         return ROWS_CANNOT_MATCH
     if negated:

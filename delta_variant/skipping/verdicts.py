@@ -1,7 +1,7 @@
-"""What each question of a query could prove, file by file, counted: `explain` in numbers.
+"""What each comparison of a query proves about the files, counted for `explain`.
 
-In: the questions (`predicates.leaves`) and what the log can hold. Out: trees of bounds (`bounds`) from which Java finds one
-verdict for each file and question, and the counts of the verdicts in words.
+In: the comparisons (`predicates.leaves`) and what the log can hold. Out: trees of bounds (`bounds`), from which Java
+computes one verdict for each file and comparison; and the counts of verdicts, in words.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Finding:
 
 
 def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
-    """What Java needs to find the verdicts on each question that bounds can answer.
+    """What Java needs to compute the verdicts on each comparison that bounds can answer.
 
-    In the order in which it asks: `tree` FALSE is out; `question` TRUE is maybe; else the number `kind` tells the type of the
-    path's bound: there is none; it is not one of `kinds` or of `marked`, which names the verdict; it is one of `marked` in a
-    file without the mark; or other.
+    Java decides in this order. If `tree` is FALSE, the file is ruled out. If `question` is TRUE, the file may match.
+    Otherwise the verdict comes from the type of the path's bound (`kind`): there is no bound; its type is in neither
+    `kinds` nor `marked`, and names the verdict; its type is in `marked` and the file has no marker; or another cause.
     """
     log = projection.log
     return [

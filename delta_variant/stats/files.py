@@ -2,14 +2,14 @@
 
 In: record batches of the physical schema, VARIANT columns shredded or not. Out: the JSON of the Add action's `stats`.
 
-A path of a VARIANT column has bounds if it ends in a typed primitive, is reached through objects only, and never has a value
-of another type in this file: wherever its `value` is set, a JSON null included, there is none (Delta variantShredding). Nor has
-it bounds where an object on the way lies in `value` as a whole, which VariantShredding forbids. Therefore the column of a path
-that has bounds holds every value that the file has at this path, and null in rows without the path. Where only JSON nulls or
-a NaN are in the way, the path goes into the tag of `tags`.
+A path of a VARIANT column has bounds if it ends in a typed primitive, is reached through objects only, and never has a
+value of another type in this file. It has none if its `value` is set in any row, even with a JSON null (Delta
+variantShredding), or if an object above it is in `value` as a whole, which VariantShredding forbids. The typed column of a
+path with bounds therefore holds every value of the file at this path, and null in rows without the path. Paths that are
+excluded only by JSON nulls or a NaN go into the `nonnull` tag (`tags`).
 
-Which columns have statistics is Delta's rule: leaves in the schema's order, a VARIANT being one, arrays and maps too, though
-these have null counts only.
+Delta decides which columns have statistics: the first leaves of the schema. A VARIANT counts as one leaf, and so do arrays and
+maps, which have null counts only.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FileStats:
         return _object(members)
 
     def nonnull(self) -> str | None:
-        """The text of the tag for paths that the protocol gives no bounds to (`tags`); None where there is nothing to tell."""
+        """The text of the `nonnull` tag, for paths that the protocol gives no bounds to (`tags`); None if there are none."""
         entries = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.nonnull()]
         entries.sort(key=lambda entry: entry[0])
         return encode_nonnull(entry[1:] for entry in entries)
@@ -193,7 +193,8 @@ class _Variant:
         self._add(values, ())
 
     def _add(self, group: pa.Array, keys: Names, *, reached: bool = True) -> None:
-        """Takes in a group of `value` and `typed_value`, the Variants at one path. reached: whether columns have them all."""
+        """Adds the Variants at one path, a group of `value` and `typed_value`. reached: whether the columns above hold all
+        of them."""
         at = group.type.get_field_index("typed_value")
         if at < 0:
             return
@@ -263,7 +264,7 @@ class _Path(Extremes):
         return list(variant_bounds(self, prefix)) if self.low is not None or self.has_nan else []
 
     def rank(self, prefix: int) -> tuple[int, bool]:
-        """How little a bound is likely to skip: numbers and times first, paths that every row has first."""
+        """The order in which paths get bounds, most useful first: numbers and times, and paths that every row has."""
         missing = self.counts[1] > 0
         if pa.types.is_boolean(self.kind):
             return 3, missing
@@ -281,7 +282,7 @@ def _json_nulls(values: pa.Array) -> int | None:
 
 
 def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
-    """Whether `value` holds whole objects, where `typed_value` is null: their fields are in no column."""
+    """Whether `value` holds whole objects, with `typed_value` null: their fields are in no typed column."""
     if values.null_count == len(values):
         return False
     whole = values.filter(pc.and_(values.is_valid(), typed.is_null()))
@@ -289,7 +290,7 @@ def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
 
 
 def _smallest(bound: Any) -> Any:
-    """Exact numerics in their smallest form: a tag has little room, and says nothing of types."""
+    """Exact numbers in their smallest form: a tag has little room, and does not state types."""
     return bound.as_py() if isinstance(bound, pa.Scalar) and t.is_exact(bound.type) else bound
 
 

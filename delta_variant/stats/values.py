@@ -1,10 +1,10 @@
-"""The smallest and the largest value of one column of one file, and the forms these take in the Delta log.
+"""The minimum and the maximum of one column of one file, and their forms in the Delta log.
 
-In: Arrow arrays of one type. Out: JSON for ordinary columns, as delta-spark 4.4 writes it, and for the bounds of Variant paths
-values for `binary.encode`. They are compared as Spark compares them: strings by their UTF-8 bytes, NaN above everything.
+In: Arrow arrays of one type. Out: for ordinary columns JSON as delta-spark 4.4 writes it, for Variant paths values for
+`binary.encode`. Values are compared as Spark compares them: strings by their UTF-8 bytes, NaN above everything.
 
-Invariants: `low` and `high` are never inside the values seen. A string that is not UTF-8 has no bound. Every date and every
-timestamp has one, in years that Python's calendar lacks too.
+Invariants: no value is below `low` or above `high`. A string that is not UTF-8 has no bound. Every date and timestamp has
+one, also in years that Python's calendar lacks.
 """
 
 from __future__ import annotations

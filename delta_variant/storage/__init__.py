@@ -1,12 +1,12 @@
 """Where the files of a table go: a location and Hadoop's settings → a pyarrow file system that tasks can open.
 
-In: the location as Delta has it, a URI of Hadoop, and Hadoop's settings. Out: `Storage`, which is data and goes to the tasks;
-each of them opens it for itself. Files are written by pyarrow, the log by Delta through Hadoop, with one set of settings: those
-of S3A (`s3`), of the GCS connectors (`gcs`) and of ABFS (`azure`). Without keys the cloud's own default credentials count, as
-they do there.
+In: the location as Delta has it, a Hadoop URI, and Hadoop's settings. Out: `Storage`, which is data and is sent to the
+tasks; each task opens it for itself. pyarrow writes the data files, and Delta writes the log through Hadoop, both with the
+same settings: those of S3A (`s3`), of the GCS connector (`gcs`) and of ABFS (`azure`). Without keys, the cloud's default
+credentials are used, as they are there.
 
-Invariants: a setting that decides encryption, ownership, billing, credentials or the place of the bytes is followed or refused,
-never left out. Secrets reach the file system and nothing else: no message, no repr.
+Invariants: settings that decide about encryption, ownership, billing, credentials or location are followed or refused,
+never ignored. Secrets reach the file system and nothing else: no message, no repr.
 """
 
 from __future__ import annotations

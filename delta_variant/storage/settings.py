@@ -1,9 +1,9 @@
 """Hadoop's settings for one location, and the refusal of those that files written by pyarrow would not follow.
 
-In: a function that looks one setting up, the names of all settings as far as they are known, and the forms that the names of
-one connector take, the more particular first (`fs.s3a.bucket.lake.{}`, `fs.s3a.{}`). Out: values by the short name.
+In: a function that looks up one setting, the names of all known settings, and the patterns for the names of one connector,
+the more specific first (`fs.s3a.bucket.lake.{}`, `fs.s3a.{}`). Out: values by the short name.
 
-Invariant: messages name settings and show no value, unless the value is the name of a class or of a kind.
+Invariant: messages name settings but show no values, unless the value is the name of a class or of an authentication type.
 """
 
 from __future__ import annotations

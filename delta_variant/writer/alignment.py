@@ -1,11 +1,11 @@
-"""A DataFrame brought to the schema of a table: columns by name, types by Spark's rules for storing values.
+"""Brings a DataFrame to the schema of a table: columns by name, types by Spark's rules for storing values.
 
-In: any DataFrame and the schema that Delta stores. Out: a DataFrame of the table's columns, in the table's order, whose
-types are the table's. Columns are found by name without regard to case, at every level of structs; a missing one is
-null, or left out where the table has a value for it. A type that differs is cast where Spark's ANSI store assignment allows
-it ("Cast.canANSIStoreAssign"), so that a value out of range is an error when the rows are written, never another value.
+In: any DataFrame, and the schema that Delta stores. Out: a DataFrame with the table's columns, in the table's order and
+types. Columns are found by name without regard to case, at every level of structs. A missing column is null, or left out if
+the table computes it. A different type is cast if Spark's ANSI store assignment allows it ("Cast.canANSIStoreAssign"), so a
+value out of range is an error when the rows are written, and never becomes another value.
 
-Invariant: whatever does not fit is one InvalidSchemaError, by column, before a row is read.
+Invariant: everything that does not fit is one InvalidSchemaError, with the column, before a row is read.
 """
 
 from __future__ import annotations

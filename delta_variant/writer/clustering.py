@@ -1,18 +1,19 @@
-"""The order of the rows of a write: which task gets a row, and where in the task it comes.
+"""The order of the rows of a write: which task gets a row, and at which position.
 
-In: rows with their partition values in the last columns, and what `cluster_by=` names. Out: the same rows, those of one
-partition together, and within a partition, where there are keys, rows of near keys together: ranges of keys go to the tasks in
-turn, and each task sorts its own, so that every file covers a narrow range.
+In: rows with their partition values in the last columns, and the argument `cluster_by=`. Out: the same rows. Rows of one
+partition are together. With `cluster_by`, rows with similar keys are together too: each task gets a range of the keys and
+sorts its rows, so that every file covers a narrow range.
 
-A key is a column, or a path of a VARIANT column, whose values may be of another type in every row: numbers, times and booleans
-go by their value as a double, then everything by its text. Rows without the path, and nulls, come last.
+A key is a column, or a path of a VARIANT column, whose values may have different types in different rows: numbers, times
+and booleans are sorted by their value as a double, then all others by their text. Rows without the path, and nulls, come
+last.
 
-Partitions alone are gathered by Spark's rebalancing: small ones share a task, and a large one gets a task for about as many
-bytes as a file is to have. `spark.databricks.delta.optimizeWrite.enabled` or `delta.autoOptimize.optimizeWrite` = `false` turn
-that off; the rows then stay in the task that they are in, which writes a file for every partition it has rows of. Rows that the
-user has sorted are sorted the same way within their partition, and rows that are sorted by their partition stay as they are.
+Without keys, the rows of a partitioned table are gathered by Spark's rebalancing: small partitions share a task, and a
+large one gets a task for about as many bytes as a file is to have. `spark.databricks.delta.optimizeWrite.enabled` or
+`delta.autoOptimize.optimizeWrite` = `false` turn that off; each task then writes a file for every partition that it has
+rows of. Rows that the user has sorted keep that order within their partition, and rows sorted by partition are not moved.
 
-Invariant: no row is lost or changed, and an error in a name comes before any row is read.
+Invariant: no row is lost or changed, and errors in names are raised before any row is read.
 """
 
 from __future__ import annotations

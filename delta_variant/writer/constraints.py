@@ -1,13 +1,13 @@
-"""What a table demands of its rows beyond types, checked and computed by Delta's own expressions.
+"""Constraints and computed columns of a table, by Delta's own expressions.
 
-In: rows that have the types of the table. Out: the same rows with default values and generated columns filled in, under a node
-of Delta's that fails the job at the first row that violates a CHECK constraint, an invariant, the length of a CHAR or VARCHAR,
-the expression of a generated column that was given, or what a write adds for itself. NULL violates a CHECK as false does
-(PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns").
+In: rows that have the types of the table. Out: the same rows with default values and generated columns filled in, below a
+node of Delta's. That node fails the job at the first row that violates a CHECK constraint, an invariant, the length of a
+CHAR or VARCHAR, the expression of a generated column, or a check that the write adds (`replace_where`). NULL violates a
+CHECK, as false does (PROTOCOL.md, "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns").
 
-NOT NULL is not among them: tasks look at the validity of whole columns, which costs nothing.
+NOT NULL is not checked here: tasks check the validity of whole columns, which costs nothing.
 
-Invariant: the optimizer moves no check below what drops rows, because it does not know Delta's node.
+Invariant: the optimizer cannot move a check below an operator that drops rows, because it does not know Delta's node.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -1,12 +1,12 @@
 """`write`: a DataFrame → shredded Parquet files with statistics → one commit.
 
-The steps are those of Delta's own writer, in its order (`protocol/README.md`, "Steps of a write"): the driver starts a
-transaction, asks the table's features what is allowed, brings the columns to the table's schema, plans the job and runs it with
-the transaction active; the tasks write files (`task`); the driver commits their Add actions. Nothing is written before
-everything that can be known without the rows has been checked, and a table changes by one commit or not at all.
+The steps are those of Delta's own writer, in its order (`protocol/README.md`, "Steps of a write"). The driver starts a
+transaction, checks what the table's features allow, brings the columns to the table's schema, plans the job and runs it
+with the transaction active. The tasks write files (`task`). The driver commits their Add actions. Everything that can be
+checked without the rows is checked before a file is written, and a table changes by one commit or not at all.
 
-Invariants: only files whose reports came from successful tasks are committed, each once. The rows are computed in the caller's
-session, once, under its settings; what a write needs for itself is set in a clone of that session.
+Invariants: only files reported by successful tasks are committed, each once. The rows are computed once, in the caller's
+session and under its settings; the settings that a write needs for itself are set in a clone of that session.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Schema evolution: the schema of a table and that of the rows → the schema of the next version.
+"""Schema evolution: the schemas of a table and of the rows → the schema of the next version.
 
-In: both schemas. Out: the table's schema with the columns and fields that only the rows have, nullable and at the end, in
-structs, arrays and maps too; and with wider types where the table has type widening (PROTOCOL.md, "Type Widening"). Delta has
-the last word: it merges once more, refuses what generated columns and constraints depend on, and records the change.
+In: both schemas. Out: the table's schema with the columns and fields that only the rows have, nullable and at the end, also
+in structs, arrays and maps; and with wider types if the table has type widening (PROTOCOL.md, "Type Widening"). Delta
+merges the schemas once more, refuses changes that generated columns and constraints depend on, and records the change.
 
-Invariant: nothing narrows, nothing goes.
+Invariant: no type is narrowed, and no column is dropped.
 """
 
 from __future__ import annotations

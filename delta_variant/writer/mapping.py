@@ -1,11 +1,11 @@
-"""Column mapping: the names that users write and the names and ids that files have.
+"""Column mapping: the logical names that users write, and the physical names and field ids in files.
 
-In: the schema of a table as the log has it, in JSON. Out: the same schema with physical names, what leads from one name to
-the other, and Parquet field ids. In mode `id` as in mode `name` data files have physical names and field ids, and partition
-values and statistics are keyed by physical names (PROTOCOL.md, "Column Mapping", "Writer Requirements for Column Mapping").
-Nested ids (`delta.columnMapping.nested.ids`) are written where the schema has them.
+In: the schema of a table, in JSON as in the log. Out: the same schema with physical names, the mappings between both kinds
+of names, and Parquet field ids. In both modes, `id` and `name`, data files have physical names and field ids, and partition
+values and statistics use physical names (PROTOCOL.md, "Column Mapping", "Writer Requirements for Column Mapping"). Nested
+ids (`delta.columnMapping.nested.ids`) are written if the schema has them.
 
-Invariant: a schema without physical names comes out as it is, with no ids.
+Invariant: a schema without physical names is returned as it is, without ids.
 """
 
 from __future__ import annotations

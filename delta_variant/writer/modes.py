@@ -1,9 +1,10 @@
-"""Modes: which files a write removes, and which rows it may bring for that.
+"""Save modes: which files a write removes, and which rows it may add instead.
 
-In: mode, `replace_where`, `partition_overwrite` and the table. Out: a `Removal`, or None for a write that only adds. Only whole
-files are removed, so a predicate must tell files apart by their partition alone; then every file is on one side of it.
+In: mode, `replace_where`, `partition_overwrite` and the table. Out: a `Removal`, or None for a write that only adds files.
+Only whole files are removed, so a predicate may use partition columns only: it is then true for all rows of a file, or for
+none.
 
-Invariant: what a removal would leave half done is refused, by name, before anything is written.
+Invariant: a removal that could not be complete is refused, by name, before anything is written.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -1,8 +1,8 @@
 """Streams: a function for `writeStream.foreachBatch` that writes each batch exactly once.
 
-In: a target and an application's id. Out: a function of a batch and its number. Spark may hand over the same batch again after
-a failure; the number is committed together with the batch's files (PROTOCOL.md, "Transaction Identifiers"), and a batch whose
-number the table has is left out.
+In: a target and the id of an application. Out: a function of a batch and its number. Spark may pass the same batch again
+after a failure. The number is committed together with the batch's files (PROTOCOL.md, "Transaction Identifiers"), and a
+batch whose number is in the table already is skipped.
 """
 
 from __future__ import annotations
