@@ -27,13 +27,12 @@ import org.apache.spark.unsafe.types.VariantVal;
 import scala.collection.immutable.Seq;
 
 /**
- * What the log of one table version knows of its Variant paths, as Catalyst expressions.
+ * What the log of one table version knows about its Variant paths, as Catalyst expressions.
  *
- * A row of the log is that of a file: `path`, `mark` (the value of the tag that says how the bounds were computed; NULL
- * without it), `nonnull` (the VARIANT of the tag for what the protocol has no bounds for), `rows` (how many there are), and for
- * each VARIANT column with statistics, in the order of `columns`, `min0`, `max0`, `min1`, and so on: Variant objects {normalized
- * path: bound} (Delta variantShredding, "Statistics for Variant Columns"). What is damaged is NULL. Janino compiles this file: no
- * generics, no lambdas.
+ * There is one row per file: `path`, `mark` (the value of the marker; NULL without one), `nonnull` (the VARIANT in the
+ * `nonnull` tag), `rows` (the number of rows), and for each VARIANT column with statistics, in the order of `columns`,
+ * `min0`, `max0`, `min1` and so on: Variant objects {normalized path: bound} (Delta variantShredding, "Statistics for Variant
+ * Columns"). Damaged values are NULL. Janino compiles this file: no generics, no lambdas.
  */
 public class Bounds {
   private final Snapshot snapshot;

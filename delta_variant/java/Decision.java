@@ -16,7 +16,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * What the bounds decide about the files that Delta left of a scan: which of them stay, and for `explain`, why.
+ * Decides which of a scan's files stay after data skipping, and for `explain`, why.
  *
  * Janino compiles this file: no generics, no lambdas.
  */

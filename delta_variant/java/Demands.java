@@ -22,11 +22,12 @@ import scala.Option;
 import scala.collection.Iterator;
 
 /**
- * What a plan demands of the rows below it: a row that does not meet it changes nothing in what the plan gives.
+ * What the operators above a scan require of its rows: a row that does not meet a requirement cannot change the result of the
+ * plan.
  *
- * Of one of its sides a join demands a predicate, or that an expression has one of the values that the other side has for its key.
- * These are looked up where that costs little. ORDER BY with LIMIT demands the first rows of an order. Janino compiles this file: no
- * generics, no lambdas.
+ * A join requires of one side a predicate, or that an expression has one of the other side's keys; keys are read only where
+ * that is cheap. ORDER BY with LIMIT requires the first rows of its order. Janino compiles this file: no generics, no
+ * lambdas.
  */
 public class Demands {
   public static final Demands NONE = new Demands(new ArrayList(), false, 0, null);

@@ -29,14 +29,14 @@ import scala.collection.immutable.Seq;
 import scala.math.Ordering;
 
 /**
- * The bounds of the files of one table version, on the driver: a column of values for each bound that a query compares.
+ * The bounds of the files of one table version, on the driver: a column of values for each bound that queries compare.
  *
- * A small table is read whole: a job collects its rows (Bounds), and a value is read from a row when a predicate first
- * compares it. For the next version a job collects a hash of what the log says of each file, and another one the rows of the
- * files whose hash is new. For larger tables a job reads the values that the query compares, of all files or, where Delta left
- * few of them, of those.
+ * Small tables are read as a whole: a job collects their rows (Bounds), and a value is read from its row when a predicate
+ * first compares it. For the next version, one job collects a hash of each file's log entry, and another one the rows of
+ * files whose hash is new. For larger tables a job reads only the bounds that the query compares: of all files, or, if Delta
+ * left few of them, of those.
  *
- * What was read is kept for an hour after its last use, as far as it fits: KEPT_BYTES of a table, twice that of all. A table
+ * Values are kept until an hour after their last use, up to KEPT_BYTES for a table and twice that for all tables. A table
  * version that could not be read is not tried again. Janino compiles this file: no generics, no lambdas.
  */
 public class FileBounds {

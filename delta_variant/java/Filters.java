@@ -25,10 +25,10 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * The filters of one scan, Catalyst expressions, as JSON that delta_variant/skipping/requests.py reads.
+ * The filters of one scan, Catalyst expressions, as JSON for delta_variant/skipping/requests.py.
  *
- * Expressions that are compared, and constants, have numbers in it: each distinct expression is there once, and the values of
- * constants, an IN's list under one number, stay here. Janino compiles this file: no generics, no lambdas.
+ * Compared expressions and constants are numbered: each distinct expression is listed once, and the values of constants (the
+ * whole list of an IN under one number) stay on this side. Janino compiles this file: no generics, no lambdas.
  */
 public class Filters {
   private static final int SHOWN = 5;  // constants of a list that explain names

@@ -39,12 +39,12 @@ import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.files.TahoeFileIndex;
 
 /**
- * The typed columns that Parquet footers prove. A path is proven if its `value` holds nothing but JSON nulls in every row group, and
- * so does each `value` above it. Those above may hold anything where Spark or this package wrote the file (VariantShredding,
- * "Objects").
+ * Proofs from Parquet footers: the types of typed columns that hold every value of their path. A path is proven if its
+ * `value`, and each `value` above it, holds at most JSON nulls in every row group. In files of Spark and of this package
+ * those above may hold anything (VariantShredding, "Objects").
  *
- * Footers are read on the driver, some at a time, and what they say is kept for an hour after its last use; files never change.
- * Janino compiles this file: no generics, no lambdas.
+ * Footers are read on the driver, several at a time, and are cached until an hour after their last use, since files never
+ * change. Janino compiles this file: no generics, no lambdas.
  */
 public class Footers {
   private static final int AT_ONCE = 16;

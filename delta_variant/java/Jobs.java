@@ -19,11 +19,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.collection.immutable.Seq;
 
 /**
- * The Spark jobs that read the log of one table version, from what Delta keeps of it in memory.
+ * The Spark jobs that read the log of one table version, from the state that Delta keeps in memory.
  *
- * Their physical plans are made here, projections over Delta's own: to analyze, optimize and compile them would take longer
- * than the jobs of small tables. Expressions are interpreted, so that no length of a predicate meets the limits of generated
- * code. Files have the 64-bit hash of their path for a name. Janino compiles this file: no generics, no lambdas.
+ * Their physical plans are made here, as projections over Delta's own plan: to analyze, optimize and compile them would take
+ * longer than the jobs of small tables. Expressions are interpreted, so predicates of any length stay clear of the limits of
+ * generated code. Files are identified by the 64-bit hash of their path. Janino compiles this file: no generics, no lambdas.
  */
 public class Jobs {
   private static final long SEED = 42;

@@ -4,7 +4,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * The types of typed columns, by the names that delta_variant/reading/casts.py has for them: those of Spark's SQL.
+ * The types of typed columns, by their names in Spark SQL, which delta_variant/reading/casts.py uses too.
  *
  * Janino compiles this file: no generics, no lambdas.
  */

@@ -19,8 +19,8 @@ import scala.collection.immutable.Seq;
 import scala.math.Ordering;
 
 /**
- * MIN and MAX of paths, and COUNT(*), of all rows of a scan: from the log for the files whose exact bounds it has, in one row,
- * beside which the other files are aggregated.
+ * Answers MIN and MAX of paths, and COUNT(*), over all rows of a scan. The log answers for the files with exact bounds, in
+ * one row; the other files are aggregated by a query, and both are combined.
  *
  * Janino compiles this file: no generics, no lambdas.
  */

@@ -3,10 +3,10 @@ package delta_variant;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * What a rule asks Python, in pieces that py4j writes to its socket at once.
+ * Calls from a rule to Python, in pieces that py4j writes to its socket at once.
  *
- * py4j's writer has a buffer of 8 KiB, and its socket waits for the other side's acknowledgment before it sends what is left:
- * 40 ms for every longer text. Janino compiles this file: no generics, no lambdas.
+ * py4j's writer has a buffer of 8 KiB, and its socket waits for the other side's acknowledgment before it sends the rest,
+ * which takes 40 ms for every longer text. Janino compiles this file: no generics, no lambdas.
  */
 public class Question {
   private static final int PIECE = 2500;  // characters, of up to three bytes

@@ -40,7 +40,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * The Delta scans of a plan, for both rules: their files, what a rule did to them, and what `explain` shows of that.
+ * The Delta scans of a plan, for both rules: their files, what a rule did to them, and the data for `explain`.
  *
  * Janino compiles this file: no generics, no lambdas.
  */

@@ -34,8 +34,8 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
- * Whether the rule does its work in a session: it is given a query on a table of two files that is nowhere but here, in both
- * forms in which a plan holds a path. No job runs. Janino compiles this file: no generics, no lambdas.
+ * Checks that the rule works in a session: plans a query on a table of two files that exist only here, in both forms in which
+ * a plan can hold a path. No job runs. Janino compiles this file: no generics, no lambdas.
  */
 public class SelfTest {
   private static final String PROTOCOL = "{\"protocol\":{\"minReaderVersion\":3,\"minWriterVersion\":7,\"readerFeatures\":"

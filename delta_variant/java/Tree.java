@@ -8,10 +8,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.math.Ordering;
 
 /**
- * A predicate on bounds (delta_variant/skipping/bounds.py), asked of one file after the other: FALSE, NULL or TRUE.
+ * A predicate on bounds (delta_variant/skipping/bounds.py), evaluated for one file after the other: FALSE, NULL or TRUE.
  *
- * What it compares are values that Spark's expressions gave, in Spark's order of their type. Janino compiles this file: no
- * generics, no lambdas.
+ * The compared values come from Spark's expressions, and are compared in Spark's order of their type. Janino compiles this
+ * file: no generics, no lambdas.
  */
 public abstract class Tree {
   public static final int FALSE = -1;

@@ -30,11 +30,11 @@ import org.apache.spark.sql.types.VariantType;
 import scala.collection.immutable.Seq;
 
 /**
- * A plan that reads the paths of one scan from their columns where the files allow it.
+ * The plan that reads paths of one scan from typed columns.
  *
- * The chain of the scan is there once for each group of files, and once more for those of Spark's scan, in a union. What the plan
- * above it asks of Variants leaves each of these as a column: in the type asked for where the cast cannot fail, or is made for
- * every row anyway; otherwise the value at the path as VARIANT, or as the column itself where all files are one group, and the
+ * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union.
+ * Every use of a Variant above the chain becomes a column of that union: in the type asked for, if its cast cannot fail or is
+ * made for every row anyway; otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the
  * cast stays where it was. Janino compiles this file: no generics, no lambdas.
  */
 public class TypedPlan {

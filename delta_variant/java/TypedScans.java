@@ -29,12 +29,12 @@ import org.apache.spark.sql.types.VariantType;
 import scala.collection.immutable.Seq;
 
 /**
- * The part of typed reading that has to be Java: it finds the Delta scans whose VARIANTs a plan asks for by path (Uses), takes
- * MIN, MAX and COUNT(*) from the log where that has them (LogAggregates), groups the files by the types that the log or their
- * footers prove for the columns of these paths, and puts a plan in their place that reads these columns (TypedPlan).
+ * The optimizer rule for typed reading. It finds the Delta scans whose VARIANTs a plan uses by path (Uses), answers MIN, MAX
+ * and COUNT(*) from the log where possible (LogAggregates), groups the files by the types that the log or their footers prove
+ * for these paths (FileBounds, Footers), and replaces the scan by a plan that reads the typed columns (TypedPlan).
  *
- * Whatever goes wrong, the plan given is the plan returned; interruption and cancellation go through. Janino compiles this file:
- * no generics, no lambdas.
+ * On any failure the rule returns the plan that it got; interruption and cancellation are passed on. Janino compiles this
+ * file: no generics, no lambdas.
  */
 public class TypedScans extends Rule implements Scans.Visit {
   private static final String SETTING = "spark.delta_variant.typedReading";

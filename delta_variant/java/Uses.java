@@ -22,12 +22,11 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * What a plan asks of the VARIANTs of one of its scans.
+ * The uses of one scan's VARIANTs in a plan.
  *
- * Only the nodes between the scan and the root can ask. What PushVariantIntoScan has made of them is undone in `nodes`, so that
- * each use of a path is a VariantGet again, on a column or on a field of a struct column. The projections and filters right
- * above the scan are its chain; a Variant that leaves it is followed further up. Janino compiles this file: no generics, no
- * lambdas.
+ * Only nodes between the scan and the root can use them. `nodes` reverses what PushVariantIntoScan did, so that each use of a
+ * path is a VariantGet again, on a column or on a field of a struct. The projections and filters directly above the scan are
+ * its chain; a Variant that leaves the chain is followed further up. Janino compiles this file: no generics, no lambdas.
  */
 public class Uses {
   /** A VARIANT, or a struct that leads to one: a column of the scan, or a field inside. */

@@ -54,11 +54,11 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * One write, as Delta's WriteIntoDelta goes about it, but for the files: the steps are Delta's own methods, called in
- * Delta's order by delta_variant/transaction.py. protocol/README.md lists them.
+ * One write by the steps of Delta's WriteIntoDelta, except for its files: each step is Delta's own method, called in Delta's
+ * order by delta_variant/transaction.py. protocol/README.md lists them.
  *
- * Actions are made and kept on this side, since files come and go by the hundred thousand. One thread at a time. Janino
- * compiles this file: no generics, no lambdas.
+ * Add and Remove actions are made and kept on this side, since there may be hundreds of thousands of them. Not thread-safe.
+ * Janino compiles this file: no generics, no lambdas.
  */
 public class Write {
   private static final String NAME = "delta_variant.write";
