@@ -18,20 +18,20 @@ from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
-    from delta_variant.optimizer import Report, Scan, explain
+    from delta_variant.report import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
 
 _HOME = {
     "Commit": "writer",
-    "Report": "optimizer",
-    "Scan": "optimizer",
+    "Report": "report",
+    "Scan": "report",
     "VariantTable": "table",
     "configure": "session",
     "disable": "session",
     "enable": "session",
-    "explain": "optimizer",
+    "explain": "report",
     "foreach_batch": "writer",
     "write": "writer",
 }

@@ -22,7 +22,7 @@ import click
 import zstandard
 
 from delta_variant.errors import DeltaVariantError
-from delta_variant.optimizer import explain
+from delta_variant.report import explain
 from delta_variant.session import check_java, configure, enable
 from delta_variant.writer import write
 

@@ -139,6 +139,17 @@ def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
     return java_class.getConstructors()[0].newInstance(values.toArray())
 
 
+def rules(spark: SparkSession) -> list[Any]:
+    """The optimizer rules that were added to the session, in their order. Raises SessionError on Spark Connect."""
+    return items(classic(spark)._jsparkSession.experimental().extraOptimizations())
+
+
+def set_rules(spark: SparkSession, rules: list[Any]) -> None:
+    """Replaces the optimizer rules that were added to the session."""
+    experimental = spark._jsparkSession.experimental()
+    getattr(experimental, "extraOptimizations_$eq")(scala_seq(spark, rules))
+
+
 def start_callbacks(spark: SparkSession) -> None:
     """Let the JVM call Python objects that have a `Java` class with `implements`; does nothing the second time."""
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from delta import configure_spark_with_delta_pip
 
-from delta_variant import jvm, optimizer
+from delta_variant import jvm, optimizer, report
 from delta_variant.errors import SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 
@@ -66,7 +66,7 @@ def enable(spark: SparkSession) -> None:
     It covers this session and those cloned from it (streams), not `newSession()`. Raises SessionError on Spark Connect, on
     versions of Spark and Delta that this package does not know, and where a query of its own does not skip what it should.
     """
-    if optimizer.installed(jvm.classic(spark)):
+    if report.has_rules(jvm.classic(spark)):
         return
     _check_versions(*jvm.versions(spark))
     wanted = delta_settings(spark.conf.get)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant import jvm, optimizer
-from delta_variant.optimizer import explain
+from delta_variant.report import Report, explain
 from delta_variant.session import disable, enable
 from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
@@ -1131,7 +1131,7 @@ def test_explain_counts_files(spark, tmp_path, caplog):
     )
     assert "v:a::string: string bounds count only in files whose Add has the tag delta_variant.bounds" in second.reasons[0]
     assert scan.reasons == (*second.reasons, *first.reasons)
-    assert "v:a::int = 9: rules out 1 of 6 files" in str(optimizer.Report([scan]))
+    assert "v:a::int = 9: rules out 1 of 6 files" in str(Report([scan]))
     assert "v:a::int = 9: rules out 1 of 6 files" in caplog.text
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from delta_variant import jvm, optimizer
+from delta_variant import jvm, optimizer, report
 from delta_variant.errors import SessionError
 from delta_variant.session import _check_versions, check_java, configure, disable, enable
 
@@ -148,7 +148,7 @@ def test_java_that_does_not_compile(session, monkeypatch):
 def test_one_session_and_its_clones(session):
     """A clone, which a stream gets, skips too; another session does not."""
     enable(session)
-    assert not optimizer.installed(session.newSession())
+    assert not report.has_rules(session.newSession())
     clone = session._jsparkSession.cloneSession()
     assert clone.experimental().extraOptimizations().size() == 2
     disable(session)
@@ -161,7 +161,7 @@ def test_other_rules_stay(session):
     ours = session._jsparkSession.experimental().extraOptimizations().apply(0)
     disable(session)
     other = jvm.load_class(session, "org.apache.spark.sql.catalyst.optimizer.CombineUnions$").getField("MODULE$").get(None)
-    optimizer._set_rules(session, [other, ours])
+    jvm.set_rules(session, [other, ours])
     disable(session)
     assert rules(session) == [other.ruleName()]
 
@@ -191,7 +191,7 @@ def test_connect_is_refused():
 
 RESTART = """
 from delta_variant.session import configure, disable, enable
-from delta_variant.optimizer import explain, installed
+from delta_variant.report import explain, has_rules
 from delta_variant.errors import SessionError
 from pyspark.sql import SparkSession
 
@@ -210,7 +210,7 @@ try:
 except SessionError as error:
     assert "stopped" in str(error)
 again = start()
-assert not installed(again)
+assert not has_rules(again)
 for _ in range(2):
     enable(again)
 df = again.read.format("delta").load("WORK/t").where("v:a::int = 2")
@@ -221,7 +221,7 @@ df = again.read.format("delta").load("WORK/t").where("v:a::int = 1")
 assert len(df.collect()) == 1
 assert [scan.files_after_bounds for scan in explain(df).scans] == [2]
 disable(again)
-assert not installed(again)
+assert not has_rules(again)
 print("as it should be")
 """
 

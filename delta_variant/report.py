@@ -1,0 +1,137 @@
+"""What data skipping and typed reading do for a query: `explain`.
+
+In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
+after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
+columns, and why not more. `java/Scans.java` collects what the two rules recorded on the scans of a plan.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from delta_variant import jvm, reading
+from delta_variant.skipping import MAX_QUESTIONS, Finding, finding, leaves, questions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SKIPPING = "delta_variant.SkipFiles"
+"""The name of the rule that a session with skipping has."""
+# Files are compiled once for each list that they begin: both rules and `explain` have the same classes, and their statics.
+SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One Delta scan of a query. A count is None where Delta does not plan the scan file by file."""
+
+    table: str
+    version: int
+    files_total: int | None
+    files_after_delta: int | None
+    files_after_bounds: int | None
+    predicates: tuple[str, ...]  # what the query asks of Variant paths
+    reasons: tuple[str, ...]  # why (a part of) that could not rule files out
+    findings: tuple[Finding, ...] = ()  # what each question of the predicates could prove
+    typed_paths: tuple[str, ...] = ()  # what the query asks of Variants by path
+    files_typed: int = 0  # in which these are read from typed columns; the others are left to Spark's scan
+    typed_reasons: tuple[str, ...] = ()  # why not all files
+    files_from_log: int = 0  # that are not opened, since the log answers MIN, MAX and COUNT(*) for them
+
+
+@dataclass(frozen=True)
+class Report:
+    """The Delta scans of one query, in the order of the plan; `str` gives an aligned table."""
+
+    scans: list[Scan]
+
+    def __str__(self) -> str:
+        rows = [["table", "version", "files", "after Delta", "after bounds", "predicates, what they prove, and why not more"]]
+        for scan in self.scans:
+            proved = [
+                f"{finding.predicate}: rules out {finding.files_ruled_out} of {scan.files_after_delta} files"
+                for finding in scan.findings
+            ]
+            notes = [*(proved or scan.predicates), *(f"not used: {reason}" for reason in scan.reasons)]
+            if scan.files_typed:
+                notes.append(
+                    f"typed columns in {scan.files_typed} of {scan.files_after_bounds} files: {', '.join(scan.typed_paths)}"
+                )
+            if scan.files_from_log:
+                notes.append(f"MIN, MAX and COUNT(*) of {scan.files_from_log} files are in the log")
+            notes += [*(f"by Spark's scan: {reason}" for reason in scan.typed_reasons)] or [""] * (not notes)
+            counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
+            numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
+            rows.append([scan.table, *numbers, notes[0]])
+            rows.extend(["", "", "", "", "", note] for note in notes[1:])
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = (
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:5], widths[1:], strict=True)), row[5]]
+            for row in rows
+        )
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def explain(df: DataFrame) -> Report:
+    """What skipping does for the query, planned anew under the session's present settings; runs no part of the query.
+
+    Raises SessionError on a DataFrame of Spark Connect.
+    """
+    spark = jvm.classic(df.sparkSession)
+    enabled = has_rules(spark)
+    scans = jvm.construct(spark, jvm.java_class(spark, *SOURCES))
+    return of(json.loads(scans.explain(df._jdf)), enabled=enabled)  # noqa: SLF001  # no public name
+
+
+def has_rules(spark: SparkSession) -> bool:
+    """Whether the session has the optimizer rules."""
+    return any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark))
+
+
+def of(nodes: Iterable[Mapping[str, Any]], *, enabled: bool) -> Report:
+    """The report on scans as `java/Scans.java` describes them. enabled: whether the session has the optimizer rules."""
+    return Report([_scan(node, enabled) for node in nodes])
+
+
+def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
+    outcome = json.loads(node.get("outcome", "{}"))
+    findings = _findings(outcome)
+    reasons = [*outcome.get("reasons", ()), *(reason for finding in findings for reason in finding.reasons)]
+    if "delta" not in node:
+        reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
+    elif not enabled:
+        reasons.append("delta_variant.enable(spark) was not called")
+    elif not outcome and node["delta"]:
+        reasons.append("the query has no filter on a Variant path here")
+    elif outcome.get("tree") and node["bounds"] == node["delta"] and not reasons:
+        reasons.append("each file can match")
+    counts = (node.get("total"), node.get("delta"), node.get("bounds"))
+    predicates = tuple(outcome.get("predicates", ()))
+    typed = json.loads(node.get("reading", "{}"))
+    return Scan(
+        node["table"],
+        node["version"],
+        *counts,
+        predicates,
+        tuple(dict.fromkeys(reasons)),
+        findings,
+        *reading.outcome(typed),
+        files_from_log=typed.get("logged", 0),
+    )
+
+
+def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
+    if "request" not in outcome:
+        return ()
+    if "tally" not in outcome and outcome["bounds"]:
+        return ()  # nothing could be read
+    asked, log = questions(outcome["request"])
+    counts: dict[int, dict[str, int]] = {}
+    for number, verdict, files in outcome.get("tally", ()):
+        counts.setdefault(number, {})[verdict] = files
+    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(asked), MAX_QUESTIONS)))
