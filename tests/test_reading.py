@@ -369,6 +369,34 @@ def test_paths_beyond_the_bounds(spark, tmp_path, footers):
     both(spark, f"select {', '.join(f'v:{key}::int' for key in rows[0])} from delta.`{table}`", typed=1)
 
 
+@pytest.mark.spark
+def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, footers):
+    """Spark's estimates, by which it chooses joins, take the share of the files for a path that they take for a column."""
+    event = "named_struct('a', id, 'o', named_struct('b', id, 'c', string(id)), 'd', cast(id as decimal(20,2)))"
+    plain = tmp_path / "columns"
+    spark.range(100).selectExpr(f"{event} e").selectExpr("e.a", "e.o.*", "e.d").coalesce(1).write.format("delta").save(
+        str(plain)
+    )
+    path = tmp_path / "t"
+    shape = "a bigint, o struct<b bigint, c string>, d decimal(20,2)"
+    dv.write(spark.range(100).selectExpr(f"to_variant_object({event}) v").coalesce(1), path, shred={"v": shape})
+    for paths, columns in (
+        ("v:a::bigint", "a"),
+        ("v:o.c::string, v:d::decimal(20,2)", "c, d"),
+        ("v:a::bigint, v:o.b::bigint", "a, b"),
+    ):
+        expected = share(spark.sql(f"select {columns} from delta.`{plain}`"), plain)
+        assert share(spark.sql(f"select {paths} from delta.`{path}`"), path) == pytest.approx(expected, rel=0.02)
+    copy = Path(unmarked(spark, path))
+    assert share(spark.sql(f"select v:o.c::string from delta.`{copy}`"), copy) < 0.5
+
+
+def share(df: Any, table: Path) -> float:
+    """The size that Spark expects of a query, as a part of the table's files."""
+    expected = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return expected / sum(file.stat().st_size for file in table.glob("*.parquet"))
+
+
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 NESTED = pa.struct([("x", pa.int32()), ("d", pa.decimal128(18, 2))])
@@ -602,34 +630,6 @@ def test_partitions_decide(spark, typed, mixed):
     sample = "select count(v:n::double) from delta.`{}` tablesample (50 percent) repeatable (42)"
     both(spark, sample.format(typed), typed=2)
     both(spark, sample.format(mixed), typed=0)
-
-
-@pytest.mark.spark
-def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, footers):
-    """Spark's estimates, by which it chooses joins, take the share of the files for a path that they take for a column."""
-    event = "named_struct('a', id, 'o', named_struct('b', id, 'c', string(id)), 'd', cast(id as decimal(20,2)))"
-    plain = tmp_path / "columns"
-    spark.range(100).selectExpr(f"{event} e").selectExpr("e.a", "e.o.*", "e.d").coalesce(1).write.format("delta").save(
-        str(plain)
-    )
-    path = tmp_path / "t"
-    shape = "a bigint, o struct<b bigint, c string>, d decimal(20,2)"
-    dv.write(spark.range(100).selectExpr(f"to_variant_object({event}) v").coalesce(1), path, shred={"v": shape})
-    for paths, columns in (
-        ("v:a::bigint", "a"),
-        ("v:o.c::string, v:d::decimal(20,2)", "c, d"),
-        ("v:a::bigint, v:o.b::bigint", "a, b"),
-    ):
-        expected = share(spark.sql(f"select {columns} from delta.`{plain}`"), plain)
-        assert share(spark.sql(f"select {paths} from delta.`{path}`"), path) == pytest.approx(expected, rel=0.02)
-    copy = Path(unmarked(spark, path))
-    assert share(spark.sql(f"select v:o.c::string from delta.`{copy}`"), copy) < 0.5
-
-
-def share(df: Any, table: Path) -> float:
-    """The size that Spark expects of a query, as a part of the table's files."""
-    expected = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
-    return expected / sum(file.stat().st_size for file in table.glob("*.parquet"))
 
 
 @pytest.mark.spark
