@@ -107,7 +107,7 @@ def test_clustered_files(spark, tmp_path):
 
 
 def test_stored_schemas_and_bounds(spark, tmp_path):
-    """Every later write uses the shape stored with the table, unless it brings its own, and bounds the paths chosen first."""
+    """Every later write uses the schema stored with the table, unless it brings its own, and bounds the paths chosen first."""
     path = tmp_path / "t"
     fields = ", ".join(f"'a{i}', id" for i in range(40))
     df = spark.range(0, 20, 1, 1).selectExpr(

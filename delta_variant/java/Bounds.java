@@ -35,6 +35,7 @@ import scala.collection.immutable.Seq;
  * Columns"). Damaged values are NULL. Janino compiles this file: no generics, no lambdas.
  */
 public class Bounds {
+  private static final int FIRST = 4;  // columns of a row before those of the minima and maxima
   private final Snapshot snapshot;
   private final String mark;  // the tag of a file whose bounds were computed from values
   private final List marks;  // and its values, literals
@@ -77,7 +78,7 @@ public class Bounds {
 
   /** The minima of a column in such a row; null where there are none. */
   public static VariantVal least(InternalRow row, int column) {
-    int at = 4 + 2 * column;
+    int at = FIRST + 2 * column;
     return row.isNullAt(at) ? null : row.getVariant(at);
   }
 

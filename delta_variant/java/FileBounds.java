@@ -126,8 +126,9 @@ public class FileBounds {
   /** The bytes that Spark expects of a row in the paths with bounds of a file; 0 where that is not known. */
   public synchronized int width(String path) {
     int file = rows == null ? -1 : number(path);
+    if (file < 0 || rows[file] == null) return 0;
     int width = 0;
-    for (int c = 0; c < names.size() && file >= 0 && rows[file] != null; c++) {
+    for (int c = 0; c < names.size(); c++) {
       VariantVal least = Bounds.least(rows[file], c);
       if (least == null) continue;
       Variant object = new Variant(least.getValue(), least.getMetadata());
