@@ -185,7 +185,7 @@ class Bench:
         for name, statement in (
             ("DELETE", "DELETE FROM {0} WHERE v:id::long = {1}"),
             ("UPDATE", "UPDATE {0} SET id = -1 WHERE v:id::long = {1}"),
-            ("MERGE", "MERGE INTO {0} t USING (VALUES ({1}L)) s(i) ON t.v:id::long = s.i WHEN MATCHED THEN DELETE"),
+            ("MERGE", "MERGE INTO {0} t USING (SELECT {1}L i) s ON t.v:id::long = s.i WHEN MATCHED THEN DELETE"),
         ):
             print(f"  1,000 files, {name} of one row")
             run = {
