@@ -8,7 +8,7 @@
     print(dv.explain(spark.sql("…")))       # files in the table, left by Delta, left by us
 
 Without Spark: `dv.binary`, `dv.schema`, `dv.shredding`, `dv.layouts`, `dv.arrow`, `dv.parquet`, `dv.stats`. Names are imported
-when they are first used, so that these need neither PySpark nor a JVM.
+when they are first used, so these modules need neither PySpark nor a JVM.
 """
 
 from importlib import import_module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
 
-_HOME = {
+_MODULE_OF = {
     "Commit": "writer",
     "Report": "report",
     "Scan": "report",
@@ -63,8 +63,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

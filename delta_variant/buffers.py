@@ -1,6 +1,6 @@
 """Arrow arrays ↔ the NumPy views that `kernels` work on, and the dictionaries of a chunk of Variants.
 
-In: any of Arrow's storage forms. Out: flat arrays, one entry per slot, and back. Nothing here knows a shredding schema.
+In: any of Arrow's storage forms. Out: flat arrays, one entry per slot, and back. This module knows no shredding schemas.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ Int64s = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 NO_FLAGS: Flags = np.empty(0, np.uint8)
-"""Where a kernel takes one flag per slot, an empty array says that all are set."""
+"""If a kernel takes one flag per slot, an empty array says that all are set."""
 
 VIEWS = (pa.ListViewType, pa.LargeListViewType)
 
 PADDING = 16
-"""Room behind the bytes that `kernels` writes, so that short copies need not be exact."""
+"""Spare bytes at the end of a buffer that `kernels` writes, so that short copies need not be exact."""
 
 
 def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType], Result]:
-    """Keeps a function's results for the last types. An Arrow type hashes by its text, which takes 30 µs for a column of 14
-    leaves, and compares to itself in no time."""
+    """Caches a function's results for the last 16 types.
+
+    Types are compared, not hashed: Arrow hashes a type by its text, which takes 30 µs for a column of 14 leaves. A type is
+    compared with itself in almost no time.
+    """
     kept: tuple[tuple[pa.DataType, Result], ...] = ()
 
     @wraps(function)
@@ -53,34 +56,34 @@ def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType]
 
 
 def bitmap(valid: Flags) -> pa.Buffer | None:
-    """Arrow's validity buffer of one flag per slot."""
+    """Arrow's validity buffer for one flag per slot; None if all are set."""
     return None if valid.tobytes().find(0) < 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def flags_of(array: pa.Array) -> Flags:
-    """One flag per slot from Arrow's validity; empty where all slots are valid."""
+    """One flag per slot from Arrow's validity; empty if all slots are valid."""
     return np.asarray(array.is_valid()).view(np.uint8) if array.null_count else NO_FLAGS
 
 
 def both(a: Flags, b: Flags) -> Flags:
-    """Slots flagged in both."""
+    """The flags that are set in both."""
     return b if len(a) == 0 else a if len(b) == 0 else a & b
 
 
 def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) -> pa.Array:
-    """A binary or string array; `data` may have bytes to spare behind the last offset."""
+    """A binary or string array; `data` may have spare bytes after the last offset."""
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
-    """The offsets and the bytes of a binary, string or list array (bytes: empty for a list)."""
+    """The offsets and the bytes of a binary, string or list array; a list has no bytes."""
     _, offsets, *data = array.buffers()[:3]
     ends = np.frombuffer(offsets or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
     return ends, np.frombuffer(data[0] if data and data[0] is not None else b"", np.uint8)
 
 
 def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
-    """Raises MalformedVariantError where strings, whose bytes are `data`, are not UTF-8; ASCII is cheap to check."""
+    """Raises MalformedVariantError if strings are not UTF-8. data: their bytes; if all are ASCII, the check is cheap."""
     if len(data) and data.max() > 0x7F:
         try:
             strings.validate(full=True)
@@ -89,11 +92,14 @@ def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
 
 
 def as_binary(array: pa.Array) -> pa.Array:
-    """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too, as pa.binary(). Raises InvalidLayoutError."""
+    """Converts any of Arrow's forms of binary, dictionary-encoded and run-end-encoded ones included, to pa.binary().
+
+    Raises InvalidLayoutError for other types and for more than 2 GiB.
+    """
     kind = array.type
     if kind == pa.binary():
         return array
-    if pa.types.is_dictionary(kind):  # not dictionary_decode: pyarrow takes from no views
+    if pa.types.is_dictionary(kind):  # not by dictionary_decode: pyarrow cannot take from views
         return as_binary(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(kind):
         runs, plain = array.run_ends, pa.run_end_encoded(kind.run_end_type, pa.binary())
@@ -104,13 +110,14 @@ def as_binary(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.binary())
     except pa.ArrowInvalid:
-        raise InvalidLayoutError("metadata or value take more than 2 GiB in one array; hand it over in smaller ones") from None
+        raise InvalidLayoutError("metadata or value takes more than 2 GiB in one array: pass smaller arrays") from None
 
 
 def storage_of(array: pa.Array, what: str) -> tuple[pa.StructArray, dict[str, pa.Array]]:
-    """A VARIANT column without its extension type and with lists for list views, and its children by name.
+    """Removes the extension type of a VARIANT column, and replaces list views in it by lists.
 
-    Raises InvalidLayoutError.
+    what: the calling function, for the message. Returns the struct array and its children by name. Raises InvalidLayoutError if
+    the array is not a struct with metadata, or has two children of one name.
     """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_struct(storage.type):
@@ -129,7 +136,7 @@ _column_has_views = by_type(_has_views)
 
 
 def without_views(array: pa.Array) -> pa.Array:
-    """The array with its list views as lists, inside structs and lists too."""
+    """The array with lists in place of list views, inside structs and lists too."""
     if isinstance(array.type, VIEWS):
         array = _list_of_view(array)
     kind = array.type
@@ -147,26 +154,26 @@ def without_views(array: pa.Array) -> pa.Array:
 
 
 def _list_of_view(array: pa.Array) -> pa.ListArray:
-    """A list view as a list. pyarrow's cast leaves out the last offset, and is wrong on slices (22, 24, 26)."""
+    """Converts a list view to a list. pyarrow's cast omits the last offset, and is wrong for slices (versions 22, 24, 26)."""
     kind, valid, width = array.type, flags_of(array), 4 if isinstance(array.type, pa.ListViewType) else 8
     offsets = np.zeros(len(array) + 1, np.int64)
     if len(array):
         sizes = np.frombuffer(array.buffers()[2], f"i{width}", len(array), array.offset * width)
         np.cumsum(sizes if len(valid) == 0 else sizes * valid, out=offsets[1:])
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise InvalidLayoutError(f"a {kind} of more than 2^31 elements in one array; hand it over in smaller ones")
+        raise InvalidLayoutError(f"an array of {kind} has more than 2^31 elements: pass smaller arrays")
     buffers = [bitmap(valid) if len(valid) else None, pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(pa.list_(kind.value_field), len(array), buffers, children=[array.flatten()])
 
 
 def hash_table(entries: int) -> Int64s:
-    """An empty open-addressing table, at most half full with so many entries."""
+    """An empty open-addressing hash table that is at most half full with this many entries."""
     return np.full(1 << (2 * entries + 1).bit_length(), -1, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class NameTable:
-    """A hash table from names to their numbers, for kernels."""
+    """A hash table from names to their numbers, for kernels. The names are concatenated in `names` and end at `ends`."""
 
     names: Bytes
     ends: Int64s
@@ -174,6 +181,7 @@ class NameTable:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> NameTable:
+        """The table of names, which are numbered in their order."""
         texts = [name.encode() for name in names]
         self = cls(
             np.frombuffer(b"".join(texts) + bytes(PADDING), np.uint8),
@@ -185,26 +193,33 @@ class NameTable:
 
 
 class Faults:
-    """Where kernels report malformed bytes, and what becomes of the report."""
+    """The report of a kernel about malformed bytes, (code, slot, byte), and the error that it becomes.
+
+    first_row: the number of the row in slot 0, for the message.
+    """
 
     def __init__(self, first_row: int) -> None:
         self.report = np.zeros(3, np.int64)
         self.first_row = first_row
 
     def check(self, result: int, path: str) -> int:
-        """Passes a kernel's result on, or raises what the kernel found."""
+        """Returns a kernel's result, or raises the error that the kernel reported. path: the node that it worked on."""
         return self.fail(path) if result < 0 else result
 
     def fail(self, path: str) -> NoReturn:
+        """Raises the error that a kernel reported."""
         code, slot, _ = (int(n) for n in self.report)
         where = f"{path}, row {self.first_row + slot}" if "[*]" not in path else f"{path}, element {slot}"
-        family = {memory.REFUSED: UnsupportedFeatureError, **dict.fromkeys(memory.LAYOUT_FAULTS, InvalidLayoutError)}
-        raise family.get(code, MalformedVariantError)(f"{memory.FAULTS[code]} (at {where})")
+        errors = {memory.REFUSED: UnsupportedFeatureError, **dict.fromkeys(memory.LAYOUT_FAULTS, InvalidLayoutError)}
+        raise errors.get(code, MalformedVariantError)(f"{memory.FAULTS[code]} (at {where})")
 
 
 @dataclass(frozen=True, eq=False)
 class Dictionaries:
-    """The distinct metadata of a chunk. Key i of dictionary d is entry start[d] + i of the flat arrays."""
+    """The dictionaries of a chunk, one for each distinct metadata.
+
+    Key i of dictionary d is entry start[d] + i of key_at and key_size, its position and size in `data`.
+    """
 
     data: Bytes
     start: Int64s
@@ -213,7 +228,10 @@ class Dictionaries:
 
     @classmethod
     def read(cls, column: pa.Array, at: Int64s, number: Int32s, faults: Faults) -> Dictionaries:
-        """Reads the metadata of the rows where at[row] >= 0; number[row] becomes the row's dictionary."""
+        """Reads the metadata of the rows with at[row] >= 0, and sets number[row] to the number of the row's dictionary.
+
+        Raises MalformedVariantError.
+        """
         offsets, data = buffers_of(column)
         first = np.empty(len(at), np.int64)
         count = metadata.intern_metadata(data, offsets, at, hash_table(len(at)), number, first)
@@ -226,13 +244,13 @@ class Dictionaries:
 
     @cached_property
     def names(self) -> tuple[Int64s, Int64s]:
-        """For each key the number of its text among the texts of the chunk, and for each text a key that has it."""
+        """For each key the number of its name among the distinct names of the chunk, and for each name a key that has it."""
         name, first = np.empty(len(self.key_at), np.int64), np.empty(len(self.key_at), np.int64)
         count = metadata.number_names(self.data, self.key_at, self.key_size, hash_table(len(name)), name, first)
         return name, first[:count]
 
     def look_up(self, table: NameTable) -> Int32s:
-        """For each key the number of the name that equals it; the count of names where none does."""
+        """For each key the number of the name in the table that equals it; the count of names if none does."""
         found = np.empty(len(self.key_at), np.int32)
         metadata.look_up_names(self.data, self.key_at, self.key_size, table.names, table.ends, table.table, found)
         return found
@@ -240,7 +258,11 @@ class Dictionaries:
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The Variants of some rows: at[row] in `data` (-1: NULL), within limit[row], with the dictionary of that number."""
+    """The Variants of some rows.
+
+    The Variant of a row starts at at[row] in `data` (-1: NULL), ends by limit[row], and uses the dictionary dictionary[row] of
+    `keys`.
+    """
 
     data: Bytes
     at: Int64s
@@ -250,7 +272,10 @@ class Variants:
 
     @classmethod
     def open(cls, metadata_column: pa.Array, value: pa.Array, valid: Flags, faults: Faults) -> Variants:
-        """metadata_column, value: pa.binary(); valid: one flag per row, empty where no row is NULL."""
+        """Finds the Variants of a column. Raises MalformedVariantError.
+
+        metadata_column, value: pa.binary(). valid: one flag per row, empty if no row is NULL.
+        """
         offsets, data = buffers_of(value)
         rows = len(value)
         at, limit, dictionary = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)

@@ -1,11 +1,11 @@
-"""Every error this package raises on purpose: one family, so that one `except DeltaVariantError` is enough.
+"""The errors that this package raises: one family, so that `except DeltaVariantError` catches all of them.
 
-A message names the thing (table, column, path, file, byte) and the way out.
+A message says what is wrong, where (table, column, path, file, byte), and what to do.
 """
 
 
 class DeltaVariantError(Exception):
-    """Base of the family."""
+    """The base class of all errors of this package."""
 
 
 class MalformedVariantError(DeltaVariantError, ValueError):
@@ -29,7 +29,7 @@ class TableError(DeltaVariantError):
 
 
 class ConflictError(TableError):
-    """What another writer committed in between does not go with a commit; the table is as that writer left it: try again."""
+    """Another writer has committed a conflicting change in between. The table is as that writer left it: try again."""
 
 
 class UnsupportedFeatureError(DeltaVariantError, NotImplementedError):
@@ -37,8 +37,8 @@ class UnsupportedFeatureError(DeltaVariantError, NotImplementedError):
 
 
 class SessionError(DeltaVariantError, RuntimeError):
-    """A Spark session, or a machine, that cannot run what was asked."""
+    """A Spark session, or a machine, that cannot run the operation."""
 
 
 class DeltaVariantWarning(UserWarning):
-    """Something worth knowing that does not stop the work."""
+    """Something that the user should know and that does not stop the operation."""

@@ -1,4 +1,4 @@
-"""Names of columns, and paths into a Variant: keys ↔ the texts that users and other programs write.
+"""Names of columns, and paths into a Variant: keys ↔ the text that users and other programs write.
 
 Paths have two syntaxes: RFC 9535 normalized paths, which key the bounds in the Delta log (`$['actor']['id']`, Delta
 variantShredding, "Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`,
@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from delta_variant.errors import InvalidPathError, InvalidSchemaError
 
 ColumnPath = tuple[str, ...]
-"""The name of a column, followed by the names of fields where it is in a struct."""
+"""The name of a column. If it is in a struct, these are the names that lead to it: `("s", "w")`."""
 
 _ESCAPES = {"'": "\\'", "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _UNESCAPES = {text[1]: char for char, text in _ESCAPES.items()}
 _NORMALIZED_KEY = re.compile(r"\['((?:[^'\\\x00-\x1f]|\\(?:['\\btnfr]|u00[01][0-9a-f]))*)'\]")
 _ESCAPE = re.compile(r"\\(u00[01][0-9a-f]|.)", re.DOTALL)
-# Spark takes a dotted key up to the next dot or bracket, and a quoted key up to the next quote of its kind: no escapes.
+# In Spark a dotted key ends at the next dot or bracket, and a quoted key at the next quote of the same kind: no escapes.
 _SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]")
 _PLAIN = re.compile(r"[\w$-]+")
 _PLAIN_COLUMN = re.compile(r"[\w-]+")
@@ -32,7 +32,11 @@ _MAX_INDEX = 2**31 - 1
 
 
 def normalized(keys: Sequence[str]) -> str:
-    """The RFC 9535 normalized path (section 2.7) of nested object keys; `$` for the root."""
+    """The RFC 9535 normalized path (section 2.7) of nested object keys; `$` for the root.
+
+    >>> normalized(["actor", "id"])
+    "$['actor']['id']"
+    """
     return "$" + "".join(f"['{''.join(map(_escape, key))}']" for key in keys)
 
 
@@ -41,14 +45,18 @@ def _escape(char: str) -> str:
 
 
 def parse_normalized(text: str) -> tuple[str, ...]:
-    """The keys of a normalized path; raises InvalidPathError for any other text."""
+    """The keys of a normalized path. Raises InvalidPathError for any other text.
+
+    >>> parse_normalized("$['actor']['id']")
+    ('actor', 'id')
+    """
     keys, at = [], 1
     if text[:1] != "$":
         raise InvalidPathError(f"{text!r} is not a normalized path: it must start with $")
     while at < len(text):
         step = _NORMALIZED_KEY.match(text, at)
         if step is None:
-            raise InvalidPathError(f"{text!r} is not a normalized path: write each key as ['key'] (at character {at})")
+            raise InvalidPathError(f"{text!r} is not a normalized path at character {at}: write each key as ['key']")
         keys.append(_ESCAPE.sub(_unescape, text[at + 2 : step.end() - 2]))
         at = step.end()
     return tuple(keys)
@@ -60,33 +68,49 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def step(key: str) -> str:
-    """One more key of a `variant_get` path: dotted, or in the quotes that the key does not hold."""
+    """The step for a key in a `variant_get` path: dotted if possible, else in quotes that the key does not contain.
+
+    >>> step("id"), step("two words")
+    ('.id', "['two words']")
+    """
     return f".{key}" if _PLAIN.fullmatch(key) else f"['{key}']" if "'" not in key else f'["{key}"]'
 
 
 def parse_variant_path(text: str) -> tuple[str | int, ...]:
-    """The keys and indexes of a `variant_get` path; raises InvalidPathError for text that Spark refuses."""
+    """The keys and indexes of a `variant_get` path. Raises InvalidPathError for text that Spark refuses.
+
+    >>> parse_variant_path("$.tags[0]['two words']")
+    ('tags', 0, 'two words')
+    """
     steps: list[str | int] = []
     at = 1
     if text[:1] != "$":
         raise InvalidPathError(f"{text!r} is not a Variant path: it must start with $")
     while at < len(text):
         step = _SPARK_STEP.match(text, at)
-        kind = step.lastgroup if step else None
-        if step is None or kind is None or (kind == "index" and int(step[kind]) > _MAX_INDEX):
-            raise InvalidPathError(f"{text!r} is not a Variant path: expected .key, ['key'] or [0] at character {at}")
-        steps.append(int(step[kind]) if kind == "index" else step[kind])
+        syntax = step.lastgroup if step else None
+        if step is None or syntax is None or (syntax == "index" and int(step[syntax]) > _MAX_INDEX):
+            raise InvalidPathError(f"{text!r} is not a Variant path at character {at}: write each step as .key, ['key'] or [0]")
+        steps.append(int(step[syntax]) if syntax == "index" else step[syntax])
         at = step.end()
     return tuple(steps)
 
 
 def rooted(path: str) -> str:
-    """A `variant_get` path with its `$`, which users may leave out; empty text is the root."""
+    """A `variant_get` path with its `$`, which users may omit; empty text is the root.
+
+    >>> rooted("actor.id"), rooted("[0]"), rooted("")
+    ('$.actor.id', '$[0]', '$')
+    """
     return path if path.startswith("$") else f"${path}" if path[:1] in ("", "[") else f"$.{path}"
 
 
 def parse_column(text: str) -> ColumnPath:
-    """The names in `a.b`, of which odd ones stand in backquotes; raises InvalidSchemaError for any other text."""
+    """The names in text like `a.b`, where odd names are in backquotes. Raises InvalidSchemaError for any other text.
+
+    >>> parse_column("s.`a.b`")
+    ('s', 'a.b')
+    """
     names: list[str] = []
     at = 0
     while at < len(text) or not names:
@@ -99,10 +123,13 @@ def parse_column(text: str) -> ColumnPath:
 
 
 def parse_column_path(text: str) -> tuple[ColumnPath, str | None]:
-    """A column and the `variant_get` path into it: `s.w:actor.id` is `("s", "w")` and `$.actor.id`.
+    """The column and the `variant_get` path in text like `v:actor.id`.
 
-    The path is None where the text names a column only; its `$` may be left out. A colon in a column's name needs backquotes.
-    Raises InvalidSchemaError for what is no column, InvalidPathError for what is no path.
+    The path is None if the text names a column only. Its `$` may be omitted. A colon in a column's name needs backquotes.
+    Raises InvalidSchemaError if the text before the colon is not a column, InvalidPathError if the text after it is not a path.
+
+    >>> parse_column_path("s.w:actor.id")
+    (('s', 'w'), '$.actor.id')
     """
     in_backquotes = False
     for at, char in enumerate(text):
@@ -115,10 +142,18 @@ def parse_column_path(text: str) -> tuple[ColumnPath, str | None]:
 
 
 def dotted(column: ColumnPath) -> str:
-    """A column as users write it."""
+    """The name of a column as users write it.
+
+    >>> dotted(("s", "a.b"))
+    's.`a.b`'
+    """
     return ".".join(name if _PLAIN_COLUMN.fullmatch(name) else quoted(name) for name in column)
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL takes every name: in backquotes, doubled inside."""
+    """A name in the form that Spark's SQL accepts for every name: in backquotes, with those inside doubled.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
     return f"`{name.replace('`', '``')}`"

@@ -1,7 +1,7 @@
 """The one table of Variant primitives: type id ↔ Arrow ↔ Parquet ↔ Spark, and which of them have an order.
 
-Source: Parquet VariantEncoding, "Encoding types", and VariantShredding, "Shredded Value Types". Everything that must know a
-type asks here.
+Source: Parquet VariantEncoding, "Encoding types", and VariantShredding, "Shredded Value Types". All other modules take what
+they know about types from here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NULL, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE, DECIMAL4, DECIMAL8, DECIMA
 DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, STRING, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
 
 VARIABLE = -1
-"""Size of a primitive whose bytes follow a 4-byte length."""
+"""The size of a primitive whose bytes follow a 4-byte length."""
 
 MAX_PRECISION = 38
 SHORT_STRING_MAX = 63
@@ -31,10 +31,10 @@ class Primitive:
     id: int
     name: str
     size: int
-    arrow: pa.DataType | None  # None: decimals take precision and scale from the schema, null is never shredded
+    arrow: pa.DataType | None  # None: decimals get precision and scale from the shredding schema; null is never shredded
     parquet: str
     spark: str | None  # None: Spark 4.2 cannot read it inside a Variant
-    ordered: bool  # a minimum and a maximum mean something
+    ordered: bool  # whether values have a minimum and a maximum
 
 
 PRIMITIVES = (
@@ -65,10 +65,13 @@ _BY_ARROW = {p.arrow: p for p in PRIMITIVES if p.arrow is not None and p.id != F
 
 
 def of_arrow(data_type: pa.DataType) -> Primitive | None:
-    """The primitive that a shredded column of this Arrow type holds, or None where the specification has none.
+    """The primitive that a typed column of this Arrow type holds; None if the specification has none.
 
-    decimal32, decimal64 and decimal256 are decimal4, decimal8 and decimal16; decimal128, which mostly stands for all of them,
-    gives the smallest encoding its precision needs. Large and view forms of binary and string count as both.
+    decimal32, decimal64 and decimal256 are decimal4, decimal8 and decimal16. decimal128, which most programs use for all of
+    them, gives the smallest of these that its precision fits. Large and view forms count as plain strings and binaries.
+
+    >>> of_arrow(pa.decimal128(18, 2)).name
+    'decimal8'
     """
     if pa.types.is_decimal(data_type):
         if not 0 <= data_type.scale <= data_type.precision <= MAX_PRECISION:
@@ -80,7 +83,7 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
         return PRIMITIVES[STRING]
     if pa.types.is_large_binary(data_type) or pa.types.is_binary_view(data_type):
         return PRIMITIVES[BINARY]
-    if isinstance(data_type, pa.UuidType):  # read, not made: pyarrow can neither take nor flatten lists of it
+    if isinstance(data_type, pa.UuidType):  # read, never made: pyarrow can neither take from nor flatten lists of it
         return PRIMITIVES[UUID]
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         data_type = pa.timestamp(data_type.unit, "UTC")
@@ -88,12 +91,12 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
 
 
 def is_exact(data_type: pa.DataType) -> bool:
-    """Integers and decimals, the exact numerics (VariantEncoding, "Exact Numeric")."""
+    """Whether a type is an integer or a decimal: the exact numerics (VariantEncoding, "Exact Numeric")."""
     return bool(pa.types.is_integer(data_type) or pa.types.is_decimal(data_type))
 
 
 def is_binary(data_type: pa.DataType) -> bool:
-    """Any of Arrow's forms of binary, dictionary- and run-end-encoded ones too."""
+    """Whether a type is any of Arrow's forms of binary, dictionary-encoded and run-end-encoded ones included."""
     if pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):
         data_type = data_type.value_type
     return any(is_form(data_type) for is_form in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view))

@@ -1,4 +1,4 @@
-"""Z85, the text form of bytes in the Delta log: 4 bytes, as one big-endian number, are 5 digits in base 85.
+"""Z85, the text form of bytes in the Delta log: 4 bytes, as one big-endian number, become 5 digits in base 85.
 
 Source: ZeroMQ RFC 32. Invariants: `decode(encode(data)) == data`; the text has no character that JSON must escape.
 """
@@ -13,14 +13,22 @@ _PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
 
 
 def encode(data: bytes) -> str:
-    """The text of bytes whose number is a multiple of 4. Raises MalformedVariantError for another number."""
+    """The text of bytes. Raises MalformedVariantError if their number is not a multiple of 4.
+
+    >>> encode(b"Variants")
+    'r:*2.vqZgd'
+    """
     if len(data) % 4:
-        raise MalformedVariantError(f"Z85 encodes a multiple of 4 bytes, not {len(data)}: pad them first")
+        raise MalformedVariantError(f"Z85 encodes a multiple of 4 bytes, not {len(data)}: pad them with zeros")
     return "".join(map(_group, (int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4))))
 
 
 def decode(text: str) -> bytes:
-    """The bytes of a text whose length is a multiple of 5. Raises MalformedVariantError for any other text."""
+    """The bytes of Z85 text. Raises MalformedVariantError for any other text, and for a length that is no multiple of 5.
+
+    >>> decode("r:*2.vqZgd")
+    b'Variants'
+    """
     if len(text) % 5:
         raise MalformedVariantError(f"Z85 text is a multiple of 5 characters long, not {len(text)}")
     data = bytearray()
@@ -31,7 +39,7 @@ def decode(text: str) -> bytes:
                 raise MalformedVariantError(f"{char!r} is not a Z85 digit")
             number = number * 85 + _VALUES[char]
         if number >= 1 << 32:
-            raise MalformedVariantError(f"{text[at : at + 5]!r} at character {at} is more than 4 bytes of Z85")
+            raise MalformedVariantError(f"{text[at : at + 5]!r} at character {at} is not Z85: it exceeds 4 bytes")
         data += number.to_bytes(4, "big")
     return bytes(data)
 

@@ -17,16 +17,16 @@ In: the two byte strings of the Variant binary encoding (version 1). Out: natura
 | time, uuid               | datetime.time, uuid.UUID              | datetime.time without a zone, uuid.UUID                  |
 | array, object            | list, dict                            | list, tuple; dict with str keys                          |
 
-`encode` takes Arrow scalars too, as the primitive that a shredded column of their type holds: `pa.scalar(5, pa.int32())` is an
-int32, and the precision of a decimal128 decides between decimal4, decimal8 and decimal16, as it does in Parquet.
+`encode` also takes Arrow scalars. They become the primitive that a typed column of their type holds: `pa.scalar(5, pa.int32())`
+is an int32, and the precision of a decimal128 decides between decimal4, decimal8 and decimal16, as it does in Parquet.
 
-Subclasses count as what they derive from: an IntEnum is an int. Outside Python's years 1 to 9999, dates decode to
-numpy.datetime64[D] and timestamps to pandas.Timestamp in microseconds. The smallest int64, which both take for NaT, decodes to
-numpy.datetime64[4us] or [4ns], without its zone.
+An instance of a subclass is encoded like its base class: an IntEnum is an int. Outside Python's years 1 to 9999, dates decode
+to numpy.datetime64[D] and timestamps to pandas.Timestamp in microseconds. The smallest int64, which both take for NaT, decodes
+to numpy.datetime64[4us] or [4ns], without its zone.
 
-`decode` reads every width that the specification allows, dictionaries in any order, with names that repeat or that nothing
-uses, values in any order, and bytes behind the Variant. Malformed bytes raise MalformedVariantError and are never read past
-their end. Invariants: `decode(*encode(x)) == x`; `decode` and `to_json` refuse the same bytes. Nothing here recurses.
+`decode` accepts every width that the specification allows, dictionaries in any order and with repeated or unused names, values
+in any order, and extra bytes after the Variant. Malformed bytes raise MalformedVariantError and are never read past their end.
+Invariants: `decode(*encode(x)) == x`; `decode` and `to_json` refuse the same bytes. No function recurses.
 """
 
 from delta_variant.binary.decoder import VERSION, decode, decode_metadata, find

@@ -1,10 +1,10 @@
 """decode: Variants → Python values.
 
-In: the bytes of one Variant, which nobody has checked. Out: what the package's table lists. Source: VariantEncoding.
+In: the bytes of one Variant, not validated. Out: the Python values in the package's table. Source: VariantEncoding.
 
-This is the codec's plain form, written for clarity; the kernels do the same for columns, and tests hold them against it.
+This is the codec in plain Python, written for clarity. The kernels do the same for columns, and tests compare the two.
 Invariant: a child lies within its container, and the children of a container together take no more bytes than it has, so the
-work is linear in the bytes whatever they say.
+work is linear in the number of bytes, whatever they contain.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ _DAY = 86_400_000_000
 
 
 def decode_metadata(metadata: bytes) -> list[str]:
-    """The dictionary of a metadata byte string. Raises MalformedVariantError."""
+    """The names in the dictionary of metadata, by field id. Raises MalformedVariantError.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = dv.binary.encode({"id": 1, "actor": {"id": 2}})
+    >>> dv.binary.decode_metadata(metadata)
+    ['actor', 'id']
+    """
     if not metadata or metadata[0] & 0x0F != VERSION:
         raise _malformed(m.VERSION, 0)
     width = (metadata[0] >> 6) + 1
     count = int.from_bytes(metadata[1 : 1 + width], "little")
     start = 1 + width * (count + 2)
     if count == 0 and len(metadata) == 1 + width:
-        return []  # the texts of VariantShredding and of Arrow leave out the one offset of an empty dictionary: 01 00
+        return []  # VariantShredding and Arrow print an empty dictionary without its one offset: 01 00
     if start > len(metadata):
         raise _malformed(m.DICTIONARY, 1)
     ends = [int.from_bytes(metadata[at : at + width], "little") for at in range(1 + width, start, width)]
@@ -54,7 +60,13 @@ def decode_metadata(metadata: bytes) -> list[str]:
 
 
 def decode(metadata: bytes, value: bytes) -> Any:
-    """The Python value of one Variant; see the package's table. Raises MalformedVariantError."""
+    """The Python value of one Variant, by the table in `delta_variant.binary`. Raises MalformedVariantError.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = dv.binary.encode({"id": 1, "tags": ["a", "b"]})
+    >>> dv.binary.decode(metadata, value)
+    {'id': 1, 'tags': ['a', 'b']}
+    """
     keys, data = decode_metadata(bytes(metadata)), bytes(value)
     root: Any = [None]
     todo: list[tuple[Any, Any, int, int, int]] = [(root, 0, 0, _size(data, 0, len(data)), 0)]
@@ -74,9 +86,16 @@ def decode(metadata: bytes, value: bytes) -> Any:
 
 
 def find(metadata: bytes, value: bytes, kinds: Collection[int]) -> tuple[str, int] | None:
-    """Where the first primitive of one of these type ids is, as `variant_get` takes paths, and its id; None without one.
+    """Finds the first primitive that has one of these type ids (`delta_variant.types`).
 
-    Raises MalformedVariantError.
+    Returns its path, as `variant_get` takes it, and its type id; None if there is no such primitive. Raises
+    MalformedVariantError.
+
+    >>> import delta_variant as dv
+    >>> from delta_variant.types import DOUBLE
+    >>> path, type_id = dv.binary.find(*dv.binary.encode({"tags": ["a", 2.5]}), kinds={DOUBLE})
+    >>> path
+    '$.tags[1]'
     """
     keys, data = decode_metadata(bytes(metadata)), bytes(value)
     _size(data, 0, len(data))
@@ -111,7 +130,7 @@ def _layout(data: bytes, at: int) -> tuple[int, int, int, int, int, int]:
 
 
 def _size(data: bytes, at: int, end: int) -> int:
-    """Bytes of the value at `at`, which has to end before `end`; children are not looked at."""
+    """The size in bytes of the value at `at`, which must not reach past `end`. Children are not looked at."""
     size = 1
     if at < end:
         basic, header = data[at] & 3, data[at] >> 2
@@ -134,7 +153,7 @@ def _size(data: bytes, at: int, end: int) -> int:
 
 
 def _children(data: bytes, at: int, keys: list[str]) -> tuple[list[str] | None, list[tuple[int, int]]]:
-    """The names of an object's fields (None: of an array), and (position, bytes) of every child."""
+    """The names of an object's fields (None for an array), and (position, size in bytes) of every child."""
     count, id_width, width, ids, offsets, base = _layout(data, at)
     total = _uint(data, base - width, width)
     starts = [base + _uint(data, offsets + i * width, width) for i in range(count)]
@@ -194,7 +213,7 @@ def _timestamp(payload: bytes, origin: dt.datetime) -> Any:
 
 
 def _pandas_timestamp(payload: bytes, unit: Any, zone: dt.tzinfo | None) -> Any:
-    import pandas as pd  # noqa: PLC0415  # half a second to import, and few values need it
+    import pandas as pd  # noqa: PLC0415  # the import takes half a second, and few values need it
 
     count = _int(payload)
     if count == -(2**63):

@@ -1,7 +1,7 @@
 """encode: Python values → Variants, in the smallest exact form; Arrow scalars in the form of their type.
 
-In: what the package's table lists. Out: (metadata, value). Source: VariantEncoding. Invariant: fields are sorted by the UTF-8
-bytes of their names, and so is the dictionary, which holds each name once and no other.
+In: the values in the package's table. Out: (metadata, value). Source: VariantEncoding. Invariant: fields are sorted by the
+UTF-8 bytes of their names, and so is the dictionary, which has each name of the value exactly once and no other name.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ MAX_SIZE = 2**31 - 1
 
 
 def encode(obj: Any) -> tuple[bytes, bytes]:
-    """The (metadata, value) bytes of a Python value, in the smallest exact form; see the package's table.
+    """The (metadata, value) bytes of a Python value in the smallest exact form, by the table in `delta_variant.binary`.
 
     The dictionary is sorted. Raises DeltaVariantError for a value that Variant cannot hold.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = dv.binary.encode({"id": 1})
+    >>> metadata.hex(" "), value.hex(" ")
+    ('11 01 00 02 69 64', '02 01 00 00 02 0c 01')
     """
     try:
         names = sorted(_names(obj))
@@ -38,7 +43,12 @@ def encode(obj: Any) -> tuple[bytes, bytes]:
 
 
 def encode_metadata(keys: list[str]) -> bytes:
-    """Metadata whose dictionary is `keys`, which are sorted by their UTF-8 bytes and unique."""
+    """Metadata with the dictionary `keys`, which must be sorted by their UTF-8 bytes and unique.
+
+    >>> import delta_variant as dv
+    >>> dv.binary.decode_metadata(dv.binary.encode_metadata(["actor", "id"]))
+    ['actor', 'id']
+    """
     return _metadata([key.encode() for key in keys])
 
 
@@ -51,12 +61,12 @@ def _metadata(names: list[bytes]) -> bytes:
 
 def _width(number: int) -> int:
     if number > MAX_SIZE:
-        raise DeltaVariantError("the value is larger than 2 GiB, which Variant cannot hold")
+        raise DeltaVariantError("the value is larger than the 2 GiB that a Variant can hold")
     return max(1, (number.bit_length() + 7) // 8)
 
 
 def _names(obj: Any) -> set[bytes]:
-    """The names of all fields, as UTF-8."""
+    """The names of all fields in a value, as UTF-8."""
     found: set[bytes] = set()
     todo = [(obj, 0)]
     while todo:
@@ -78,7 +88,7 @@ def _names(obj: Any) -> set[bytes]:
 
 
 def _encode(obj: Any, ids: dict[bytes, int]) -> bytes:
-    todo: list[tuple[Any, list[int] | None]] = [(obj, None)]  # a container comes again, with its field ids, after its children
+    todo: list[tuple[Any, list[int] | None]] = [(obj, None)]  # a container is visited again, with field ids, after its children
     done: list[bytes] = []
     while todo:
         item, field_ids = todo.pop()
@@ -113,7 +123,7 @@ def _container(basic: int, ids: list[int], values: list[bytes]) -> bytes:
 
 def _encode_scalar(obj: Any) -> bytes:
     for kind, encoder in _ENCODERS:
-        if isinstance(obj, kind) and not isinstance(obj, np.timedelta64):  # NumPy counts it among the integers
+        if isinstance(obj, kind) and not isinstance(obj, np.timedelta64):  # a subclass of NumPy's integers
             return encoder(obj)
     raise DeltaVariantError(f"a Variant cannot hold a {type(obj).__module__}.{type(obj).__qualname__}")
 
@@ -157,27 +167,27 @@ def _encode_string(value: str) -> bytes:
     return _sized(t.STRING, text)
 
 
-def _encode_instant(nanoseconds: int, *, zoned: bool, fine: bool) -> bytes:
-    """A timestamp; fine: in nanoseconds, which Spark cannot read."""
-    if fine:
+def _encode_instant(nanoseconds: int, *, zoned: bool, as_nanos: bool) -> bytes:
+    """A timestamp. as_nanos: in the type that counts nanoseconds, which Spark cannot read."""
+    if as_nanos:
         kind, count = t.TIMESTAMP_NANOS if zoned else t.TIMESTAMP_NTZ_NANOS, nanoseconds
     else:
         kind, count = t.TIMESTAMP if zoned else t.TIMESTAMP_NTZ, nanoseconds // 1000
     if not -(2**63) <= count < 2**63:
-        raise DeltaVariantError("a Variant timestamp counts its unit from 1970 in 64 bits, which are too few for this one")
+        raise DeltaVariantError("a Variant timestamp is a count from 1970 in 64 bits; this one is out of that range")
     return _primitive(kind, struct.pack("<q", count))
 
 
 def _encode_datetime(value: dt.datetime) -> bytes:
-    if hasattr(value, "to_datetime64"):  # a pandas.Timestamp, of nanoseconds by default
+    if hasattr(value, "to_datetime64"):  # a pandas.Timestamp, in nanoseconds by default
         exact = value.to_datetime64()
         if np.isnat(exact):
             return _primitive(t.NULL)
         nanoseconds = _nanoseconds(exact)
-        return _encode_instant(nanoseconds, zoned=value.tzinfo is not None, fine=nanoseconds % 1000 != 0)
+        return _encode_instant(nanoseconds, zoned=value.tzinfo is not None, as_nanos=nanoseconds % 1000 != 0)
     zoned = value.utcoffset() is not None
     microseconds = (value - (EPOCH_UTC if zoned else EPOCH)) // MICROSECOND
-    return _encode_instant(microseconds * 1000, zoned=zoned, fine=False)
+    return _encode_instant(microseconds * 1000, zoned=zoned, as_nanos=False)
 
 
 _UNITS = {"h": Fraction(3600 * 10**9), "m": Fraction(60 * 10**9)}  # in nanoseconds
@@ -188,33 +198,33 @@ def _nanoseconds(value: np.datetime64) -> int:
     unit, multiple = np.datetime_data(value.dtype)
     nanoseconds = int(value.astype(np.int64)) * multiple * _UNITS[unit]
     if nanoseconds.denominator != 1:
-        raise DeltaVariantError(f"a Variant timestamp holds whole nanoseconds; {value} has parts of one")
+        raise DeltaVariantError(f"a Variant timestamp has whole nanoseconds; {value} has a fraction of one: round it")
     return nanoseconds.numerator
 
 
 def _encode_datetime64(value: np.datetime64) -> bytes:
-    """A date in days or longer units, or else a timestamp, as numpy's own `item` has it."""
+    """A date if the unit is days or longer, else a timestamp, as NumPy's own `item` distinguishes them."""
     if np.isnat(value):
         return _primitive(t.NULL)
     unit, multiple = np.datetime_data(value.dtype)
     if unit in _UNITS:
-        return _encode_instant(_nanoseconds(value), zoned=False, fine=_UNITS[unit] <= 1)
-    far = abs(int(value.astype(np.int64))) * multiple >= 2**32  # of any unit, and numpy does not tell when it overflows
-    days = 2**31 if far else int(value.astype("datetime64[D]").astype(np.int64))
+        return _encode_instant(_nanoseconds(value), zoned=False, as_nanos=_UNITS[unit] <= 1)
+    overflows = abs(int(value.astype(np.int64))) * multiple >= 2**32  # in any unit; NumPy's conversion overflows silently
+    days = 2**31 if overflows else int(value.astype("datetime64[D]").astype(np.int64))
     if not -(2**31) <= days < 2**31:
-        raise DeltaVariantError(f"a Variant date counts days from 1970 in 32 bits, which are too few for {value}")
+        raise DeltaVariantError(f"a Variant date is a count of days from 1970 in 32 bits; {value} is out of that range")
     return _primitive(t.DATE, struct.pack("<i", days))
 
 
 def _encode_time(value: dt.time) -> bytes:
     if value.tzinfo is not None:
-        raise DeltaVariantError(f"a Variant time has no time zone; {value!r} has one")
+        raise DeltaVariantError(f"a Variant time has no time zone; {value!r} has one: remove it")
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return _primitive(t.TIME, struct.pack("<q", seconds * 1_000_000 + value.microsecond))
 
 
 def _encode_arrow(value: pa.Scalar) -> bytes:
-    """The primitive that a shredded column of this Arrow type holds. Arrow keeps fixed-size values as Variant does."""
+    """The primitive that a typed column of the scalar's type holds. Arrow and Variant have the same bytes for fixed sizes."""
     if not value.is_valid:
         return _primitive(t.NULL)
     kind = t.of_arrow(value.type)

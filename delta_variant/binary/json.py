@@ -1,7 +1,7 @@
 """to_json: Variants → the text of Spark's `to_json`, with timestamps in UTC.
 
-In: one Variant, or the metadata and values of a column. Out: text, or an Arrow array of it. `kernels.json` writes the text;
-here are its buffers, and the digits of floats.
+In: one Variant, or the metadata and values of a column. Out: text, or an Arrow array of texts. `kernels.json` writes the text;
+this module allocates its buffers and computes the digits of floating-point numbers.
 """
 
 from __future__ import annotations
@@ -31,24 +31,33 @@ from delta_variant.errors import MalformedVariantError
 from delta_variant.kernels import json
 
 _CHUNK_ROWS = 1 << 16
-_CHUNK_BYTES = 1 << 20  # of text, which stays in the cache until the digits of floats are in it
-_FLOAT_BYTES = 32  # more than any float takes
+_CHUNK_BYTES = 1 << 20  # of text, which stays in the cache until the digits of floats are inserted
+_FLOAT_BYTES = 32  # more than the text of any float
 
 
 def to_json(metadata: bytes, value: bytes) -> str:
     """The JSON text that Spark's `to_json` gives for the Variant, with timestamps in UTC. Raises MalformedVariantError.
 
-    Floats have the fewest digits that tell them apart, as in Java from 19 on; Spark on Java 17 prints more for some.
+    Floats have the fewest digits that identify them, as in Java 19 and later; on Java 17 Spark prints more digits for some.
+
+    >>> import delta_variant as dv
+    >>> dv.binary.to_json(*dv.binary.encode({"id": 1, "tags": ["a", None]}))
+    '{"id":1,"tags":["a",null]}'
     """
     column = json_column(pa.array([bytes(metadata)], pa.binary()), pa.array([bytes(value)], pa.binary()), NO_FLAGS)
     return str(column[0].as_py())
 
 
 def json_column(metadata: pa.Array, value: pa.Array, valid: Flags) -> pa.Array:
-    """`to_json` of the Variants of a column. Raises MalformedVariantError.
+    """The JSON texts of the Variants of a column, as `to_json` writes them. Raises MalformedVariantError.
 
-    metadata, value: binary arrays in any of Arrow's forms; valid: one flag per row, empty where every row is a Variant.
-    Returns strings, null where a row is not valid; large strings where they take more than 2 GiB.
+    metadata, value: binary arrays in any of Arrow's forms. valid: one flag per row, empty if every row is a Variant. Returns
+    strings, null for rows that are not valid; large strings if they take more than 2 GiB.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = ([data] for data in dv.binary.encode({"id": 1}))
+    >>> dv.binary.json_column(pa.array(metadata), pa.array(value), valid=NO_FLAGS).to_pylist()
+    ['{"id":1}']
     """
     metadata, value = as_binary(metadata), as_binary(value)
     if value.null_count and (flags_of(value) < (valid if len(valid) else 1)).any():
@@ -66,7 +75,7 @@ def json_column(metadata: pa.Array, value: pa.Array, valid: Flags) -> pa.Array:
 
 
 def _json_texts(metadata: pa.Array, value: pa.Array, valid: Flags, faults: Faults) -> Iterator[tuple[Bytes, Int64s]]:
-    """(text, where each of its rows starts, and the last one ends) of as many rows at a time as fit a buffer."""
+    """Yields the text of as many rows at a time as fit into a buffer, with the Arrow offsets of the rows in it."""
     variants = Variants.open(metadata, value, valid, faults)
     rows, keys = len(value), variants.keys
     name, first = keys.names
@@ -77,9 +86,9 @@ def _json_texts(metadata: pa.Array, value: pa.Array, valid: Flags, faults: Fault
     row, out, floats = 0, np.empty(_CHUNK_BYTES, np.uint8), _Floats.empty(_CHUNK_BYTES // _FLOAT_BYTES)
     ends = np.empty(rows + 1, np.int64)
     while row < rows:
-        done, used = json.write_rows(*source, row, out, ends, floats.places, floats.bits, floats.is_single, faults.report)
+        done, used = json.write_rows(*source, row, out, ends, floats.positions, floats.bits, floats.is_single, faults.report)
         if faults.check(done, "$") == 0:
-            out, floats = np.empty(2 * len(out), np.uint8), _Floats.empty(2 * len(floats.places))
+            out, floats = np.empty(2 * len(out), np.uint8), _Floats.empty(2 * len(floats.positions))
             continue
         yield floats.into(out, ends[: done + 1], used) if used else out, ends[: done + 1]
         row += done
@@ -87,9 +96,9 @@ def _json_texts(metadata: pa.Array, value: pa.Array, valid: Flags, faults: Fault
 
 @dataclass(frozen=True, eq=False)
 class _Floats:
-    """The floats of a text: where they belong, and their bits."""
+    """The floating-point numbers of a text: their positions and their bits."""
 
-    places: Int64s
+    positions: Int64s
     bits: npt.NDArray[np.uint64]
     is_single: npt.NDArray[np.bool_]
 
@@ -98,11 +107,13 @@ class _Floats:
         return cls(np.empty(room, np.int64), np.empty(room, np.uint64), np.empty(room, np.bool_))
 
     def into(self, text: Bytes, ends: Int64s, count: int) -> Bytes:
-        """The text with the digits of the first `count` floats, which Arrow makes: the shortest that tell a number from its
-        neighbours. `ends` moves along."""
-        places, bits, is_single = self.places[:count], self.bits[:count], self.is_single[:count]
+        """The text with the digits of the first `count` floats; adjusts the offsets `ends`.
+
+        Arrow computes the digits: the shortest that distinguish a number from its neighbors.
+        """
+        positions, bits, is_single = self.positions[:count], self.bits[:count], self.is_single[:count]
         doubles, singles = bits[~is_single].view(np.float64), bits[is_single].astype(np.uint32).view(np.float32)
         digits = [part for numbers in (doubles, singles) for part in buffers_of(pc.cast(pa.array(numbers), pa.string()))]
         out = np.empty(int(ends[-1]) + _FLOAT_BYTES * count, np.uint8)
-        json.place_floats(text, ends, places, bits, is_single, *digits, out)
+        json.place_floats(text, ends, positions, bits, is_single, *digits, out)
         return out

@@ -1,25 +1,32 @@
 """Compiled loops over Arrow buffers: the only code that touches every Variant of a column.
 
-In: NumPy views of Arrow buffers (`data`: the bytes of all values of a chunk) and, per slot of one node of the shredding
-schema, where its Variant starts (`at`, -1: missing) and where the row's bytes end (`limit`). Out: NumPy arrays that become
-Arrow buffers. A node is a field or a list element of the schema; its slots are the rows, or the elements of all lists above.
+A node is the column, a field or a list element of the shredding schema. Its slots are the rows, or the elements of all lists
+around it. In: NumPy views of Arrow buffers (`data`: the bytes of all values of a chunk) and, for each slot of a node, the
+position where its Variant starts (`at`, -1: missing) and the position where the bytes of its row end (`limit`). Out: NumPy
+arrays that become Arrow buffers.
 
-The schema is worked off node by node, not row by row: every kernel is one tight loop over the slots of one node, without
-dispatch on types. The strategy for a whole column lives in `shredding`.
+A column is processed node by node, not row by row: every kernel is one tight loop over the slots of one node, without dispatch
+on types. The strategy for a whole column is in `shredding`.
 
-    cache     where compiled kernels are kept between processes
-    memory    loads, copies, and the headers of values
+    cache     stores compiled kernels between processes
+    memory    loads, copies, the headers of values, and the codes of faults
     metadata  dictionaries
     shred     Variants → slots of the schema
     unshred   slots of the schema → Variants
-    validate  whether Variants are well-formed through and through
-    rekey     Variants → the same with other dictionaries
-    json      Variants → JSON text; notation: how its scalars look
+    validate  checks Variants down to the last leaf
+    rekey     Variants → the same Variants with other dictionaries
+    json      Variants → JSON text; notation: the format of scalars in it
     texts     the smallest and the largest string of a column
-    sample    what a column holds, path by path, for `schema.infer`
-    thrift    where the values in a Parquet footer end
+    sample    counts the paths and the types of a column, for `schema.infer`
+    thrift    finds where values in a Parquet footer end
 
-Source: Parquet VariantEncoding and VariantShredding. Invariants: nothing outside [at, limit) is read,
-and what a kernel cannot place it counts in `rest` (bytes that go to the node's `value`). Malformed bytes end a kernel early:
-it returns -1 and `fault` = (code, slot, byte), which `memory.FAULTS` explains.
+These arguments mean the same in every kernel. dictionary[slot], or meta[slot], is the number of the dictionary that a Variant
+uses. The keys of all dictionaries are in flat arrays, those of dictionary d from key_start[d] to key_start[d + 1]. `valid`,
+`live` and `typed` are flags, one for each slot; as input, an empty array says that all are set. rest[slot] is the size in bytes
+of the slot's residual, which goes to `value`; 0: none.
+
+Source: Parquet VariantEncoding and VariantShredding. Invariants: no byte outside [at, limit) has an effect, though loads of 8
+and copies of 16 bytes may reach beyond, at most into the padding of the buffer; what does not fit the type of a node is counted
+in `rest`. Malformed bytes end a kernel early: it returns -1 and sets `fault` to (code, slot, byte). `memory.FAULTS` has a text
+for each code.
 """

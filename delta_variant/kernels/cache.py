@@ -1,17 +1,17 @@
 """Compiled kernels on disk: one file for each signature of each kernel.
 
 In: a kernel that `numba.njit` made. Out: the same kernel with a cache. Numba chooses the directory: `NUMBA_CACHE_DIR`, the
-`__pycache__` beside the source, the user's cache directory. Where it can write to none of them (no home, site-packages that
-belong to another user), the directory is one of the user's own in the temporary directory. Where that fails too, there is no
-cache, and each process compiles for itself.
+`__pycache__` beside the source, or the user's cache directory. If it can write to none of them (no home, site-packages that
+belong to another user), this module creates a directory for the user in the temporary directory. If that fails too, there is
+no cache, and each process compiles for itself.
 
 A cached file is a pickle with machine code. The directory in the temporary directory is therefore used only while it belongs to
 the user and is closed to everybody else.
 
 Numba's own cache numbers the files of a kernel and writes an index and a file in two steps. When two processes compile one
 kernel for two types at the same time, or a process is killed between the steps, the index can name the code for the other type,
-and Numba runs it (tried: an int64 array read as float64). Here a file is named by a digest of everything that its code depends
-on, so there is no index. Processes that write at the same time write the same file, and each renames a complete one.
+and Numba runs it (observed: an int64 array read as float64). Here a file is named by a digest of everything that its code
+depends on, so there is no index. Processes that write at the same time write the same file, and each renames a complete one.
 
 Invariant: a cache that cannot be read or written costs time and raises nothing.
 """
@@ -35,7 +35,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 
 def cached(kernel: Any) -> Any:
-    """The dispatcher that `numba.njit` returns, with a cache."""
+    """Adds a cache to a kernel, the dispatcher that `numba.njit` returns; returns the same kernel."""
     kernel._cache = _cache(kernel.py_func) or kernel._cache  # noqa: SLF001  # what Dispatcher.enable_caching does
     return kernel
 
@@ -56,7 +56,7 @@ def _cache(function: Any) -> _Cache | None:
 
 
 def _own_directory() -> Path | None:
-    """A directory for this user alone in the temporary directory; None where there cannot be one."""
+    """A directory for this user alone in the temporary directory; None if there cannot be one."""
     if not hasattr(os, "geteuid"):
         return None
     try:
@@ -69,7 +69,7 @@ def _own_directory() -> Path | None:
 
 
 def _is_own(directory: Path) -> bool:
-    """Whether nobody else can put files into a directory, nor another directory in its place."""
+    """Whether nobody else can put files into a directory or replace the directory itself."""
     try:
         own, parent = directory.lstat(), directory.parent.stat()
     except OSError:

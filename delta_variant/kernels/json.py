@@ -1,12 +1,12 @@
 """Variants → JSON text, many rows at a time.
 
 In: the rows of a chunk, its dictionaries, and the quoted text of their names. Out: the text of as many rows as fit into `out`,
-without the digits of floating-point numbers: where these belong, and their bits, go into lists, other code makes the shortest
-digits of all of them at once, and `place_floats` puts them in.
+without the digits of floating-point numbers. `write_rows` lists the positions and the bits of these numbers, the caller
+computes the shortest digits of all of them at once, and `place_floats` inserts the digits.
 
-Fields come in the order of the object; `notation` says how scalars look. Source: VariantEncoding. Invariant: text comes only of
-Variants that are well-formed through and through. A child lies within its container, and the children of a container together
-take no more bytes than it has, so no walk is longer than its Variant.
+Fields keep the order of the object; `notation` defines the format of scalars. Source: VariantEncoding. Invariant: text is
+written only for Variants that are well-formed down to the last leaf. A child lies within its container, and the children of a
+container together take no more bytes than it has, so a walk visits no more values than its Variant has bytes.
 """
 
 # ruff: noqa: ANN001, ANN201  # Numba infers the types
@@ -44,7 +44,7 @@ from delta_variant.kernels.notation import (
 )
 from delta_variant.kernels.validate import MAX_DEPTH, payload_fault
 
-_SLACK = 2 * MAX_DEPTH  # bytes of `out` kept free: any scalar but strings and binaries, and the end of every open container
+_SLACK = 2 * MAX_DEPTH  # bytes of `out` kept free, for a scalar that is no string or binary and the ends of open containers
 _WORDS = np.frombuffer(b"null    true    false   ", np.uint8).copy()  # by type id, eight bytes each
 _COLON = np.uint8(ord(":"))
 _SIGN = np.uint64(1 << 63)
@@ -52,8 +52,10 @@ _SIGN = np.uint64(1 << 63)
 
 @jit
 def quote_names(data, key_at, key_size, first, out, ends):
-    """Writes every name as it stands in an object: quoted, with a colon. first[name]: a key with that name; ends[name]: where
-    its text ends in `out`, which has room for the worst case."""
+    """Writes every name as it stands in an object: quoted, with a colon.
+
+    first[name]: a key with that name. ends[name] is set to the end of its text in `out`, which has room for the worst case.
+    """
     o = np.int64(0)
     for name in range(len(ends)):
         o = write_string(data, key_at[first[name]], key_size[first[name]], out, o, len(out))
@@ -66,9 +68,10 @@ def quote_names(data, key_at, key_size, first, out, ends):
 def write_rows(
     data, at, limit, dictionary, key_start, name, names, name_ends, row, out, start, float_at, float_bits, is_single, fault
 ):  # fmt: skip
-    """Writes the rows from `row` on that fit into `out`: start[k] = where the text of row + k starts, and the last one ends.
+    """Writes as many rows, from `row` on, as fit into `out`.
 
-    A row with at[row] < 0 has no text. Returns (rows written, floats among them), or (-1, 0).
+    start[k] is set to the start of the text of row + k; one more entry is the end of the last text. A row with at[row] < 0 has
+    no text. Returns (rows written, floating-point numbers in them); the first is -1 after a fault.
     """
     room, floats, done = len(out) - _SLACK, np.int64(0), np.int64(0)
     seen, serial = np.zeros(len(name_ends), np.int64), np.int64(0)
@@ -175,10 +178,10 @@ def write_rows(
 
 @jit
 def place_floats(text, start, float_at, float_bits, is_single, ends, digits, single_ends, single_digits, out):
-    """Copies the rows of `text` to `out` with every float in its place, and moves `start` along.
+    """Copies the rows of `text` to `out`, inserts the digits of every floating-point number, and adjusts `start`.
 
-    ends, digits: the shortest digits of the doubles, one text after the other, in any layout; single_…: those of the floats.
-    `out` has 32 bytes a float more than `text`.
+    ends, digits: the shortest digits of the doubles, in any notation, as Arrow offsets and bytes; single_…: those of the
+    floats. `out` has 32 bytes more than `text` for each number.
     """
     o, p, doubles, singles, work = np.int64(0), np.int64(0), 0, 0, np.empty(40, np.uint8)
     row = 0

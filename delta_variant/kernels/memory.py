@@ -1,4 +1,4 @@
-"""Unaligned loads, copies, and the headers of Variant values: what all kernels are made of."""
+"""What all kernels share: unaligned loads, copies, the headers of Variant values, and the codes of faults."""
 
 # ruff: noqa: ANN001, ANN201, ANN202, ARG001  # Numba infers the types, and reads signatures of intrinsics
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -22,7 +22,7 @@ from delta_variant.kernels.cache import cached
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
 CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY, REFUSED = range(10, 17)
 FAULTS = {
-    TRUNCATED: "value: it ends before its last byte",
+    TRUNCATED: "value: the data ends before the Variant does",
     BAD_TYPE: "value: unknown primitive type",
     BAD_FIELD_ID: "value: a field id is outside the dictionary",
     DUPLICATE: "value: an object has two fields of the same name",
@@ -36,7 +36,7 @@ FAULTS = {
     NO_KEY: "a shredded field has a name that the metadata lacks",
     NOT_UTF8: "a string or a key is not valid UTF-8",
     DIGITS: "value: a decimal has more than 38 digits",
-    TIME_OF_DAY: "value: a time is outside the day",
+    TIME_OF_DAY: "value: a time is not within one day",
     REFUSED: "value: a primitive of a type that is refused",
 }
 LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
@@ -49,21 +49,21 @@ for _name in ("../types.py", "memory.py", "notation.py", "validate.py"):
 
 
 def jit(kernel: Any) -> Any:
-    """For kernels, which Python calls.
+    """Compiles a kernel, a function that Python calls, and caches it on disk.
 
-    Numba knows a cached kernel by the kernel's own file. The helpers that are compiled into it are in others, so a digest of
-    those goes into its name, which is part of the cached file's name.
+    Numba's cache notices changes of the kernel's own file only. Helpers are compiled into the kernel but are in other files. A
+    digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{_HELPERS.hexdigest()}"
     return cached(nb.njit(nogil=True)(kernel))
 
 
 helper = nb.njit(nogil=True, forceinline=True)
-"""For what kernels call: compiled into each of them. A helper with a cache of its own would be linked, not inlined."""
+"""Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
 
 def loader(kind: Any, bits: int) -> Any:
-    """An unaligned little-endian load, which NumPy indexing cannot express without a copy."""
+    """An unaligned little-endian load; NumPy indexing cannot express one without a copy."""
 
     @intrinsic
     def load(_typingctx, data, at):
@@ -101,6 +101,7 @@ def copy(_typingctx, out, to, data, at, size):
 
 @helper
 def uint(data, at, width):
+    """The unsigned number in `width` bytes, 1 to 4."""
     if width == 1:
         return np.int64(data[at])
     if width == 2:
@@ -112,6 +113,7 @@ def uint(data, at, width):
 
 @helper
 def sint(data, at, width):
+    """The signed number in `width` bytes: 1, 2, 4 or 8."""
     if width == 1:
         return np.int64(np.int8(data[at]))
     if width == 2:
@@ -123,6 +125,7 @@ def sint(data, at, width):
 
 @helper
 def equal(a, i, b, j, size):
+    """Whether `size` bytes are the same in `a` from i on and in `b` from j on."""
     k = 0
     while k + 8 <= size:
         if u64(a, i + k) != u64(b, j + k):
@@ -152,13 +155,17 @@ def hash_bytes(data, at, size):
 
 @helper
 def fail(fault, code, slot, at):
+    """Sets `fault` to a code of FAULTS, the slot and the byte; returns -1, the result of a kernel that fails."""
     fault[0], fault[1], fault[2] = code, slot, at
     return np.int64(-1)
 
 
 @helper
 def value_size(data, at, limit):
-    """Bytes of the Variant at `at`, its children included but not looked at; minus a fault code where it does not fit."""
+    """The size in bytes of the Variant at `at`, children included; minus a fault code if it is unknown or reaches past `limit`.
+
+    Children are not looked at.
+    """
     if at >= limit:
         return np.int64(-TRUNCATED)
     basic, header = data[at] & 3, np.int64(data[at] >> 2)
@@ -189,7 +196,7 @@ def value_size(data, at, limit):
 def open_container(data, at, limit):
     """(count, id width, offset width, position of the ids, of the offsets, of the first child, bytes of all children).
 
-    Count is minus a fault code where the container does not fit.
+    For an array the id width is 0. The count is minus a fault code if the container reaches past `limit`.
     """
     is_object, header = data[at] & 3 == t.OBJECT, np.int64(data[at] >> 2)
     width = (header & 3) + 1
@@ -213,24 +220,26 @@ def open_container(data, at, limit):
 
 @helper
 def bytes_for(number):
+    """The width of an unsigned number: 1 to 4 bytes."""
     return 1 if number < 0x100 else 2 if number < 0x10000 else 3 if number < 0x1000000 else 4
 
 
 @helper
 def object_size(fields, size, largest):
-    """Bytes of an object in its smallest form."""
+    """The size in bytes of an object in its smallest form. size: bytes of its values; largest: its largest field id."""
     return 1 + (4 if fields > 0xFF else 1) + fields * bytes_for(largest) + (fields + 1) * bytes_for(size) + size
 
 
 @helper
 def put(out, at, number, width):
+    """Writes a number in `width` bytes, little-endian."""
     for k in range(width):
         out[at + k] = number >> (8 * k) & 0xFF
 
 
 @helper
 def write_container(out, at, basic, count, id_width, width):
-    """Writes the header and the count of an object or an array; returns the position behind them."""
+    """Writes the header and the count of an object or an array; returns the position after them."""
     large = count > 0xFF
     if basic == t.OBJECT:
         out[at] = (width - 1 | (id_width - 1) << 2 | large << 4) << 2 | basic
@@ -242,7 +251,7 @@ def write_container(out, at, basic, count, id_width, width):
 
 @helper
 def is_utf8(data, at, size):
-    """Whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
+    """Whether `size` bytes are well-formed UTF-8 (Unicode, table 3-7)."""
     i, end = at, at + size
     while i < end:
         if i + 8 <= end and u64(data, i) & np.uint64(0x8080808080808080) == 0:

@@ -1,4 +1,4 @@
-"""Rows and dictionaries: the distinct metadata of a chunk, read once, their keys looked up among the names of a schema."""
+"""Dictionaries: each distinct metadata of a chunk is read once, and its keys are looked up among the names of a schema."""
 
 # ruff: noqa: ANN001, ANN201  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -12,7 +12,7 @@ from delta_variant.kernels.memory import DICTIONARY, NOT_UTF8, VERSION, equal, f
 
 @jit
 def starts(offsets, valid, at, limit):
-    """Where the Variant of each row starts and ends; `valid` is empty where every row has one."""
+    """Sets at[row] and limit[row] to the start and the end of each row's Variant; at[row] is -1 for a row that is not valid."""
     for row in range(len(at)):
         at[row] = offsets[row] if len(valid) == 0 or valid[row] else -1
         limit[row] = offsets[row + 1]
@@ -20,9 +20,10 @@ def starts(offsets, valid, at, limit):
 
 @jit
 def intern_metadata(data, offsets, at, table, meta, first):
-    """Numbers the distinct metadata of a chunk: meta[row] = number, first[number] = row. Returns how many there are.
+    """Numbers the distinct metadata of a chunk. Returns how many there are.
 
-    `table` is a hash table of a power of two entries, all -1. Rows where at[row] < 0 take part in nothing.
+    meta[row] is set to the number of the row's metadata, first[number] to the first row that has it. `table` is a hash table
+    whose size is a power of two, all entries -1. Rows with at[row] < 0 are ignored; their meta[row] is 0.
     """
     count, mask, previous = 0, len(table) - 1, np.int64(-1)
     for row in range(len(meta)):
@@ -55,7 +56,7 @@ def intern_metadata(data, offsets, at, table, meta, first):
 
 @jit
 def measure_dictionaries(data, offsets, first, count, start, fault):
-    """start[number] = where the keys of a metadata begin in a flat table of all keys. Returns their number, or -1."""
+    """Sets start[number] to the index of a dictionary's first key among the keys of all. Returns the number of keys, or -1."""
     total = np.int64(0)
     for number in range(count):
         at, limit = np.int64(offsets[first[number]]), np.int64(offsets[first[number] + 1])
@@ -65,7 +66,7 @@ def measure_dictionaries(data, offsets, first, count, start, fault):
         if at + 1 + width > limit:
             return fail(fault, DICTIONARY, first[number], 1)
         size = uint(data, at + 1, width)
-        # The texts of VariantShredding and of Arrow leave out the one offset of an empty dictionary: 01 00.
+        # VariantShredding and Arrow print an empty dictionary without its one offset: 01 00.
         if at + 1 + width * (size + 2) > limit and (size or at + 1 + width != limit):
             return fail(fault, DICTIONARY, first[number], 1)
         start[number] = total
@@ -76,7 +77,7 @@ def measure_dictionaries(data, offsets, first, count, start, fault):
 
 @jit
 def read_dictionaries(data, offsets, first, count, start, key_at, key_size, fault):
-    """Where each key of each dictionary lies in `data`. Returns 0, or -1."""
+    """Sets key_at and key_size to the position and the size of every key in `data`. Returns 0, or -1."""
     for number in range(count):
         at, limit = np.int64(offsets[first[number]]), np.int64(offsets[first[number] + 1])
         width = np.int64(data[at] >> 6) + 1
@@ -100,7 +101,11 @@ def read_dictionaries(data, offsets, first, count, start, key_at, key_size, faul
 
 @jit
 def fill_name_table(names, name_ends, table):
-    """A hash table from the bytes of a name to its number, for names concatenated in `names`."""
+    """Fills a hash table from the bytes of a name to its number.
+
+    `names` holds the names one after the other, and name_ends[number] is the end of each. `table` is a hash table whose size is
+    a power of two, all entries -1.
+    """
     mask, start = len(table) - 1, np.int64(0)
     for number in range(len(name_ends)):
         slot = hash_bytes(names, start, name_ends[number] - start) & mask
@@ -112,7 +117,7 @@ def fill_name_table(names, name_ends, table):
 
 @jit
 def look_up_names(data, key_at, key_size, names, name_ends, table, found):
-    """found[key] = the number of the schema's name that equals the key, or the number of names where none does."""
+    """Sets found[key] to the number of the schema's name that equals the key; to the count of names if none does."""
     mask, none = len(table) - 1, len(name_ends)
     for key in range(len(found)):
         slot = hash_bytes(data, key_at[key], key_size[key]) & mask
@@ -128,9 +133,10 @@ def look_up_names(data, key_at, key_size, names, name_ends, table, found):
 
 @jit
 def number_names(data, key_at, key_size, table, name, first):
-    """name[key] = the number of the key's text, first[name] = a key with that text. Returns how many texts there are.
+    """Numbers the distinct names among the keys of all dictionaries. Returns how many there are.
 
-    `table` is a hash table of a power of two entries, all -1.
+    name[key] is set to the number of the key's name, first[name] to the first key with that name. `table` is a hash table whose
+    size is a power of two, all entries -1.
     """
     count, mask = 0, len(table) - 1
     for key in range(len(name)):

@@ -1,12 +1,12 @@
 """Scalars as JSON text: strings, numbers, dates and times, binaries, UUIDs.
 
-In: a checked position in the bytes of a Variant. Out: text at position `o` of `out`; every function returns the position behind
-it. The caller keeps room: 64 bytes are enough for all but strings and binaries.
+In: a validated position in the bytes of a Variant. Out: text at position `o` of `out`; every function returns the position
+after the text. The caller makes sure that there is room: 64 bytes are enough for everything except strings and binaries.
 
-The form is that of Spark's `to_json`: control characters as Jackson escapes them; decimals plain, without the zeros at the end
-of a fraction; floats as Java's Double.toString lays them out, NaN and infinities quoted; dates and times as java.time prints
-them, years beyond 9999 with a plus sign; binaries in Base64. What Spark cannot print looks like its nearest relative:
-nanoseconds like microseconds, a time like the clock of a timestamp.
+The format is that of Spark's `to_json`: control characters are escaped as Jackson does it; decimals are in plain notation,
+without trailing zeros of the fraction; floats look like those of Java's Double.toString, NaN and infinities quoted; dates and
+times look like those of java.time, years beyond 9999 with a plus sign; binaries are in Base64. Types that Spark cannot print
+look like the most similar type: nanoseconds like microseconds, a time like the time of day in a timestamp.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -24,7 +24,7 @@ _DAY = 86_400
 _POWERS = np.array([10**k for k in range(20)], np.uint64)
 
 _ZERO, _MINUS, _PLUS, _POINT, _COLON, _QUOTE, _SPACE, _BACKSLASH, _E = (np.uint8(ord(c)) for c in '0-+.:" \\E')
-_ESCAPES = np.zeros(256, np.uint8)  # what follows the backslash, 0 where a byte stands for itself
+_ESCAPES = np.zeros(256, np.uint8)  # by byte, the character after the backslash; 0: the byte is not escaped
 _ESCAPES[:32] = ord("u")
 for _from, _to in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True):
     _ESCAPES[ord(_from)] = ord(_to)
@@ -39,9 +39,9 @@ _SPACES, _QUOTES, _BACKSLASHES = (np.uint64(ord(c) * 0x0101010101010101) for c i
 
 @helper
 def write_string(data, p, size, out, o, room):
-    """A JSON string of `size` bytes; returns the position behind it, FULL where it passes `room`, -1 where it is not UTF-8.
+    """Writes `size` bytes as a JSON string. Returns the position after it, FULL if it passes `room`, -1 if it is not UTF-8.
 
-    Eight bytes at a time where none needs an escape. A load may touch bytes behind the string, which are masked off.
+    Eight bytes are copied at once if none of them needs an escape. A load may include bytes after the string; these are masked.
     """
     end, checked = p + size, False
     out[o] = _QUOTE
@@ -85,7 +85,7 @@ def write_string(data, p, size, out, o, room):
 
 @helper
 def _number(out, o, number, least):
-    """An unsigned number, with zeros in front up to `least` digits."""
+    """Writes an unsigned number, with leading zeros up to `least` digits."""
     digits = 1
     while digits < 20 and number >= _POWERS[digits]:
         digits += 1
@@ -99,6 +99,7 @@ def _number(out, o, number, least):
 
 @helper
 def write_integer(out, o, number):
+    """Writes a signed number."""
     magnitude = np.uint64(number)
     if number < 0:
         out[o] = _MINUS
@@ -109,7 +110,7 @@ def write_integer(out, o, number):
 
 @helper
 def _wide_number(out, o, low, high):
-    """An unsigned number of 128 bits, in groups of nine digits made by long division."""
+    """Writes an unsigned number of 128 bits, in groups of nine digits by long division."""
     nine, bits, mask = np.uint64(1_000_000_000), np.uint64(32), np.uint64(0xFFFFFFFF)
     a, b, c, d = high >> bits, high & mask, low >> bits, low & mask
     groups = np.empty(5, np.uint64)
@@ -128,7 +129,7 @@ def _wide_number(out, o, low, high):
 
 @helper
 def write_decimal(data, p, kind, out, o, digits):
-    """A decimal in plain notation. `digits`: room to work in."""
+    """Writes a decimal in plain notation. `digits` is working space."""
     scale, low, high, negative = np.int64(data[p + 1]), np.uint64(0), np.uint64(0), False
     if kind == t.DECIMAL16:
         low, high = u64(data, p + 2), u64(data, p + 10)
@@ -165,6 +166,7 @@ def write_decimal(data, p, kind, out, o, digits):
 
 @helper
 def write_base64(data, p, size, out, o):
+    """Writes `size` bytes in Base64, quoted."""
     out[o] = _QUOTE
     o += 1
     for k in range(0, size, 3):
@@ -183,9 +185,9 @@ def write_base64(data, p, size, out, o):
 
 @helper
 def _date(out, o, days):
-    """Year, month, day of a count of days since 1970-01-01, in the proleptic Gregorian calendar.
+    """Writes the date that is `days` after 1970-01-01, in the proleptic Gregorian calendar.
 
-    Years begin in March: February 29, where there is one, is the last day of a year.
+    In this computation years begin in March, so that February 29 is the last day of a leap year.
     """
     days += 719_468  # since 0000-03-01
     era = days // 146_097
@@ -207,7 +209,7 @@ def _date(out, o, days):
 
 @helper
 def _clock(out, o, ticks, places):
-    """hh:mm:ss and the fraction of a second, in `places` digits, without the zeros at its end."""
+    """Writes hh:mm:ss and the fraction of a second, which has up to `places` digits and no trailing zeros."""
     per_second = np.int64(_POWERS[places])
     seconds = ticks // per_second
     fraction = ticks - seconds * per_second
@@ -226,7 +228,7 @@ def _clock(out, o, ticks, places):
 
 @helper
 def write_quoted(data, p, kind, out, o):
-    """Dates, timestamps, times and UUIDs."""
+    """Writes a date, a timestamp, a time or a UUID, quoted."""
     out[o] = _QUOTE
     o += 1
     if kind == t.UUID:
@@ -256,8 +258,11 @@ def write_quoted(data, p, kind, out, o):
 
 @helper
 def write_float(text, i, end, magnitude, tiny, tiny_exponent, out, o, digits):
-    """One number from the digits in text[i:end], as Java lays it out: plain from 1e-3 up to 1e7, else d.dE±n, and at least one
-    digit behind the point. tiny * 10**tiny_exponent is the smallest number of the type."""
+    """Writes the floating-point number whose shortest digits are text[i:end], in Java's notation.
+
+    That is plain notation from 1e-3 up to 1e7, else d.dE±n, with at least one digit after the point. tiny * 10**tiny_exponent
+    is the smallest number of the type.
+    """
     negative = text[i] == _MINUS
     i += negative
     if text[i] > 0x39:
@@ -290,7 +295,7 @@ def write_float(text, i, end, magnitude, tiny, tiny_exponent, out, o, digits):
         out[o] = _MINUS
         o += 1
     plain = -3 <= exponent < 7
-    ones = exponent if plain else np.int64(0)  # which digit stands in front of the point
+    ones = exponent if plain else np.int64(0)  # the index of the digit before the point
     for k in range(min(ones, 0), max(ones + 2, size - first)):
         out[o] = digits[first + k] if 0 <= k < size - first else _ZERO
         o += 1
@@ -305,10 +310,10 @@ def write_float(text, i, end, magnitude, tiny, tiny_exponent, out, o, digits):
 
 @helper
 def _two_digits(number, exponent, digits):
-    """The two digits nearest to number * 10**exponent; returns the power of ten of the first.
+    """Sets `digits` to the two digits nearest to number * 10**exponent; returns the power of ten of the first one.
 
-    Where one digit would do, Java takes the nearest of two: 4.9E-324, not 5.0E-324. Only the smallest numbers tell the
-    difference.
+    If one digit is enough to identify a number, Java prints the nearest two: 4.9E-324, not 5.0E-324. This makes a difference
+    for the smallest numbers only.
     """
     while number >= 10:
         number /= 10

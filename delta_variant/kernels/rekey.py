@@ -1,9 +1,12 @@
-"""Variants of many dictionaries → Variants of one dictionary per row, for the layout where every value brings its own metadata.
+"""Variants of many dictionaries → Variants of one dictionary per row, for Spark's first layout, where each value has metadata.
 
-`split` tells metadata from value. What is between has been walked by `validate`, so the loops behind it only follow offsets:
-`mark` finds the names that values use, `measure_…` and `write_…` make the metadata of a row from all its names, sorted, and
-write its values anew with ids into that, in the smallest form. `find_fields` serves all older layouts. A walk keeps one frame
-for each container that is open; containers are numbered in the order in which walks reach them.
+`split` separates metadata and value. The caller then validates the values, so that the other loops only follow offsets. `mark`
+finds the names that the values use. `measure_metadata` and `write_metadata` build the metadata of a row from all its names,
+sorted; `measure_values` and `write_values` rewrite its values with ids of the new metadata, in the smallest form. `find_fields`
+is used for all older layouts.
+
+A walk through a Variant keeps one frame for each open container: (next child, children, offset width, position of the offsets,
+of the first child). Containers are numbered in the order in which the walks reach them.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -38,9 +41,9 @@ from delta_variant.kernels.validate import MAX_DEPTH
 
 @jit
 def split(data, offsets, valid, starts, fault):
-    """starts[2 i], starts[2 i + 1] = where the metadata and the value of slot i start, as Arrow offsets. Returns 0, or -1.
+    """Sets starts[2 i] and starts[2 i + 1] to the starts of slot i's metadata and value, as Arrow offsets. Returns 0, or -1.
 
-    Source: Spark's first layout, "Parquet Layout": header, dictionary size and last offset say where the value starts.
+    Source: Spark's first layout, "Parquet Layout": header, dictionary size and last offset give the start of the value.
     """
     slots = len(offsets) - 1
     for i in range(slots):
@@ -66,7 +69,7 @@ def split(data, offsets, valid, starts, fault):
 
 @helper
 def _next(data, frame, depth):
-    """(where the walk goes on, containers that stay open); nowhere, -1, when all are done."""
+    """(position of the next value, number of containers that stay open); the position is -1 at the end of the walk."""
     while depth and frame[depth - 1, 0] == frame[depth - 1, 1]:
         depth -= 1
     if not depth:
@@ -78,16 +81,18 @@ def _next(data, frame, depth):
 
 @helper
 def _open(frame, depth, count, width, offsets, base):
+    """Sets the frame of a container to its first child."""
     frame[depth, 0], frame[depth, 1], frame[depth, 2] = 0, count, width
     frame[depth, 3], frame[depth, 4] = offsets, base
 
 
 @jit
 def mark(data, at, limit, dictionary, key_start, rank, row, names, stamp, pairs, found, fault):
-    """The names that values use: pairs ← row[slot] * names + rank[key], once a value and key. found = (pairs, containers).
+    """Finds the names that each row uses. Returns 0, or -1.
 
-    rank: by key, the number of its name. stamp: by key, all -1. `pairs` has room for one in three bytes: a field takes an id,
-    an offset and a value, which may not overlap. Returns 0, or -1.
+    `pairs` gets row[slot] * names + rank[key] for every key that a value uses, once for each value. `found` is set to (number
+    of pairs, number of containers). rank: by key, the number of its name. stamp: by key, all -1. `pairs` has room for one entry
+    per three bytes, since a field takes an id, an offset and a value, which may not overlap.
     """
     frame = np.empty((MAX_DEPTH, 5), np.int64)
     count_of_pairs, containers = np.int64(0), np.int64(0)
@@ -122,7 +127,10 @@ def mark(data, at, limit, dictionary, key_start, rank, row, names, stamp, pairs,
 
 @jit
 def measure_metadata(start, ranks, name_at, size):
-    """Bytes of the metadata of each row, whose names are ranks[start[row]:start[row + 1]]; name n ends where n + 1 starts."""
+    """Sets size[row] to the size in bytes of the row's metadata.
+
+    Its names are ranks[start[row]:start[row + 1]]. Name n lies from name_at[n] to name_at[n + 1].
+    """
     for row in range(len(size)):
         count, total = start[row + 1] - start[row], np.int64(0)
         for k in range(start[row], start[row + 1]):
@@ -132,7 +140,7 @@ def measure_metadata(start, ranks, name_at, size):
 
 @jit
 def write_metadata(start, ranks, name_at, texts, offsets, out):
-    """Writes what `measure_metadata` measured: sorted strings, in the smallest form."""
+    """Writes the metadata that `measure_metadata` measured: sorted strings, in the smallest form."""
     for row in range(len(start) - 1):
         at, count, total = np.int64(offsets[row]), start[row + 1] - start[row], np.int64(0)
         for k in range(start[row], start[row + 1]):
@@ -153,7 +161,7 @@ def write_metadata(start, ranks, name_at, texts, offsets, out):
 
 @helper
 def _new_id(ranks, start, end, rank):
-    """Where `rank` stands in the ascending ranks[start:end], which has it."""
+    """The index of `rank` within ranks[start:end], which is ascending and contains it."""
     low, high = start, end
     while low < high:
         middle = (low + high) >> 1
@@ -166,7 +174,10 @@ def _new_id(ranks, start, end, rank):
 
 @jit
 def measure_values(data, at, limit, dictionary, key_start, rank, row, start, ranks, largest, inner, size):
-    """size[slot] = bytes of the value with new ids; by container its largest id (-1: an array) and its children's bytes."""
+    """Sets size[slot] to the size in bytes of the value with new ids.
+
+    Sets by container, for `write_values`, `largest` to its largest id (-1: an array) and `inner` to the bytes of its children.
+    """
     frame, number = np.empty((MAX_DEPTH, 5), np.int64), np.empty(MAX_DEPTH, np.int64)
     containers = np.int64(0)
     for i in range(len(at)):
@@ -207,7 +218,7 @@ def measure_values(data, at, limit, dictionary, key_start, rank, row, start, ran
 
 @jit
 def write_values(data, at, limit, dictionary, key_start, rank, row, start, ranks, largest, inner, out_at, out):
-    """Writes what `measure_values` measured, at out_at (Arrow offsets made of `size`)."""
+    """Writes the values that `measure_values` measured to the positions out_at, which are the Arrow offsets for `size`."""
     frame = np.empty((MAX_DEPTH, 5), np.int64)
     new = np.empty((MAX_DEPTH, 3), np.int64)  # of open containers: next offset, its width, first child
     containers = np.int64(0)
@@ -242,10 +253,10 @@ def write_values(data, at, limit, dictionary, key_start, rank, row, start, ranks
 
 @jit
 def find_fields(data, offsets, valid, typed, dictionary, keys, key_start, names, slot, name, at, size, fault):
-    """Fields of the objects in `value`, beside a typed object, whose names the typed object has as well.
+    """Finds the fields of objects in `value` whose names the typed object beside them has too. Returns their number, or -1.
 
-    keys: by key, the number of its name, `names` for any other. Writes slot, name, position and bytes of as many as there is
-    room for. Returns how many there are, or -1.
+    keys: by key, the number of its name among those of the typed object; `names` for any other key. Writes the slot, the name,
+    the position and the size of as many fields as there is room for.
     """
     count_of_fields = np.int64(0)
     for i in range(len(offsets) - 1):

@@ -1,8 +1,9 @@
-"""What a column holds, path by path: a tree of the keys of all objects, with counts of rows and of types at every node.
+"""Counts what a column holds, path by path: a tree of the keys of all objects, with counts of rows and of types at every node.
 
-Node 0 is the column; a child is a field, or the elements of an array (a name of -1 bytes); parents come before their children.
-The tree has room for a fixed number of nodes. A column with more paths is walked again without a tree, to count the rows of all
-paths that share a hash, and then with nodes only for paths where these are enough. None of it depends on the order of the rows.
+Node 0 is the column. A child is a field, or stands for the elements of an array (a name of -1 bytes). Parents come before their
+children. The tree has room for a fixed number of nodes. If a column has more paths, it is walked again without a tree, to count
+the rows of paths by hash, and then with nodes only for paths whose hash has enough rows. The result does not depend on the
+order of the rows.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -31,22 +32,22 @@ from delta_variant.kernels.memory import (
 
 OBJECTS, ARRAYS = len(t.PRIMITIVES), len(t.PRIMITIVES) + 1
 CLASSES = len(t.PRIMITIVES) + 2
-"""Columns of `counts`: first one per primitive type id, then objects and arrays,"""
+"""The first columns of `counts`: one for each primitive type id, one for objects and one for arrays."""
 
 NARROW = 18
 NARROW_SCALES = CLASSES
 NARROW_DIGITS = NARROW_SCALES + NARROW + 1
-"""then, of exact numerics that fit 18 digits, how many have each scale, and how many each number of digits before the point,"""
+"""The next columns, for exact numerics of up to 18 digits: one for each scale and each number of digits before the point."""
 
 WIDE_SCALES = NARROW_DIGITS + NARROW + 1
 WIDE_DIGITS = WIDE_SCALES + t.MAX_PRECISION + 1
 COLUMNS = WIDE_DIGITS + t.MAX_PRECISION + 1
-"""and the same of those that need up to 38."""
+"""The last columns are the same for exact numerics of 19 to 38 digits."""
 
 DIGITS = (NARROW_SCALES, NARROW_DIGITS, WIDE_SCALES, WIDE_DIGITS)
 
 MAX_DEPTH = 32
-"""What is nested deeper is not entered. pyarrow refuses to read Parquet schemas of over 100 levels, three to an array."""
+"""Containers nested deeper are not entered. pyarrow does not read Parquet schemas of over 100 levels; an array takes three."""
 
 _ELEMENTS = 1
 _TENS_LOW = np.array([10**k & (1 << 64) - 1 for k in range(39)], np.uint64)
@@ -55,14 +56,14 @@ _TENS_HIGH = np.array([10**k >> 64 for k in range(39)], np.uint64)
 
 @helper
 def _cell(parent, name, cells):
-    """Where the rows of a path are counted, from its parent's place and the hash of its name."""
+    """The index in `cells` that counts the rows of a path, from its parent's index and the hash of its name."""
     h = (np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(name)) * np.uint64(0xFF51AFD7ED558CCD)
     return np.int64(h >> np.uint64(32)) & (len(cells) - 1)
 
 
 @helper
 def _child(parent, name, data, at, size, used, parents, name_at, name_size, table, cells, cell_of, least):
-    """The node of a key below `parent`, made where it is new; -1 where too few rows have it, -2 where there is no room."""
+    """The node of a key below `parent`, created if it is new; -1 if too few rows have it, -2 if there is no room."""
     mask = len(table) - 1
     slot = (name + parent * 0x9E3779B1) & mask
     while table[slot] >= 0:
@@ -89,7 +90,7 @@ def _child(parent, name, data, at, size, used, parents, name_at, name_size, tabl
 
 @helper
 def _digits(low, high):
-    """Decimal digits of an unsigned 128-bit number, 0 for zero."""
+    """The number of decimal digits of an unsigned 128-bit number; 0 for zero."""
     digits = 0
     while digits < 39 and (high > _TENS_HIGH[digits] or (high == _TENS_HIGH[digits] and low >= _TENS_LOW[digits])):
         digits += 1
@@ -98,7 +99,7 @@ def _digits(low, high):
 
 @helper
 def _count_exact(data, p, kind, node, counts):
-    """Counts the scale of an integer or a decimal, and its digits before the point; False where the scale is above 38."""
+    """Counts the scale of an integer or a decimal and its digits before the point. Returns False if the scale is above 38."""
     scale, low, high = np.int64(0), np.uint64(0), np.uint64(0)
     if kind == t.DECIMAL16:
         low, high = u64(data, p + 2), u64(data, p + 10)
@@ -127,10 +128,11 @@ def walk(
     data, at, limit, dictionary, key_data, key_start, key_at, key_size,
     parents, name_at, name_size, table, cells, cell_of, least, rows, seen, counts, fault,
 ):  # fmt: skip
-    """Counts every value of every row: in rows[node] the rows that have the path, in counts[node] the values, see COLUMNS.
+    """Counts every value of every row: rows[node] counts the rows that have the path, counts[node] its values, see COLUMNS.
 
-    Where `cells` is not empty only paths whose cell has `least` rows get a node. Where `counts` is empty there are no nodes,
-    and rows[cell] is counted instead: that is how `cells` is made. Returns the number of nodes, 0 for no room, or -1.
+    If `counts` is empty, there are no nodes, and rows[cell] counts the rows of paths by hash; this makes `cells`. If `cells` is
+    not empty, only paths whose cell has at least `least` rows get a node. Returns the number of nodes, 0 if there is no room
+    for them, or -1.
     """
     sketching = len(counts) == 0
     used = np.ones(1, np.int64)

@@ -1,6 +1,8 @@
-"""Variants → slots of a shredding schema: objects and lists are split, leaves taken, the rest gathered.
+"""Variants → slots of a shredding schema.
 
-`take_…` kernels return the number of slots with a rest, or -1; so do the others where they say nothing else.
+`split_…` kernels find the children of objects and arrays, `take_…` kernels read leaves that have the type of their column, and
+`gather…` kernels copy bytes: residuals into `value`, texts into their column. `take_…` kernels and `leave_all` return the
+number of slots with a residual, or -1.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -41,8 +43,10 @@ _KEPT = 256
 
 @helper
 def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, start, child_of_name):
-    """(fields, bytes of their values, largest id) of an object's fields that the schema does not name; fields is minus a fault
-    code where a value does not fit."""
+    """(number of fields, bytes of their values, largest id) of an object's fields that the schema does not name.
+
+    The number is minus a fault code if a value reaches past `limit`.
+    """
     fields, size, largest = np.int64(0), np.int64(0), np.int64(0)
     for f in range(count):
         field_id = uint(data, ids + f * id_width, id_width)
@@ -58,6 +62,7 @@ def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, sta
 
 @helper
 def leave(data, p, limit, i, rest, fault):
+    """Makes the whole Variant of slot i its residual. Returns 1, or -1."""
     rest[i] = value_size(data, p, limit)
     if rest[i] < 0:
         return fail(fault, -rest[i], i, p)
@@ -66,10 +71,12 @@ def leave(data, p, limit, i, rest, fault):
 
 @jit
 def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
-    """Finds the fields of objects: child_at[child, slot], typed[slot] = 1 for an object, rest[slot] = bytes that go to `value`:
-    the whole of what is no object, an object of the fields that the schema does not name. Returns the slots with a rest, or -1.
+    """Finds the fields of objects. Returns the number of slots with a residual, or -1.
 
-    Objects in a row mostly have the same fields, so the children of the last list of field ids are kept.
+    Sets child_at[child, slot] to the position of a field and typed[slot] to 1 for an object. The residual of an object is an
+    object of the fields that the schema does not name; any other Variant is a residual as a whole.
+
+    Successive objects mostly have the same fields, so the children that belong to the last list of field ids are kept.
     """
     left = np.int64(0)
     children = np.empty(_KEPT, np.int32)
@@ -144,7 +151,7 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
 
 @jit
 def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed, out_at, out):
-    """Writes what `split_object` counted in `rest`, at out_at (Arrow offsets made of `rest`)."""
+    """Writes the residuals that `split_object` measured to the positions out_at, which are the Arrow offsets for `rest`."""
     for i in range(len(at)):
         to, size = np.int64(out_at[i]), np.int64(out_at[i + 1] - out_at[i])
         if size == 0:
@@ -179,7 +186,10 @@ def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed,
 
 @jit
 def measure_lists(data, at, limit, offsets, typed, rest, fault):
-    """Arrow list `offsets` of the arrays; rest as in `split_object`. Returns the slots with a rest, or -1."""
+    """Sets the Arrow `offsets` of lists. Returns the number of slots with a residual, or -1.
+
+    typed[slot] is set to 1 for an array; any other Variant is a residual as a whole.
+    """
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
@@ -202,7 +212,7 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
 
 @jit
 def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta, fault):
-    """The elements of all arrays, one slot each. Returns 0, or -1."""
+    """Finds the elements of all arrays; each becomes a slot of the child. Returns 0, or -1."""
     slot = 0
     for i in range(len(at)):
         if not typed[i]:
@@ -224,7 +234,7 @@ def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta,
 
 @jit
 def leave_all(data, at, limit, rest, fault):
-    """Every Variant goes to `value`. Returns how many there are, or -1."""
+    """Makes every Variant a residual."""
     left = np.int64(0)
     for i in range(len(at)):
         if at[i] >= 0:
@@ -236,7 +246,7 @@ def leave_all(data, at, limit, rest, fault):
 
 @jit
 def take_integers(data, at, limit, widest, out, valid, rest, fault):
-    """Integers of at most the column's width. Returns the slots with a rest, or -1 (so do all `take_…`)."""
+    """Takes integers of at most the column's width; widest: the type id of that width."""
     left = np.int64(0)
     for i in range(len(at)):
         p = at[i]
@@ -255,6 +265,7 @@ def take_integers(data, at, limit, widest, out, valid, rest, fault):
 
 @jit
 def take_booleans(data, at, limit, out, valid, rest, fault):
+    """Takes booleans, one byte each."""
     left = np.int64(0)
     for i in range(len(at)):
         p = at[i]
@@ -272,7 +283,7 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
 
 @jit
 def take_fixed(data, at, limit, kind, out, valid, rest, fault):
-    """Primitives of one type id whose payload is the column's value as it stands; out is (slots, bytes)."""
+    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes)."""
     left, size = np.int64(0), np.int64(out.shape[1])
     for i in range(len(at)):
         p = at[i]
@@ -295,7 +306,7 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
 
 @jit
 def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
-    """Strings (long, and short where kind is STRING) or binaries: start[slot] and Arrow offsets."""
+    """Takes strings (long ones, and short ones if kind is STRING) or binaries: sets start[slot] and the Arrow offsets."""
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
@@ -323,7 +334,7 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
 
 @jit
 def gather(data, start, offsets, out):
-    """out[offsets[i]:offsets[i + 1]] = the bytes of `data` from start[i]. `out` has 16 bytes more than the last offset."""
+    """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 16 bytes past the last offset."""
     safe = len(data) - 16
     for i in range(len(start)):
         to, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
@@ -351,9 +362,9 @@ def _multiply(low, high, factor):
 
 @jit
 def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, fault):
-    """Exact numerics as one decimal of `scale`: out[slot] = (low, high) words of the unscaled value.
+    """Takes integers and decimals as decimals of `scale`: out[slot] is set to the (low, high) words of the unscaled value.
 
-    (max_high[k], max_low[k]) is the largest magnitude that may still be multiplied by 10**k within the column's precision.
+    (max_high[k], max_low[k]) is the largest magnitude that can be multiplied by 10**k within the column's precision.
     """
     left, zero = np.int64(0), np.uint64(0)
     for i in range(len(at)):

@@ -1,7 +1,7 @@
-"""Where a value of Thrift's compact protocol ends: a footer of Parquet has tens of thousands, and no lengths to skip by.
+"""Finds where a value of Thrift's compact protocol ends. A Parquet footer has tens of thousands of values, without lengths.
 
-In: the bytes, where the value starts, its type. Out: where it ends; -1 where the bytes are no such value. A boolean has no
-bytes as a field, and one in a list. Source: Thrift, "Thrift Compact Protocol Encoding".
+In: the bytes, the position where the value starts, and its type. Out: the position where it ends; -1 if the bytes are no such
+value. A boolean has no bytes as a field, and one byte in a list. Source: Thrift, "Thrift Compact Protocol Encoding".
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -16,12 +16,12 @@ from delta_variant.kernels.memory import jit
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 _DEPTH = 32
-_FIELDS = -1  # in place of a number of elements: what is nested is a struct
+_FIELDS = -1  # marks a struct, in place of the number of elements that a list has left
 
 
 @jit
 def _varint(data, at):
-    """An unsigned number, and where it ends; behind the bytes where these end before."""
+    """An unsigned number and the position where it ends, which is past the end of the bytes if the number is cut off."""
     value = shift = 0
     while at < len(data):
         byte = data[at]
@@ -34,7 +34,11 @@ def _varint(data, at):
 
 @jit
 def value_end(data, at, kind):
-    """Walks the value. Around the place it is at are lists, of so many elements left and of their type, and structs."""
+    """The position where the value at `at` ends, or -1.
+
+    The walk keeps, for each list and struct around its position, the number of elements left (_FIELDS for a struct) and their
+    type.
+    """
     left, kinds = np.empty(_DEPTH, np.int64), np.empty(_DEPTH, np.int64)
     depth = -1
     in_list = False

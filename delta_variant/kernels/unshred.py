@@ -1,8 +1,9 @@
-"""Slots of a shredding schema → Variants, in two passes over the nodes.
+"""Slots of a shredding schema → Variants, in two passes over the nodes (see `shredding.unshredder`).
 
-From the leaves up, every node learns how many bytes each of its slots will take (`size`, 0: missing). From the root down, every
-node is told where to write them (`to`, -1: nowhere). Objects come out in their smallest form, fields sorted by name, values in
-the order of the fields; arrays likewise.
+`size_…` kernels, from the leaves to the root, compute the size in bytes of every slot (`size`, 0: missing). `write_…` kernels,
+from the root to the leaves, get the position of every slot in the output (`to`, -1: none), write its header and pass on the
+positions of the children. Objects are written in their smallest form, with fields sorted by name and values in the order of the
+fields; arrays likewise.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -36,7 +37,7 @@ _FIELDS = 256
 
 @jit
 def keys_of_names(keys, key_start, id_of_name):
-    """id_of_name[dictionary, name] = the field id of the schema's name, -1 where the dictionary lacks it."""
+    """Sets id_of_name[dictionary, name] to the field id of each of the schema's names that a dictionary has; others stay -1."""
     for number in range(len(key_start) - 1):
         start = key_start[number]
         for i in range(key_start[number + 1] - start - 1, -1, -1):
@@ -46,7 +47,7 @@ def keys_of_names(keys, key_start, id_of_name):
 
 @helper
 def compare(a, i, size, b, j, other):
-    """Order of two byte strings: negative, zero, positive."""
+    """Compares a[i:i + size] with b[j:j + other]: negative, zero or positive."""
     for k in range(min(size, other)):
         if a[i + k] != b[j + k]:
             return np.int64(a[i + k]) - np.int64(b[j + k])
@@ -55,7 +56,7 @@ def compare(a, i, size, b, j, other):
 
 @jit
 def size_values(offsets, valid, live, size, fault):
-    """Adds what is in `value`; a slot that has a size already is in conflict. `valid`, `live`: empty where all are."""
+    """Adds the sizes of what is in `value`. A slot that has a size already is a CONFLICT. Returns 0, or -1."""
     for i in range(len(size)):
         if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
             if size[i]:
@@ -66,6 +67,7 @@ def size_values(offsets, valid, live, size, fault):
 
 @jit
 def write_values(offsets, data, valid, to, out):
+    """Copies what is in `value`."""
     for i in range(len(to)):
         if to[i] >= 0 and (len(valid) == 0 or valid[i]):
             copy(out, to[i], data, np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i]))
@@ -73,7 +75,7 @@ def write_values(offsets, data, valid, to, out):
 
 @jit
 def size_texts(offsets, valid, live, short, size):
-    """Strings (short: those that may be short strings) and binaries."""
+    """Sizes of strings and binaries. short: whether they are strings, which may have the short form."""
     for i in range(len(size)):
         if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
             n = np.int64(offsets[i + 1] - offsets[i])
@@ -82,6 +84,7 @@ def size_texts(offsets, valid, live, short, size):
 
 @jit
 def write_texts(offsets, data, valid, kind, to, out):
+    """Writes strings or binaries, by the type id `kind`."""
     safe = len(data) - 16
     room = len(out) - 16
     for i in range(len(to)):
@@ -105,7 +108,7 @@ def write_texts(offsets, data, valid, kind, to, out):
 
 @jit
 def write_booleans(bits, first, valid, to, out):
-    """Booleans from Arrow's bitmap, whose bit `first` is slot 0."""
+    """Writes booleans from Arrow's bitmap, whose bit `first` is slot 0."""
     for i in range(len(to)):
         if to[i] >= 0 and (len(valid) == 0 or valid[i]):
             out[to[i]] = (t.TRUE if bits[(first + i) >> 3] >> ((first + i) & 7) & 1 else t.FALSE) << 2
@@ -113,7 +116,7 @@ def write_booleans(bits, first, valid, to, out):
 
 @jit
 def write_fixed(payload, stride, width, kind, scale, valid, to, out):
-    """Primitives of one size: header, the scale of a decimal (-1: none), then `width` bytes of `payload`."""
+    """Writes primitives of one size: the header, the scale of a decimal (-1: no decimal), then `width` bytes of `payload`."""
     for i in range(len(to)):
         p = to[i]
         if p < 0 or not (len(valid) == 0 or valid[i]):
@@ -133,8 +136,11 @@ def write_fixed(payload, stride, width, kind, scale, valid, to, out):
 
 @helper
 def _sorted_rest(data, ids, id_width, count, first, keys, child_of_name, texts, key_at, key_size, order):
-    """order[:fields] = the fields of an object in `value` by name, those that the schema names left out: typed_value speaks for
-    them. Minus a fault code where a name comes twice. They should be in this order already; then nothing is moved."""
+    """Sorts by name the fields of an object in `value` into `order`. Returns their number, or minus a fault code.
+
+    Fields that the schema names are left out, since typed_value alone decides about them. A name that occurs twice is a fault.
+    Fields should be sorted already; then nothing is moved.
+    """
     fields = np.int64(0)
     for f in range(count):
         key = first + uint(data, ids + f * id_width, id_width)
@@ -177,9 +183,12 @@ def size_objects(
     largest,
     fault,
 ):
-    """Bytes of objects whose typed_value is set. child_size, child_id: (child, slot), (dictionary, child); offsets is empty
-    where no object has a rest. fields, bytes_ and largest (id) are kept for `write_objects`. What is in `value` is well-formed
-    (kernels.validate)."""
+    """Sizes of objects whose typed_value is set. Returns 0, or -1.
+
+    child_size has the shape (child, slot), child_id (dictionary, child). offsets, data, valid: the residuals in `value`, which
+    were validated; offsets is empty if no object has one. Sets for `write_objects`, by slot, the number of `fields`, the bytes
+    of their values and the largest id.
+    """
     children = child_size.shape[0]
     order = np.empty(_FIELDS, np.int64)
     for i in range(len(size)):
@@ -239,8 +248,11 @@ def write_objects(
     child_to,
     out,
 ):
-    """Headers, ids and offsets of objects, and where each child is to be written. Children come sorted by name, which is row
-    number[child] of the schema's name table; the fields of a rest are merged in between."""
+    """Writes headers, ids and offsets of objects, and the fields of residuals; sets child_to to the positions of the children.
+
+    Children are sorted by name; number[child] is the number of the name in the schema's name table. The fields of a residual
+    are merged in between.
+    """
     children = child_size.shape[0]
     order = np.empty(_FIELDS, np.int64)
     for i in range(len(to)):
@@ -262,7 +274,7 @@ def write_objects(
         for c in range(children + 1):
             if c < children and child_size[c, i] == 0:
                 continue
-            while f < count:  # fields of the rest that come before this child
+            while f < count:  # fields of the residual that come before this child
                 field_id = uint(data, old_ids + order[f] * old_id_width, old_id_width)
                 if c < children:
                     key, n = first + field_id, number[c]
@@ -290,7 +302,7 @@ def write_objects(
 
 @jit
 def spread_lists(offsets, typed, live, meta, element_live, element_meta):
-    """Metadata number and liveness of the elements of all lists."""
+    """Sets for every element of all lists the dictionary of its row, and whether its list is live."""
     for i in range(len(offsets) - 1):
         alive = (len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])
         for e in range(offsets[i], offsets[i + 1]):
@@ -300,7 +312,7 @@ def spread_lists(offsets, typed, live, meta, element_live, element_meta):
 
 @jit
 def size_lists(offsets, typed, live, element_size, size, bytes_):
-    """Bytes of arrays; an element that is missing becomes a Variant null."""
+    """Sizes of arrays and, in `bytes_`, of their elements together; a missing element counts as a Variant null."""
     for i in range(len(size)):
         if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
             continue
@@ -314,6 +326,7 @@ def size_lists(offsets, typed, live, element_size, size, bytes_):
 
 @jit
 def write_lists(offsets, typed, element_size, bytes_, to, element_to, out):
+    """Writes headers and offsets of arrays; sets element_to to the positions of the elements."""
     for i in range(len(to)):
         if to[i] < 0 or not (len(typed) == 0 or typed[i]):
             continue
@@ -330,7 +343,7 @@ def write_lists(offsets, typed, element_size, bytes_, to, element_to, out):
 
 @jit
 def write_nulls(missing, to, out):
-    """A Variant null wherever something is required and missing."""
+    """Writes a Variant null for every slot that is required and missing."""
     for i in range(len(to)):
         if missing[i] and to[i] >= 0:
             out[to[i]] = 0

@@ -1,4 +1,9 @@
-"""Whether Variants are well-formed through and through, for bytes that nothing else takes apart."""
+"""Checks Variants down to the last leaf, for bytes that no other kernel decodes.
+
+In: Variants and their dictionaries. Out: 0, or -1 and the first fault. Source: Parquet VariantEncoding. Invariant: a child lies
+within its container, and the children of a container together take no more bytes than it has, so a walk visits no more values
+than its Variant has bytes.
+"""
 
 # ruff: noqa: ANN001, ANN201  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -31,7 +36,7 @@ from delta_variant.kernels.memory import (
 )
 
 MAX_DEPTH = 1024
-"""More than any JSON parser of the field lets through (Spark's stops at 1,000)."""
+"""Levels of nesting: more than the JSON parsers of other systems accept (Spark's stops at 1,000)."""
 
 _LIMIT_HIGH, _LIMIT_LOW = np.uint64(10**38 >> 64), np.uint64(10**38 & (1 << 64) - 1)
 _DAY = 86_400_000_000
@@ -39,7 +44,7 @@ _DAY = 86_400_000_000
 
 @helper
 def payload_fault(data, p, kind):
-    """The fault of a primitive whose bytes say what its type does not allow, or 0."""
+    """The code of the fault if a primitive's bytes are not a value of its type, else 0."""
     if t.DECIMAL4 <= kind <= t.DECIMAL16:
         if data[p + 1] > t.MAX_PRECISION:
             return np.int64(SCALE)
@@ -57,11 +62,10 @@ def payload_fault(data, p, kind):
 
 @jit
 def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, fault):
-    """Walks every Variant that starts at at[slot] >= 0. Returns 0, or -1.
+    """Checks the Variant of every slot with at[slot] >= 0. Returns 0, or -1.
 
-    name[key]: the number of the key's text, one of len(first_of_name). A child lies within its container, and the children of
-    a container together take no more bytes than it has, so no walk is longer than its Variant. refused: bits, by type id, of
-    primitives that are a fault.
+    name[key]: the number of the key's name, below len(first_of_name). refused: a bit for each type id of primitives that are a
+    fault.
     """
     stack = np.empty((MAX_DEPTH, 7), np.int64)
     seen, serial = np.zeros(len(first_of_name), np.int64), np.int64(0)

@@ -10,14 +10,13 @@
 one, `first` rebuilds the metadata of rows in Spark's layout, and `shredding.unshred` does the rest. Where the older
 specifications leave a choice:
 
-* Bytes and a typed value in one place, unless they are the two parts of an object, are invalid: an error, in both layouts (the
-  draft would allow to return the bytes).
-* A field of the draft that is both in its object's variant_value and in a column of its own is an error. One that is in
-  variant_value while its own columns are null has the value it has there; the same in Spark's layout, where the field's own
-  columns win if both are set, as its ConstructObject has it.
+* If a group has both bytes and a typed value, and they are not the two parts of an object, this is an error in both layouts
+  (the draft would allow readers to return the bytes).
+* If a field is in the bytes of its object while its own columns are null, it has the value in the bytes. If its own columns
+  are set too, this is an error in the draft; in Spark's layout its own columns win, as in Spark's ConstructObject.
 * Elements that are missing, and rows where all columns are null, are Variant nulls. A null group is SQL NULL.
 
-Invariant: the result is that of the final layout; in Spark's layout a row's dictionary holds just the names that its Variant
+Invariant: the result is that of the final layout. For Spark's layout, a row's dictionary has exactly the names that its Variant
 uses, sorted, and all containers are in their smallest form.
 """
 
@@ -38,16 +37,22 @@ __all__ = ["is_variant", "unshred"]
 CHUNK_ROWS = 1 << 14
 
 CHUNK_BYTES = 16 << 20
-"""Rows are translated in chunks of about this size at most."""
+"""Rows are converted in chunks of at most about this size."""
 
 
 def unshred(array: pa.Array) -> pa.StructArray:
     """Rebuilds the Variants of a column in any layout.
 
     array: a struct, or an extension array of one, null where the Variant is SQL NULL. Returns struct<metadata: binary not null,
-    value: binary not null>. Raises InvalidLayoutError, by path, where the type is of no layout, where it has columns that its
-    layout does not know (an underscore in front of a name hides the column), and where data are invalid; MalformedVariantError
-    where Variant bytes are malformed.
+    value: binary not null>. Raises InvalidLayoutError, with the path, if the type has no known layout, if it has columns that
+    its layout does not know (columns whose names begin with an underscore are ignored), or if the data are invalid; raises
+    MalformedVariantError if Variant bytes are malformed.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = dv.binary.encode({"id": 1})
+    >>> draft = pa.array([{"metadata": metadata, "variant_value": value}])
+    >>> [dv.binary.decode(**row) for row in dv.layouts.unshred(draft).to_pylist()]
+    [{'id': 1}]
     """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     words = layout_of(storage.type)
@@ -61,14 +66,14 @@ def unshred(array: pa.Array) -> pa.StructArray:
         with groups.located(f", counted from row {start}" if start else ""):
             chunks.append(_chunk(storage[start : start + rows], words))
     if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
-        raise InvalidLayoutError("the Variants of one batch take more than 2 GiB; read it in smaller batches")
+        raise InvalidLayoutError("the Variants of one batch take more than 2 GiB: read smaller batches")
     if not chunks:
         return pa.array([], shredding.UNSHREDDED)
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def _chunk(array: pa.StructArray, words: Words) -> pa.StructArray:
-    """Some rows of an older layout."""
+    """The Variants of some rows in an older layout."""
     columns, valid = columns_of(array), np.asarray(array.is_valid())
     root = groups.read(columns, np.arange(len(array)), "$", words)
     metadata = first.give_metadata(root, *used_names(array)) if words is FIRST else as_binary(columns["metadata"])

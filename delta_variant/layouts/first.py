@@ -1,8 +1,9 @@
-"""Spark's first layout has no metadata: from the names that a row uses in its bytes and in its columns, its dictionary.
+"""Builds the metadata of rows in Spark's first layout, which has no metadata column.
 
-In: a tree of groups whose values are metadata ‖ value. Out: the metadata of each row, and the same tree with values of ids into
-that. Source: Spark's first layout, "Parquet Layout". Invariant: the metadata of a row is the smallest sorted dictionary of the
-names that its Variant uses, as `binary.encode` makes it.
+In: a tree of groups whose values are metadata ‖ value. Out: the metadata of each row, with the names that the row uses in its
+bytes and in its columns, and the same tree with values whose ids refer to this metadata. Source: Spark's first layout, "Parquet
+Layout". Invariant: the metadata of a row is the smallest sorted dictionary of the names that its Variant uses, as
+`binary.encode` makes it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from delta_variant.shredding.names import Used
 
 @dataclass(eq=False)
 class _Values:
-    """One untyped_value column: where each value starts (-1: null) and ends, and the dictionary it came with."""
+    """One untyped_value column: where each value starts (-1: null) and ends, and the dictionary stored with it."""
 
     group: Group
     data: Bytes
@@ -48,7 +49,7 @@ class _Values:
 
     @classmethod
     def read(cls, group: Group) -> _Values:
-        """Splits and walks the values of a group. Raises MalformedVariantError."""
+        """Splits and validates the values of a group. Raises MalformedVariantError."""
         assert group.value is not None
         offsets, data = buffers_of(group.value)
         valid, count, faults = flags_of(group.value), len(group.value), Faults(0)
@@ -66,11 +67,11 @@ class _Values:
         return cls(group, data, at, limit, dictionary, keys, np.empty(0, np.int64))
 
     def texts(self) -> pa.Array:
-        """The keys of all dictionaries."""
+        """The text of each key in the dictionaries."""
         return _gathered(self.data, self.keys.key_at, self.keys.key_size)
 
     def pairs(self, names: int) -> Int64s:
-        """row * names + rank of the names that the values use."""
+        """row * names + rank, for each name that a value uses. names: the number of distinct names."""
         faults, stamp = Faults(0), np.full(len(self.rank), -1, np.int64)
         room = int((self.limit - self.at)[self.at >= 0].sum()) // 3
         pairs, found = np.empty(room, np.int64), np.zeros(2, np.int64)
@@ -80,7 +81,7 @@ class _Values:
         return pairs[: found[0]]
 
     def rewrite(self, start: Int64s, ranks: Int64s) -> None:
-        """Puts values of the new ids into the group. ranks[start[row]:start[row + 1]] are the names of a row."""
+        """Replaces the group's values by values with new ids. ranks[start[row]:start[row + 1]] are the names of a row."""
         largest, inner = np.empty(self.containers, np.int64), np.empty(self.containers, np.int64)
         size = np.empty(len(self.at), np.int64)
         source = (self.data, self.at, self.limit, self.dictionary, self.keys.start, self.rank, self.group.rows)
@@ -92,9 +93,10 @@ class _Values:
 
 
 def give_metadata(root: Group, names: list[str], used: Used) -> pa.Array:
-    """The metadata of each row; the values of the tree get ids into it. Raises MalformedVariantError.
+    """Builds the metadata of each row, and replaces the values in the tree by values with ids that refer to it.
 
-    names, used: the names of the typed columns and the rows that use them, as `shredding.names.used_names` gives them.
+    names, used: the names of the typed columns and the rows that use them, as `shredding.names.used_names` returns them. Raises
+    MalformedVariantError.
     """
     columns = [_Values.read(group) for group in root.walk() if group.value is not None]
     texts = pa.concat_arrays([pa.array([name.encode() for name in names], pa.large_binary()), *(c.texts() for c in columns)])
@@ -110,13 +112,13 @@ def give_metadata(root: Group, names: list[str], used: Used) -> pa.Array:
         column.rank = np.ascontiguousarray(ranks[at : at + len(column.keys.key_at)])
         at += len(column.rank)
         pairs.append(column.pairs(distinct))
-    whole = np.sort(np.concatenate(pairs))
-    whole = whole[np.flatnonzero(np.diff(whole, prepend=-1))]  # np.unique takes five times as long
-    start = np.searchsorted(whole, np.arange(len(root.rows) + 1) * distinct).astype(np.int64)
-    whole %= distinct
-    metadata = _metadata(start, whole, encoded.dictionary.take(order))
+    unique = np.sort(np.concatenate(pairs))
+    unique = unique[np.flatnonzero(np.diff(unique, prepend=-1))]  # np.unique takes five times as long
+    start = np.searchsorted(unique, np.arange(len(root.rows) + 1) * distinct).astype(np.int64)
+    unique %= distinct  # now the ranks
+    metadata = _metadata(start, unique, encoded.dictionary.take(order))
     for column in columns:
-        column.rewrite(start, whole)
+        column.rewrite(start, unique)
     return metadata
 
 
@@ -133,7 +135,7 @@ def _metadata(start: Int64s, ranks: Int64s, names: pa.Array) -> pa.Array:
 def _room(size: Int64s) -> tuple[Int32s, Bytes]:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
     if offsets[-1] > np.iinfo(np.int32).max - PADDING:
-        raise InvalidLayoutError("the Variants of one batch take more than 2 GiB; read it in smaller batches")
+        raise InvalidLayoutError("the Variants of one batch take more than 2 GiB: read smaller batches")
     return offsets.astype(np.int32), np.empty(int(offsets[-1]) + PADDING, np.uint8)
 
 

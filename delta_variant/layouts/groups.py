@@ -1,14 +1,14 @@
 """Groups of the older layouts → groups of the final one, as Arrow arrays.
 
-In: the columns of a group, of a type that `recognition.check` has passed. `read` makes a tree of them in which all nulls are
-handed down, so that a column is null wherever it means nothing. Out, by `Group.columns`: value and typed_value, which share the
-bytes and the leaves that they were read from. Three things are more than a new name:
+In: the columns of a group whose type `recognition.check` has accepted. `read` makes a tree of them, in which a column is null
+wherever something around it is null. Out, by `Group.columns`: value and typed_value, which share the bytes and the leaves that
+they were read from. Most columns are only renamed; three cases need more:
 
-* A field that is typed directly becomes a group of its typed_value.
-* A field of an object that lies in the bytes of that object, while its own columns are null, moves to its own value: the final
-  layout takes typed fields for the only ones of their names.
-* Where several of object, array and typed_value hold values of a chunk, the first keeps its place; the others are unshredded
-  into value. The final layout has but one typed_value.
+* A field that is typed directly becomes a group with a typed_value.
+* A field of an object that is in the bytes of that object, while its own columns are null, is moved to its own value, because
+  readers of the final layout ignore it in the bytes.
+* If several of object, array and typed_value have values in a chunk, the first one becomes typed_value; the others are
+  unshredded into value. The final layout has only one typed_value.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Rows:
 
     @cached_property
     def dictionaries(self) -> tuple[Dictionaries, Int32s]:
-        """The distinct metadata, and which of them each row has."""
+        """The distinct dictionaries, and the number of each row's dictionary."""
         number = np.empty(len(self.metadata), np.int32)
         return Dictionaries.read(self.metadata, np.where(self.valid, 0, -1), number, Faults(0)), number
 
 
 class Typed(Protocol):
-    """What is in object, array or typed_value of a group: where it is set, and as a typed_value."""
+    """The column object, array or typed_value of a group: where it is set, and its form as typed_value of the final layout."""
 
     valid: Bools
 
@@ -76,7 +76,7 @@ class Typed(Protocol):
 
 @dataclass(eq=False)
 class Group:
-    """One place of the schema. rows: by slot, its row. Columns without any value are left out."""
+    """One node of the schema. rows: the row of each slot. Columns without any value are omitted."""
 
     path: str
     rows: Int64s
@@ -84,7 +84,7 @@ class Group:
     typed: list[Typed]
 
     def walk(self) -> Iterator[Group]:
-        """This group and all below it."""
+        """This group and all groups below it."""
         yield self
         for typed in self.typed:
             for group in typed.groups():
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def present(self) -> Bools:
-        """The slots that hold anything."""
+        """The slots where any column is set."""
         flags = [typed.valid for typed in self.typed]
         if self.value is not None:
             flags.append(np.asarray(self.value.is_valid()))
@@ -113,7 +113,7 @@ class Group:
         return columns
 
     def struct(self, rows: Rows) -> pa.StructArray:
-        """The same as a required group."""
+        """The same columns as a struct without nulls."""
         columns = self.columns(rows)
         return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
@@ -122,6 +122,7 @@ class Group:
         self.value = value if self.value is None else pc.coalesce(self.value, value)
 
     def _fold(self, typed: Typed, rows: Rows) -> None:
+        """Unshreds a typed column into the value."""
         if self.value is not None and (typed.valid & np.asarray(self.value.is_valid())).any():
             raise InvalidLayoutError(f"{rows.words.value} is set beside a typed value that is no object (at {self.path})")
         columns = [rows.metadata.take(pa.array(self.rows)), typed.typed_value(rows, None)]
@@ -144,7 +145,7 @@ class _Leaf:
 class _Object:
     def __init__(self, array: pa.StructArray, slots: Int64s, path: str, words: Words) -> None:
         self.valid, self.path = np.asarray(array.is_valid()), path
-        self.fields = {name: _place(field, slots, f"{path}.{name}", words) for name, field in fields_of(array)}
+        self.fields = {name: _child(field, slots, f"{path}.{name}", words) for name, field in fields_of(array)}
         self.rows = slots
 
     def groups(self) -> Iterator[Group]:
@@ -158,6 +159,7 @@ class _Object:
         return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(~self.valid))
 
     def _move_fields(self, rows: Rows, value: pa.Array) -> None:
+        """Moves fields from the bytes of objects to the values of their own groups."""
         dictionaries, number = rows.dictionaries
         offsets, data = buffers_of(value)
         keys, faults, none = dictionaries.look_up(NameTable.of(self.fields)), Faults(0), np.empty(0, np.int64)
@@ -171,10 +173,10 @@ class _Object:
             of = np.flatnonzero(name == n)
             if len(np.unique(slot[of])) < len(of):
                 raise MalformedVariantError(f"value: an object has two fields of the same name (at {field.path})")
-            taken = field.present[slot[of]]
-            if rows.words.direct and taken.any():
+            in_columns = field.present[slot[of]]
+            if rows.words.direct and in_columns.any():
                 raise InvalidLayoutError(f"{rows.words.value} has a field that is set in columns of its own (at {field.path})")
-            of = of[~taken]
+            of = of[~in_columns]
             if len(of):
                 field.put(_scattered(data, slot[of], at[of], size[of], len(self.rows)))
 
@@ -184,7 +186,7 @@ class _List:
         self.valid = np.asarray(array.is_valid())
         lengths, elements = elements_of(array)
         self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
-        self.element = _place(elements, np.repeat(slots, lengths), f"{path}[*]", words)
+        self.element = _child(elements, np.repeat(slots, lengths), f"{path}[*]", words)
 
     def groups(self) -> Iterator[Group]:
         return iter((self.element,))
@@ -203,8 +205,8 @@ def read(columns: dict[str, pa.Array], slots: Int64s, path: str, words: Words) -
     return Group(path, slots, value, [_typed(found[name], slots, path, words) for name in TYPED if name in found])
 
 
-def _place(array: pa.Array, slots: Int64s, path: str, words: Words) -> Group:
-    """A field or an element, a group of its own or typed directly."""
+def _child(array: pa.Array, slots: Int64s, path: str, words: Words) -> Group:
+    """A field or an element, which is a group or typed directly."""
     columns = columns_of(array) if is_group(array.type, words) else {"typed_value": array}
     return read(columns, slots, path, words)
 
@@ -218,7 +220,7 @@ def _typed(array: pa.Array, slots: Int64s, path: str, words: Words) -> Typed:
 
 
 def _scattered(data: Bytes, slot: Int64s, at: Int64s, size: Int64s, count: int) -> pa.Array:
-    """A binary array with data[at:at + size] in some slots, null in the others."""
+    """A binary array of `count` slots with data[at:at + size] in some of them, null in the others."""
     start, sizes, valid = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8)
     start[slot], sizes[slot], valid[slot] = at, size, 1
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]).astype(np.int32)
@@ -229,7 +231,7 @@ def _scattered(data: Bytes, slot: Int64s, at: Int64s, size: Int64s, count: int) 
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Adds to the message of an error where the part lies that it speaks of."""
+    """Appends `where` to the message of an error: which part of the column its rows or paths refer to."""
     try:
         yield
     except DeltaVariantError as error:

@@ -31,7 +31,7 @@ from delta_variant.errors import InvalidLayoutError
 
 @dataclass(frozen=True)
 class Words:
-    """The names that an older layout has for its bytes, and whether it types fields directly."""
+    """What distinguishes the older layouts: the name of the column of bytes, and whether fields can be typed directly."""
 
     value: str
     direct: bool
@@ -41,11 +41,18 @@ DRAFT = Words("variant_value", direct=True)
 FIRST = Words("untyped_value", direct=False)
 
 TYPED = ("object", "array", "typed_value")
-"""The columns beside the bytes, of which one may be set."""
+"""The columns beside the bytes, of which at most one may be set."""
 
 
 def is_variant(kind: pa.DataType, *, annotated: bool = False) -> bool:
-    """Whether a column of this type is a VARIANT; `annotated`: the Parquet file says so. See the module's rules."""
+    """Whether a column of this type is a VARIANT, by the rules of `delta_variant.layouts.recognition`.
+
+    annotated: whether the Parquet file gives the column the VARIANT logical type.
+
+    >>> import delta_variant as dv
+    >>> dv.layouts.is_variant(dv.shredding.UNSHREDDED), dv.layouts.is_variant(pa.struct([("id", pa.int64())]))
+    (True, False)
+    """
     if annotated or not pa.types.is_struct(kind):
         return annotated
     columns = _columns(kind)
@@ -64,7 +71,7 @@ def is_variant(kind: pa.DataType, *, annotated: bool = False) -> bool:
 
 
 def layout_of(kind: pa.DataType) -> Words | None:
-    """The layout to read a VARIANT column by; None: the final one. Raises InvalidLayoutError if it has none."""
+    """The layout of a VARIANT column; None: the final one. Raises InvalidLayoutError if it has no known layout."""
     names = set(_columns(kind)) if pa.types.is_struct(kind) else set()
     if "metadata" in names:
         return None if "value" in names or (DRAFT.value not in names and _is_final(kind)) else DRAFT
@@ -87,8 +94,8 @@ def check(kind: pa.DataType, words: Words, path: str = "$") -> None:
     allowed = {words.value, *TYPED, *(("metadata",) if path == "$" and words.direct else ())}
     unknown = sorted(set(columns) - allowed)
     if unknown or not columns or len(columns) < sum(not f.name.startswith("_") for f in kind):
-        what = f"unknown columns {unknown} in" if unknown else f"{words.value}, object, array or typed_value expected, once, in"
-        raise InvalidLayoutError(f"at {path}: {what} the group {kind}")
+        wrong = f"unknown columns {unknown} in" if unknown else f"{words.value}, object, array or typed_value expected once in"
+        raise InvalidLayoutError(f"at {path}: {wrong} the group {kind}")
     for name in ("metadata", words.value):
         if name in columns and not t.is_binary(columns[name]):
             raise InvalidLayoutError(f"at {path}: {name} is binary, not {columns[name]}")
@@ -99,13 +106,13 @@ def check(kind: pa.DataType, words: Words, path: str = "$") -> None:
     if "array" in columns:
         if not schemas.is_list(columns["array"]):
             raise InvalidLayoutError(f"at {path}: array is a list, not {columns['array']}")
-        _check_place(columns["array"].value_type, words, f"{path}[*]")
+        _check_child(columns["array"].value_type, words, f"{path}[*]")
     if "typed_value" in columns:
         _check_typed(columns["typed_value"], words, path)
 
 
-def _check_place(kind: pa.DataType, words: Words, path: str) -> None:
-    """A field or an element."""
+def _check_child(kind: pa.DataType, words: Words, path: str) -> None:
+    """Checks a field or an element."""
     if is_group(kind, words):
         check(kind, words, path)
     else:
@@ -116,9 +123,9 @@ def _check_typed(kind: pa.DataType, words: Words, path: str) -> None:
     if words.direct and pa.types.is_struct(kind):
         _check_object(kind, words, path)
     elif words.direct and schemas.is_list(kind):
-        _check_place(kind.value_type, words, f"{path}[*]")
+        _check_child(kind.value_type, words, f"{path}[*]")
     elif not _is_primitive(kind):
-        raise InvalidLayoutError(f"at {path}: this layout has no typed value of {kind}")
+        raise InvalidLayoutError(f"at {path}: this layout has no typed value of type {kind}")
 
 
 def _check_object(kind: pa.StructType, words: Words, path: str) -> None:
@@ -126,7 +133,7 @@ def _check_object(kind: pa.StructType, words: Words, path: str) -> None:
     if not names or len(set(names)) < len(names):
         raise InvalidLayoutError(f"at {path}: an object has fields, and each of them once, not {kind}")
     for field in kind:
-        _check_place(field.type, words, f"{path}.{field.name}")
+        _check_child(field.type, words, f"{path}.{field.name}")
 
 
 def _columns(kind: pa.StructType) -> dict[str, pa.DataType]:
@@ -134,13 +141,13 @@ def _columns(kind: pa.StructType) -> dict[str, pa.DataType]:
 
 
 def _is_primitive(kind: pa.DataType) -> bool:
-    """Whether the tables of the older texts have the type; time, nanoseconds and UUID came later."""
+    """Whether the tables of the older specifications have the type; time, nanoseconds and UUID were added later."""
     primitive = t.of_arrow(kind)
     return primitive is not None and primitive.id <= t.STRING
 
 
 def _fits(kind: pa.DataType, words: Words) -> bool:
-    """The pattern of the module's rules."""
+    """Whether a group matches the pattern in the module's rules."""
     columns = _columns(kind) if pa.types.is_struct(kind) else {}
     if not columns or not set(columns) <= {words.value, *TYPED}:
         return False

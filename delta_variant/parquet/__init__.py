@@ -5,8 +5,9 @@
 
 Source: parquet-format, `LogicalTypes.md` (VARIANT) and `VariantShredding.md`.
 
-Invariants: memory holds one row group, the page indexes and the footer, never the file. No reader loses a row by a minimum and
-a maximum: a FLOAT or DOUBLE column has none where a NaN is among its values. What was not closed has no footer.
+Invariants: memory holds one row group, the page indexes and the footer, never the file. No reader loses a row because of a
+minimum or a maximum: a FLOAT or DOUBLE column has neither in a row group where it has a NaN. A file that was not closed has
+no footer.
 """
 
 from delta_variant.parquet.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileWriter

@@ -1,13 +1,14 @@
 """Which encoding each column of a file gets, decided from a sample of its first row group.
 
-In: Arrow values. Out: the file's leaf columns, and for each DICTIONARY, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY
-or PLAIN.
+In: Arrow values. Out: the file's leaf columns, and the encoding of each: DICTIONARY, DELTA_BINARY_PACKED,
+DELTA_LENGTH_BYTE_ARRAY or PLAIN.
 
-Measured, 262,144 rows, zstd, one thread: integers packed take 6-14 ns a row, PLAIN 25-30 ns, a dictionary that is given up
-50 ns; a dictionary wins where values repeat (strings: four times). One million events, paired: 0.60 s and 24 MB, against
-1.06 s and 41 MB with dictionaries everywhere, which is what pyarrow does by itself; level 3 of zstd takes 20 % longer than its
-default and saves nothing. Hashes of one length with their lengths apart: 70 ns instead of 120 ns a row, a tenth less space.
-Spark's two readers, DuckDB and pyarrow read all four; BYTE_STREAM_SPLIT Spark refuses.
+Measured with 262,144 rows, zstd and one thread: integers take 6-14 ns a row with DELTA_BINARY_PACKED, 25-30 ns with PLAIN, and
+50 ns with a dictionary that the writer gives up. A dictionary wins if values repeat (strings: by a factor of four). One million
+events, in paired runs, took 0.60 s and 24 MB, against 1.06 s and 41 MB with dictionaries everywhere, which is pyarrow's
+default. Level 3 of zstd takes 20 % longer than its default level and saves nothing. Hashes of one length take 70 ns a row with
+DELTA_LENGTH_BYTE_ARRAY instead of 120 ns, and a tenth less space. Spark's two readers, DuckDB and pyarrow read all four
+encodings; Spark refuses BYTE_STREAM_SPLIT.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ SAMPLE_BATCHES = 4
 
 
 def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None = None) -> Iterator[tuple[Names, pa.Array]]:
-    """The leaf columns of a Parquet file that holds this Arrow struct, with their values.
+    """Yields the leaf columns of a Parquet file that holds this Arrow struct, with their values.
 
-    within: the only leaves to go to, and what leads to them.
+    names: the names that lead to the struct. within: if given, only these leaves; it must contain the groups around them too.
     """
     kind = array.type
     if within is not None and names not in within:
@@ -45,7 +46,7 @@ def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None
     elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
         yield from columns(array.flatten(), (*names, "list", "element"), within)
     elif pa.types.is_map(kind):
-        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items know nothing of a slice
+        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items ignore that an array is a slice
         yield from columns(array.keys.slice(start, end - start), (*names, "key_value", "key"), within)
         yield from columns(array.items.slice(start, end - start), (*names, "key_value", "value"), within)
     else:
@@ -53,7 +54,10 @@ def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None
 
 
 def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
-    """About 4,096 rows, or as many as have 4 MiB, from up to four of the batches, the same ones for the same batches."""
+    """A sample of about 4,096 rows, or as many as have 4 MiB, from up to four of the batches.
+
+    The same batches always give the same sample.
+    """
     random = np.random.default_rng(0)
     batches = batches[:: -(-len(batches) // SAMPLE_BATCHES) or 1]
     total, size = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
@@ -67,12 +71,12 @@ def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
 
 
 def encoding(values: pa.Array) -> str:
-    """The Parquet encoding for a column, from a sample of its values."""
+    """The Parquet encoding for a column, chosen from a sample of its values."""
     kind, known = values.type, values.drop_null()
     integer = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or (pa.types.is_decimal(kind) and kind.precision <= 18)
     try:
         repeated = 1 - pc.count_distinct(known).as_py() / max(1, len(known))
-    except pa.ArrowNotImplementedError:  # Arrow dictionaries, views
+    except pa.ArrowNotImplementedError:  # for Arrow dictionaries and views
         return "DICTIONARY"
     if repeated > (0.5 if integer and _is_narrow(known) else 0.05):
         return "DICTIONARY"
@@ -82,7 +86,7 @@ def encoding(values: pa.Array) -> str:
 
 
 def _is_fixed_length(values: pa.Array) -> bool:
-    """Whether strings or binaries are all of one length: hashes, identifiers, times."""
+    """Whether all strings or binaries have one length, like hashes, identifiers or times."""
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         return False
     lengths = pc.min_max(pc.binary_length(values)).as_py()
@@ -90,7 +94,7 @@ def _is_fixed_length(values: pa.Array) -> bool:
 
 
 def _is_narrow(values: pa.Array) -> bool:
-    """Whether integers span less than 32 bits, so that packing comes close to a dictionary."""
+    """Whether integers span less than 32 bits, so that DELTA_BINARY_PACKED is almost as good as a dictionary."""
     kind = values.type
     if kind.bit_width <= 32 or not len(values):
         return True

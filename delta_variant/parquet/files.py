@@ -1,8 +1,8 @@
 """Streams record batches into one Parquet file with pyarrow, and gives its VARIANT groups their logical type.
 
 In: batches of one physical Arrow schema, shredded structs included, and the names of their VARIANT groups. Out: a file.
-pyarrow makes a row group of every call, so batches are collected up to the size of a row group. What pyarrow writes on
-closing (page indexes and the footer) is held back, and the footer is edited (`footer`).
+pyarrow makes a row group of every call, so batches are collected up to the size of a row group. What pyarrow writes when it is
+closed (page indexes and the footer) is held back, and the footer is edited (`footer`).
 
 Invariants: those of the package. After an error, no readable file is left behind.
 """
@@ -33,16 +33,23 @@ if TYPE_CHECKING:
 
 ROW_GROUP_BYTES = 48 << 20
 ROW_GROUP_ROWS = 1 << 20
-_BUFFER_BYTES = 1 << 20  # pyarrow writes a page at a time, and each call into Python takes 17 µs
+_BUFFER_BYTES = 1 << 20  # pyarrow writes page by page, and each call into Python takes 17 µs
 
 
 class FileWriter:
-    """Writes record batches into one Parquet file, a row group as soon as there is enough for one.
+    """Writes record batches into one Parquet file, and a row group as soon as there are enough rows for one.
 
-    sink: a path, opened here and removed when writing fails, or an open binary file, which stays the caller's to close.
-    schema: the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups,
-    each by the names that lead to it. compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: Arrow bytes.
-    metadata: key-value pairs for the footer. Raises InvalidSchemaError.
+    sink: a path, which is opened here and removed if writing fails, or an open binary file, which the caller closes. schema:
+    the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups, each as the
+    names that lead to it. compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in
+    Arrow bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
+    column of the schema.
+
+    >>> import pyarrow as pa, delta_variant as dv
+    >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")
+    >>> batch = pa.record_batch([events], ["v"])
+    >>> with dv.parquet.FileWriter("events.parquet", batch.schema, variants=[("v",)]) as writer:
+    ...     writer.write(batch)
     """
 
     def __init__(
@@ -78,7 +85,7 @@ class FileWriter:
         self._open = True
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in."""
+        """Adds rows. Raises InvalidSchemaError if they do not have the file's schema, ValueError after `close` or `abort`."""
         with self._abort_on_error():
             if not batch.schema.equals(self._schema):
                 raise InvalidSchemaError(f"a batch must have the file's schema\n{self._schema}\nbut has\n{batch.schema}")
@@ -88,7 +95,7 @@ class FileWriter:
                 self._add(batch.slice(start, rows))
 
     def close(self) -> int:
-        """Writes what is left and the footer; returns the file's size in bytes."""
+        """Writes the last row group and the footer. Returns the size of the file in bytes."""
         if self._open:
             with self._abort_on_error():
                 self._write_row_group()
@@ -97,28 +104,28 @@ class FileWriter:
 
     @property
     def file_bytes(self) -> int:
-        """What is in the file so far: the row groups written."""
+        """The size of the file so far in bytes: the row groups that are written."""
         return self._sink.size
 
     @property
     def flushed_bytes(self) -> int:
-        """Arrow bytes of the row groups written."""
+        """The Arrow bytes of the row groups that are written."""
         return self._flushed
 
     @property
     def buffered_bytes(self) -> int:
-        """Arrow bytes of the rows that wait for their row group to be full."""
+        """The Arrow bytes of the rows that wait until their row group is full."""
         return self._bytes
 
     def abort(self) -> None:
-        """Gives up: no footer is written, and a file opened here is removed."""
+        """Stops without writing a footer, and removes a file that was opened here."""
         if not self._open:
             return
         self._open = False
         self._pending.clear()
         self._sink.mute()
         if self._writer is not None:
-            with contextlib.suppress(Exception):  # what made us give up is what the caller must see
+            with contextlib.suppress(Exception):  # the caller must see the error that led to this call
                 self._writer.close()
         if self._path is not None:
             self._sink.file.close()
@@ -179,7 +186,7 @@ class FileWriter:
         return footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
 
     def _find_nan(self) -> None:
-        """Notes the columns of the row group at hand that hold a NaN."""
+        """Records the columns of the pending row group that contain a NaN."""
         for batch in self._pending if self._floats else ():
             for names, values in encodings.columns(batch.to_struct_array(), within=self._to_floats):
                 if _has_nan(values):
@@ -221,7 +228,7 @@ def _has_nan(values: pa.Array) -> bool:
 
 
 class _Sink:
-    """The file that pyarrow writes to: passes bytes on, and keeps the footer until it is annotated."""
+    """The file that pyarrow writes to: passes bytes on, and holds the footer back until it is annotated."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.size, self.closed = file, 0, False
@@ -237,7 +244,7 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: the file is flushed when it is closed."""
+        """Does nothing: the file is flushed when it is closed."""
 
     def close(self) -> None:
         self.closed = True

@@ -1,15 +1,15 @@
-"""What pyarrow cannot say in a Parquet footer: the VARIANT logical type, and which bounds are not for use.
+"""Edits Parquet footers where pyarrow has no option: the VARIANT logical type, and minima and maxima that must not be used.
 
 In: the bytes of a footer (FileMetaData, Thrift compact protocol). Out: the names of its VARIANT groups, or the same footer
-with the type inserted, or without the bounds of some column chunks. Source: parquet-format, `parquet.thrift`.
+with the type inserted, or without the statistics of some column chunks. Source: parquet-format, `parquet.thrift`.
 
-The schema is a list of elements in depth-first order, each with the number of its children. An element carries no length,
-so the type is an insertion before its stop byte: field 10 (logicalType, a union) holding field 16 (VARIANT, a struct)
-holding field 1 (specification_version, i8) = 1. Inside VARIANT groups, columns of 16 bytes without a logical type get UUID
-(field 14, an empty struct), the only one of that size that VariantShredding has. Everything else is copied byte by byte.
+The schema is a list of elements in depth-first order, each with the number of its children. An element carries no length, so
+the type is inserted before its stop byte: field 10 (logicalType, a union), in it field 16 (VARIANT, a struct), in it field 1
+(specification_version, i8) = 1. Inside VARIANT groups, columns of 16 bytes without a logical type get UUID (field 14, an empty
+struct), the only type of that size in VariantShredding. Everything else is copied byte by byte.
 
-All that a footer refers to, page indexes too, lies before it: its offsets stay right when it grows or shrinks. Readers find a
-column index by the footer alone, so that one without a reference is as good as deleted.
+Everything that a footer refers to, page indexes included, lies before it, so its offsets stay correct when it grows or shrinks.
+Readers find a column index only through the footer, so removing the reference has the effect of deleting the index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 Names = tuple[str, ...]
-"""What leads to a group or a column of the Parquet schema; `list`, `element`, `key_value`, `key`, `value` count."""
+"""The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
 
 MAGIC = b"PAR1"
 
@@ -38,16 +38,16 @@ _FIXED_LEN_BYTE_ARRAY = 7
 # Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
 _COLUMN_INDEX = (6, 7)  # its offset and its length
-_BOUNDS = (1, 2, 5, 6, 7, 8)  # smallest and largest, in the old and the new fields, and whether they are exact
+_BOUNDS = (1, 2, 5, 6, 7, 8)  # minimum and maximum, in the old and the new fields, and whether they are exact
 
 _VARIANT_TYPE = bytes([STRUCT, _VARIANT << 1, 1 << 4 | I8, 1, 0, 0])
-"""The union of field 10: field 16 in the long form, in it field 1 = 1, the two stop bytes."""
+"""The union of field 10: field 16 in the long form, in it field 1 = 1, then the two stop bytes."""
 
 _UUID_TYPE = bytes([_UUID << 4 | STRUCT, 0, 0])
 
 
 class _Element(NamedTuple):
-    """A SchemaElement: its last field's id, and where its stop byte is."""
+    """A SchemaElement, with the id of its last field and the position of its stop byte."""
 
     names: Names
     is_variant: bool
@@ -62,9 +62,9 @@ def variant_groups(footer: bytes) -> set[Names]:
 
 
 def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
-    """The footer with the VARIANT logical type on these groups, and UUID on the columns in them that hold one.
+    """The footer with the logical type VARIANT on these groups, and UUID on columns of 16 bytes in them that have none.
 
-    Raises InvalidSchemaError for a group the type cannot be put on.
+    Raises InvalidSchemaError for a group that is not in the footer or has a logical type already.
     """
     out, copied, left = [], 0, set(variants)
     inside: Names | None = None
@@ -87,13 +87,13 @@ def annotated(footer: bytes, variants: Collection[Names]) -> bytes:
 
 
 def with_safe_floats(footer: bytes, floats: Collection[int], with_nan: Collection[tuple[int, int]]) -> bytes:
-    """The footer without what makes readers drop rows of FLOAT and DOUBLE columns.
+    """The footer without the statistics that make readers lose rows of FLOAT and DOUBLE columns.
 
-    floats: the numbers of these leaf columns. with_nan: their chunks with a NaN, each by the numbers of its row group and its
-    column. These lose their minimum and maximum, in the statistics and in the column index: pyarrow leaves NaN out of both,
-    and Spark takes it for the largest number. All chunks of these types lose their encoding statistics: where these say that
-    every page has a dictionary, parquet-mr drops row groups by what is in it, and takes 0.0 and -0.0 for two values, which are
-    equal in Spark.
+    floats: the numbers of these leaf columns. with_nan: their column chunks with a NaN, as (number of the row group, number of
+    the column). These chunks lose their minimum and maximum, in the statistics and in the column index, because pyarrow ignores
+    NaN in both, while Spark treats it as the largest number. All chunks of these columns lose their encoding statistics. If
+    these say that every page is dictionary-encoded, parquet-mr looks a literal up in the dictionary to skip row groups, and
+    there 0.0 and -0.0 are two values, which are equal in Spark.
     """
 
     def row_group(number: int, at: int) -> tuple[bytes, int]:
@@ -118,13 +118,13 @@ def _safe_chunk(footer: bytes, at: int, *, has_nan: bool) -> tuple[bytes, int]:
 
 
 def split(tail: bytes) -> tuple[bytes, bytes]:
-    """The last bytes of a file, as what comes before the footer and the footer."""
+    """Splits the last bytes of a file: (bytes before the footer, footer)."""
     size = struct.unpack("<I", tail[-8:-4])[0]
     return tail[: -8 - size], tail[-8 - size : -8]
 
 
 def joined(footer: bytes) -> bytes:
-    """A footer as it ends a file: with its length and the magic bytes."""
+    """The end of a file: the footer, its length and the magic bytes."""
     return footer + struct.pack("<I", len(footer)) + MAGIC
 
 

@@ -1,8 +1,8 @@
-"""What Arrow loses of a Parquet column's type, and a Variant's type depends on.
+"""Restores what Arrow's type of a Parquet column loses and the type of a Variant depends on.
 
-In: a Parquet file's leaf columns and the Arrow schema that pyarrow gives them. Out: that schema, with types inside VARIANT
-groups that say more. Source: VariantShredding, "Shredded Value Types": a column's physical type decides between decimal4,
-decimal8 and decimal16, where Arrow has one decimal128.
+In: a Parquet file's leaf columns and the Arrow schema that pyarrow gives them. Out: that schema, with more exact types inside
+VARIANT groups. Source: VariantShredding, "Shredded Value Types": a column's physical type decides between decimal4, decimal8
+and decimal16, where Arrow has one decimal128.
 
 Invariant: a leaf of a VARIANT group whose physical and logical type are not a row of that table is refused.
 """
@@ -30,7 +30,7 @@ _LOGICAL = {
     "BYTE_ARRAY": {"NONE", "STRING", "DECIMAL"},
     "FIXED_LEN_BYTE_ARRAY": {"DECIMAL", "UUID"},
 }
-"""By physical type, the logical types in the table. Signs, widths and units are left to the check of the Arrow type."""
+"""By physical type, the logical types in the table. Signs, widths and units are checked with the Arrow type."""
 
 _DECIMALS = {
     "INT32": (t.DECIMAL4, pa.decimal32),
@@ -38,14 +38,14 @@ _DECIMALS = {
     "BYTE_ARRAY": (t.DECIMAL16, pa.decimal256),
     "FIXED_LEN_BYTE_ARRAY": (t.DECIMAL16, pa.decimal256),
 }
-"""By physical type, the Variant decimal and the Arrow type that stands for it whatever the precision."""
+"""By physical type, the Variant decimal and the Arrow type that gives this decimal for every precision."""
 
 
 def exact_schema(file: pq.ParquetFile, is_variant: Callable[[pa.DataType, Names], bool]) -> pa.Schema:
     """The file's Arrow schema, with decimals inside VARIANT groups in the width of their physical type.
 
-    file: opened with `arrow_extensions_enabled=False`, because pyarrow's own reading of VARIANT groups fails on layouts that it
-    does not know. is_variant: whether a group, of this Arrow type and by these names, is a VARIANT. Raises InvalidLayoutError.
+    file: opened with `arrow_extensions_enabled=False`, because pyarrow's own reader of VARIANT groups fails for layouts that it
+    does not know. is_variant: whether a group of this Arrow type and with these names is a VARIANT. Raises InvalidLayoutError.
     """
     columns = (file.schema.column(i) for i in range(len(file.schema)))
 
@@ -64,7 +64,7 @@ def exact_schema(file: pq.ParquetFile, is_variant: Callable[[pa.DataType, Names]
 
 
 def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Names], pa.DataType | None]) -> pa.DataType:
-    """A type with others in the place of some inside it: `replace` says what stands for a type, or None to look inside."""
+    """A type with some types inside it replaced. `replace` returns the new type; None: look inside."""
     found = replace(kind, names)
     if found is not None:
         return found
@@ -79,7 +79,7 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
 
 
 def list_of(kind: pa.DataType, element: pa.DataType) -> pa.DataType:
-    """A list of the same form with other elements; list views, which pyarrow cannot cast, are lists."""
+    """A list type of the same form with other elements; list views, which pyarrow cannot cast, become lists."""
     field = kind.value_field.with_type(element)
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(field, kind.list_size)
@@ -87,13 +87,14 @@ def list_of(kind: pa.DataType, element: pa.DataType) -> pa.DataType:
 
 
 def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:
+    """The exact type of a leaf of a VARIANT group."""
     physical, logical = column.physical_type, column.logical_type.type
     in_utc = logical == "TIME" and json.loads(column.logical_type.to_json())["isAdjustedToUTC"]
     if in_utc or logical not in _LOGICAL.get(physical, ()):
-        what = physical if logical == "NONE" else f"{physical} {column.logical_type}"
-        raise InvalidLayoutError(f"at {'.'.join(names)}: Variant has no type for a Parquet column of {what}")
+        parquet_type = physical if logical == "NONE" else f"{physical} {column.logical_type}"
+        raise InvalidLayoutError(f"at {'.'.join(names)}: Variant has no type for a Parquet column of {parquet_type}")
     primitive = t.of_arrow(kind)
     if logical != "DECIMAL" or primitive is None:
         return kind
-    wanted, make = _DECIMALS[physical]
-    return kind if primitive.id == wanted else make(kind.precision, kind.scale)
+    decimal, make = _DECIMALS[physical]
+    return kind if primitive.id == decimal else make(kind.precision, kind.scale)

@@ -1,7 +1,7 @@
-"""Whole tables: VARIANT columns shredded on the way into a file, put together on the way out. No Spark, no JVM.
+"""Whole tables: VARIANT columns are shredded when a file is written and rebuilt when it is read. No Spark, no JVM.
 
-In Arrow a VARIANT column is struct<metadata: binary, value: binary>; in a file it is a group with the VARIANT logical type,
-or without it one whose fields are those of the shredding layout. Invariant: read_table gives the Variants write_table got.
+In Arrow a VARIANT column is struct<metadata: binary, value: binary>. In a file it is a group with the VARIANT logical type, or
+a group without it whose fields are those of a layout. Invariant: read_table returns the Variants that write_table was given.
 """
 
 from __future__ import annotations
@@ -42,9 +42,15 @@ def write_table(
     """Writes a table to a Parquet file.
 
     A VARIANT column is a struct<metadata: binary, value: binary>, in either order and in any form of binary, or a shredded
-    one, with or without the extension type arrow.parquet.variant. shred: by column its shredding schema, an Arrow type or DDL;
-    "auto" to infer the schemas of the columns that are not shredded; None to write them as they are. Raises
-    InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
+    column, with or without the extension type arrow.parquet.variant. shred: for each column its shredding schema, an Arrow type
+    or DDL text; "auto" infers the schemas of the columns that are not shredded; None writes columns as they are. compression:
+    as for `FileWriter`. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
+
+    >>> import pyarrow as pa, delta_variant as dv
+    >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
+    >>> dv.parquet.write_table(table, "events.parquet", shred={"v": "id bigint"})
+    >>> dv.parquet.read_table("events.parquet").num_rows
+    1
     """
     table = _without_extension(table)
     schemas_by_column = _shredding_schemas(table, shred)
@@ -56,11 +62,17 @@ def write_table(
 
 
 def read_table(path: str | os.PathLike[str]) -> pa.Table:
-    """Reads a Parquet file; VARIANT columns come back as struct<metadata: binary not null, value: binary not null>.
+    """Reads a Parquet file; VARIANT columns are returned as struct<metadata: binary not null, value: binary not null>.
 
-    VARIANT columns are those with the logical type, and those of any layout that `layouts` recognises, inside structs, lists
-    and maps too; what they hold is put together byte for byte and walked to the last leaf. Raises InvalidLayoutError,
+    VARIANT columns are those with the logical type, and those of any layout that `layouts` recognizes, inside structs, lists
+    and maps too. Their Variants are rebuilt byte for byte and validated to the last leaf. Raises InvalidLayoutError,
     MalformedVariantError, with the column and the row.
+
+    >>> import pyarrow as pa, delta_variant as dv
+    >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
+    >>> dv.parquet.write_table(table, "events.parquet", shred="auto")
+    >>> [dv.binary.decode(**row) for row in dv.parquet.read_table("events.parquet")["v"].to_pylist()]
+    [{'id': 1}]
     """
     with pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
         annotated = footer.variant_groups(footer.read(path))
@@ -69,10 +81,10 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
             return layouts.is_variant(kind, annotated=names in annotated)
 
         exact = physical.exact_schema(file, is_variant)
-        schema = _plain(_no_rows(exact), is_variant, 0).schema
+        schema = _unshredded(_no_rows(exact), is_variant, 0).schema
         batches, rows = [], 0
         for batch in file.iter_batches(BATCH_ROWS):
-            batches.append(_plain(_with_types(batch, exact), is_variant, rows))
+            batches.append(_unshredded(_with_types(batch, exact), is_variant, rows))
             rows += batch.num_rows
         return pa.Table.from_batches(batches, schema)
 
@@ -94,7 +106,7 @@ def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -
 
 
 def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """The batch as it goes into the file: VARIANT columns shredded, or in plain binary with the metadata first."""
+    """The batch in the form of the file: VARIANT columns are shredded, or plain binaries with the metadata first."""
 
     def stored(field: pa.Field, column: pa.Array) -> pa.Array:
         if not _is_variant(field.type):
@@ -111,7 +123,7 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
 
 
 def _without_extension(table: pa.Table) -> pa.Table:
-    """The table with the storage of every arrow.parquet.variant in it: pyarrow's writer ends the process on that type."""
+    """The table with every arrow.parquet.variant replaced by its storage, since pyarrow's writer crashes on that type."""
 
     def storage(kind: pa.DataType, _names: Names) -> pa.DataType | None:
         if isinstance(kind, pa.BaseExtensionType):
@@ -120,7 +132,7 @@ def _without_extension(table: pa.Table) -> pa.Table:
 
     fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
     columns = [
-        pa.chunked_array([chunk.storage for chunk in column.chunks], field.type)  # a cast of slices of run ends is wrong
+        pa.chunked_array([chunk.storage for chunk in column.chunks], field.type)  # a cast is wrong for slices of run ends
         if isinstance(column.type, pa.BaseExtensionType) and column.type != field.type
         else column.cast(field.type)
         for column, field in zip(table.columns, fields, strict=True)
@@ -129,23 +141,24 @@ def _without_extension(table: pa.Table) -> pa.Table:
 
 
 def _with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the exact types of its file."""
+    """The batch with the exact types of its file (`physical.exact_schema`)."""
     columns = [without_views(column) for column in batch.columns]
     columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _plain(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
+def _unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
+    """The batch with every VARIANT in it unshredded. first_row: its first row's number in the file, for messages."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         with _located(name, first_row):
-            columns.append(_put_together(column, (name,), is_variant))
+            columns.append(_rebuilt(column, (name,), is_variant))
     return _with_columns(batch.schema, columns)
 
 
 @contextlib.contextmanager
 def _located(name: str, first_row: int) -> Iterator[None]:
-    """Adds to the message of an error which column it speaks of, and where its rows start."""
+    """Adds to the message of an error its column, and the row in the file from which its rows are counted."""
     try:
         yield
     except (InvalidLayoutError, MalformedVariantError) as error:
@@ -158,7 +171,7 @@ def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
 
 
-def _put_together(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
+def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
     """The array with every VARIANT in it unshredded, inside structs, lists and maps too."""
     kind = array.type
     if is_variant(kind, names):
@@ -166,16 +179,16 @@ def _put_together(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Ar
     if not any(is_variant(kind, names) for names, kind in _groups(kind, names)):
         return array
     if pa.types.is_struct(kind):
-        children = [_put_together(array.field(i), (*names, field.name), is_variant) for i, field in enumerate(kind)]
+        children = [_rebuilt(array.field(i), (*names, field.name), is_variant) for i, field in enumerate(kind)]
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
-        keys = _put_together(array.keys, (*names, "key_value", "key"), is_variant)
-        items = _put_together(array.items, (*names, "key_value", "value"), is_variant)
+        keys = _rebuilt(array.keys, (*names, "key_value", "key"), is_variant)
+        items = _rebuilt(array.items, (*names, "key_value", "value"), is_variant)
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field.with_type(items.type)])
         built = pa.map_(kind.key_field, entries.type.field(1))
         return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-    element = _put_together(array.values, (*names, "list", "element"), is_variant)
+    element = _rebuilt(array.values, (*names, "list", "element"), is_variant)
     built = physical.list_of(kind, element.type)
     return pa.Array.from_buffers(
         built, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=[element]
@@ -188,7 +201,7 @@ def _variants(schema: pa.Schema) -> Iterator[Names]:
 
 
 def _groups(kind: pa.DataType, names: Names) -> Iterator[tuple[Names, pa.DataType]]:
-    """This type and those inside it, by their names in a Parquet schema; nothing inside a VARIANT."""
+    """Yields this type and the types inside it, with their names in a Parquet schema; nothing inside a VARIANT."""
     yield names, kind
     if pa.types.is_struct(kind) and not _is_variant(kind):
         for field in kind:

@@ -1,8 +1,8 @@
-"""Thrift's compact protocol, as far as Parquet's footer uses it: where values are, and structs copied with changes.
+"""Thrift's compact protocol, as far as Parquet footers use it: finds values, and copies structs with changes.
 
-In: bytes, which a Parquet writer has made, and positions in them. Out: positions, or new bytes. Nothing is decoded that is not
-asked for. A struct carries no length: its fields, each with its type and the distance to the number of the field before, end
-with a zero byte. Source: Thrift, "Thrift Compact Protocol Encoding".
+In: bytes written by a Parquet writer, and positions in them. Out: positions, or new bytes. Only requested values are decoded. A
+struct carries no length: each of its fields begins with its type and the difference between its id and that of the field
+before, and a zero byte ends the struct. Source: Thrift, "Thrift Compact Protocol Encoding".
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from delta_variant.errors import InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
 
 Edit = Callable[[int], tuple[bytes, int]]
-"""Where a value starts → its new bytes, and where the old ones end."""
+"""The position where a value starts → (its new bytes, the position where the old ones end)."""
 
 
 def fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a struct: id, type, where the value starts and where it ends."""
+    """Yields the fields of a struct: (id, type, start of the value, end of the value)."""
     field = 0
     while data[at]:
         field, kind, at = _field(data, at, field)
@@ -27,7 +27,10 @@ def fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def edited(data: bytes, at: int, edits: Mapping[int, Edit | None]) -> tuple[bytes, int]:
-    """The struct with the values of some fields edited, or (None) without these fields, and where the old one ends."""
+    """(the struct with the values of some fields edited, the position where the old struct ends).
+
+    edits: by field id; None removes the field.
+    """
     out, field, last = [], 0, 0
     while data[at]:
         field, kind, start = _field(data, at, field)
@@ -44,7 +47,10 @@ def edited(data: bytes, at: int, edits: Mapping[int, Edit | None]) -> tuple[byte
 
 
 def edited_list(data: bytes, start: int, edit: Callable[[int, int], tuple[bytes, int]]) -> tuple[bytes, int]:
-    """The list with every element edited, which is told the element's number and where it starts."""
+    """(the list with every element edited, the position where the old list ends).
+
+    edit: called with an element's number and the position where it starts.
+    """
     count, _, at = list_header(data, start)
     out = [data[start:at]]
     for number in range(count):
@@ -54,13 +60,13 @@ def edited_list(data: bytes, start: int, edit: Callable[[int, int], tuple[bytes,
 
 
 def struct(data: bytes, at: int) -> tuple[bytes, int]:
-    """The struct as it is, and where it ends."""
+    """(the struct as it is, the position where it ends)."""
     end = _after(data, at, STRUCT)
     return data[at:end], end
 
 
 def list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """A list's length, the type of its elements, where they start."""
+    """(the length of a list, the type of its elements, the position where they start)."""
     count, kind = data[at] >> 4, data[at] & 15
     if count < 15:
         return count, kind, at + 1
@@ -69,7 +75,7 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number, and where it ends; signed ones are twice as large, the sign in the last bit."""
+    """(an unsigned number, the position where it ends). Signed numbers are stored doubled, with the sign in the last bit."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -80,7 +86,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """A field's id and type, and where its value starts. last: the id of the field before."""
+    """(the id of a field, its type, the position where its value starts). last: the id of the field before."""
     delta, kind = data[at] >> 4, data[at] & 15
     if delta:
         return last + delta, kind, at + 1
@@ -90,12 +96,12 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 def _header(delta: int, kind: int) -> bytes:
     if delta > 15:
-        raise InvalidSchemaError(f"the footer's fields are {delta} numbers apart, which FileMetaData does not have")
+        raise InvalidSchemaError(f"the ids of two fields in the footer differ by {delta}, which is impossible in FileMetaData")
     return bytes([delta << 4 | kind])
 
 
 def _after(data: bytes, at: int, kind: int) -> int:
-    """Where the value of a field ends."""
+    """The position where the value of a field ends."""
     end: int = value_end(data, at, kind)
     if end < 0:
         raise InvalidSchemaError(f"the footer has no value of Thrift type {kind} at byte {at}")

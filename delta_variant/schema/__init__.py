@@ -1,8 +1,8 @@
 """Shredding schemas: the shape that a VARIANT column is shredded to.
 
-A shredding schema is an Arrow type: a struct is an object, a list an array, a primitive a typed leaf, `pa.null()` a field that
-keeps its own `value` column and no type. In: Spark DDL text (`parse`) or samples of the column (`infer`, `Sample`). Out: that
-type. Source: VariantShredding, "Shredded Value Types". Invariant: every type returned here passes `check`.
+A shredding schema is an Arrow type: a struct is an object, a list is an array, a primitive is a typed leaf, and `pa.null()` is
+a field that has a `value` column of its own but no type. In: Spark DDL text (`parse`) or samples of the column (`infer`,
+`Sample`). Out: that type. Source: VariantShredding, "Shredded Value Types". Invariant: every type returned here passes `check`.
 """
 
 from delta_variant.schema.ddl import parse

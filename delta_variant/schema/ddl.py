@@ -17,10 +17,14 @@ _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.$-]+)|([<>(),:]))")
 
 
 def parse(ddl: str) -> pa.DataType:
-    """The schema in Spark DDL text: a type (`struct<a: int>`) or the fields of an object (`a int, b array<string>`).
+    """The shredding schema in Spark DDL text: a type (`struct<a: int>`) or the fields of an object (`a int, b array<string>`).
 
-    Spark's type names, plus `variant` for a field without a type and time, uuid, timestamp_nanos, timestamp_ntz_nanos.
-    Raises InvalidSchemaError.
+    The names of types are Spark's, plus time, uuid, timestamp_nanos, timestamp_ntz_nanos, and `variant` for a field without a
+    type. Raises InvalidSchemaError.
+
+    >>> import delta_variant as dv
+    >>> print(dv.schema.parse("actor struct<id: bigint>, amount decimal(18, 2)"))
+    struct<actor: struct<id: int64>, amount: decimal128(18, 2)>
     """
     parser = _Parser(ddl)
     schema = parser.whole()
@@ -112,7 +116,10 @@ class _Parser:
                 scale = self.number()
             self.need(")")
         if not 1 <= precision <= t.MAX_PRECISION or not 0 <= scale <= precision:
-            raise InvalidSchemaError(f"shredding schema {self.ddl!r}: decimal({precision}, {scale}) does not exist")
+            raise InvalidSchemaError(
+                f"shredding schema {self.ddl!r}: decimal({precision}, {scale}) does not exist; the precision is 1 to "
+                f"{t.MAX_PRECISION}, the scale 0 to the precision"
+            )
         return pa.decimal128(precision, scale)
 
     def number(self) -> int:

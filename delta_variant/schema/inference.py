@@ -1,8 +1,8 @@
 """Samples of a VARIANT column → shredding schema.
 
-In: struct<metadata, value>, as many arrays as there are. Between: counts by path, which is all that a `Sample` keeps. Out: an
-Arrow type for `shredding.shred`. Source: VariantShredding leaves the choice of a schema to the writer; the rules are those of
-`infer`. Invariant: a result passes `schema.check`, and depends on the rows of a sample, not on their order.
+In: any number of struct<metadata, value> arrays, of which a `Sample` keeps only counts by path. Out: an Arrow type for
+`shredding.shred`. Source: VariantShredding leaves the choice of a schema to the writer; the rules are in `infer`. Invariant: a
+result passes `schema.check`, and depends on the rows of a sample, not on their order.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from delta_variant.kernels import sample as k
 
 MAX_LEAVES = 256
 RARE = 20
-"""A path must be in one row of so many. Files of wide objects are smallest at 20 (`python -m benchmarks.inference`)."""
+"""A path must be in one row of this many. Files of wide objects are smallest with 20 (`python -m benchmarks.inference`)."""
 
 MOSTLY_NULL = 200
-"""One value of so many must not be null. From some 300 on, fields that are null in every row take more space with columns."""
+"""One value of this many must have the type. From about 300 on, fields that are otherwise null take more space with columns."""
 
 MAX_ARRAYS = 12
-"""Arrays within arrays. Spark takes 9 seconds for a row of 20, DuckDB 14 for one of 24, twice as long for each one more."""
+"""The limit for arrays within arrays.
+
+Spark takes 9 seconds for a row with 20 of them, DuckDB 14 seconds for one with 24, and each further array doubles the time.
+"""
 
 MAX_PATHS = 1 << 15
 _CELLS = 1 << 20
@@ -50,28 +53,34 @@ Counts = npt.NDArray[np.int64]
 
 
 def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
-    """The schema that suits a sample of a VARIANT column, or None where nothing is worth shredding.
+    """The shredding schema that suits a sample of a VARIANT column; None if nothing is worth shredding.
 
-    The rules.
+    arrays: struct<metadata: binary, value: binary>, one array or several. max_leaves: the limit for typed columns. Raises
+    MalformedVariantError, InvalidLayoutError. The rules are:
 
-    1. A path counts where one row in 20 has it, null or not, and within an array one element in 20.
-    2. It gets a type where more than half of its values that are not null fit that type; the others stay in `value`. It is
-       entered, for paths further down, where more than half of them are objects, or arrays.
+    1. A path counts if at least one row in 20 has it, null or not; inside an array, also at least one element in 20.
+    2. It gets a type if more than half of its values that are not null fit that type; the others stay in `value`. Paths below
+       it count only if more than half of these values are objects, or more than half are arrays.
     3. Integers and decimals of all scales are one class. Their type is the first of bigint, decimal(18, s) and decimal(38, s),
-       with the smallest s, that all of the sample's fit: a path has bounds in the Delta log only where nothing stays in
-       `value`, and that is worth 16 bytes in place of 8. Where no type fits all, it is the first of those that fit the most, so
-       that an outlier which no type could save does not spoil the rest. Integers of any width are bigint, so that files agree.
-       Types of other classes take no values but their own.
-    4. Nulls, empty objects and arrays, and rare fields cost nothing: they get no column and spoil no type. Where a path is
-       mostly null it gets its type if one value in 200 is not.
-    5. The budget of `max_leaves` goes to the paths with the most values of their type, where an array's count no more than
-       there are rows; among equals to those outside of arrays, then to those with more values, then by name.
-    6. What other readers cannot take stays in `value`: names that are empty or hold a NUL; of an object's fields whose names
-       differ in case alone, all but the most frequent; paths through more than 12 arrays, or through more than 32 levels.
+       with the smallest s, that fits all such values of the sample. A path has bounds in the Delta log only if nothing stays
+       in `value`, and bounds are worth 16 bytes instead of 8 for a value. If no type fits all, it is the first of those that
+       fit the most values, so that an outlier that fits no type has no influence. Integers of any width become bigint, so that
+       files agree. Types of other classes take only values of their own type.
+    4. Nulls, empty objects and arrays, and rare fields get no column and influence no type. A path that is mostly null gets its
+       type if at least one value in 200 has it.
+    5. If there are more than `max_leaves` paths, those with the most values of their type are kept; a path in an array counts
+       for at most as many values as there are rows. Among equals, paths in fewer arrays come first, then those with more
+       values, then the order of names decides.
+    6. What other readers cannot read stays in `value`: names that are empty or contain a NUL; of an object's fields whose names
+       differ only in case, all but the most frequent; paths through more than 12 arrays or more than 32 levels.
 
-    Up to 32,768 different paths are counted exactly. Where an array has more, or all of them together, those in fewer than n
-    rows are left out, n being the smallest power of two that leaves few enough. The order of an array's rows never matters.
-    Raises MalformedVariantError, InvalidLayoutError.
+    Up to 32,768 different paths are counted exactly. If one array has more, or all arrays together have, the paths in fewer
+    than n rows are dropped, where n is the smallest power of two that leaves few enough. The order of rows never matters.
+
+    >>> import delta_variant as dv
+    >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1, "actor": {"name": "x"}}, {"id": 2}])
+    >>> print(dv.schema.infer(events))
+    struct<actor: struct<name: string>, id: int64>
     """
     sample = Sample()
     for array in [arrays] if isinstance(arrays, pa.Array) else arrays:
@@ -80,10 +89,19 @@ def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -
 
 
 class Sample:
-    """Counts of what VARIANT columns hold, to be merged; with more than 32,768 paths, of the frequent ones (see `infer`).
+    """Counts the paths and types in VARIANT columns; counts of several samples can be merged.
 
-    Path 0 is the column; a path is its parent's number and a name, None for the elements of an array. Parents come first.
+    Of more than 32,768 paths only the frequent ones are kept (see `infer`).
+
+    >>> import delta_variant as dv
+    >>> sample = dv.schema.Sample()
+    >>> sample.add(dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": 2}]))
+    >>> sample.rows, str(sample.schema())
+    (2, 'struct<id: int64>')
     """
+
+    # Path 0 is the column. The key of a path is its parent's number and a name, None for the elements of an array. Parents have
+    # lower numbers than their children.
 
     def __init__(self) -> None:
         self.rows = 0
@@ -93,7 +111,10 @@ class Sample:
         self._counts = np.zeros((1, k.COLUMNS), np.int64)
 
     def add(self, array: pa.Array) -> None:
-        """Counts struct<metadata, value>, in any of its storage forms. Raises MalformedVariantError, InvalidLayoutError."""
+        """Counts an array of struct<metadata, value> in any of its storage forms.
+
+        Raises MalformedVariantError, InvalidLayoutError.
+        """
         array, children = storage_of(array, "infer")
         if set(children) != {"metadata", "value"}:
             raise InvalidLayoutError(f"infer takes a struct<metadata: binary, value: binary>, not {array.type}")
@@ -110,7 +131,7 @@ class Sample:
         self._add(other._keys, other._in_rows, other._counts)
 
     def schema(self, max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
-        """The schema by the rules of `infer`."""
+        """The shredding schema by the rules of `infer`; None if nothing is worth shredding."""
         leaves = self._leaves()
         types = {leaf.number: leaf.type for leaf in sorted(leaves, key=lambda leaf: leaf.rank)[:max_leaves]}
         children: defaultdict[int, dict[bytes | None, pa.DataType]] = defaultdict(dict)
@@ -144,7 +165,7 @@ class Sample:
         least = 2
         while np.count_nonzero(self._in_rows >= least) > MAX_PATHS:
             least *= 2
-        kept = self._in_rows >= least  # a path is in no more rows than its parent
+        kept = self._in_rows >= least  # parents of kept paths are kept: a path is in no more rows than its parent
         new = np.cumsum(kept) - 1
         keys = [self._keys[old] for old in np.flatnonzero(kept)[1:]]
         self._keys = [self._keys[0], *((int(new[parent]), name) for parent, name in keys)]
@@ -152,7 +173,7 @@ class Sample:
         self._in_rows, self._counts = self._in_rows[kept], self._counts[kept]
 
     def _leaves(self) -> list[_Leaf]:
-        """The paths that a type suits, whatever the budget."""
+        """The paths that get a type by the rules of `infer`, before `max_leaves` applies."""
         frequent = np.flatnonzero(self._in_rows * RARE >= max(1, self.rows)).tolist()
         values = {number: _Values.of(self._counts[number].tolist()) for number in frequent}
         readable = self._readable([number for number in frequent if values[number].mostly is not None])
@@ -175,7 +196,7 @@ class Sample:
         return leaves
 
     def _readable(self, numbers: list[int]) -> set[int]:
-        """Of these paths those whose names every reader takes: DuckDB drops or changes the others."""
+        """Those of the paths whose names every reader can read: DuckDB drops or changes the others."""
         best: dict[tuple[int, str | None], tuple[int, bytes | None, int]] = {}
         for number in numbers:
             parent, name = self._keys[number]
@@ -188,17 +209,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class _Container:
-    """An object or an array that is entered."""
+    """An object or an array whose children count."""
 
     kind: int  # OBJECTS or ARRAYS
     path: tuple[bytes, ...]
-    arrays: int  # around what is in it
+    arrays: int  # number of arrays around it
     slots: int  # rows of the sample, or elements of the innermost array
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A path that a type suits; the lowest ranks come first."""
+    """A path that can get a typed column; the lowest ranks come first."""
 
     rank: tuple[int, int, int, tuple[bytes, ...]]
     number: int
@@ -207,11 +228,11 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Values:
-    """What a path holds."""
+    """The values of a path."""
 
     count: int  # nulls included
-    mostly: pa.DataType | int | None = None  # what more than half of those not null are: OBJECTS, ARRAYS, a type they fit
-    fitting: int = 0  # how many that is
+    mostly: pa.DataType | int | None = None  # OBJECTS, ARRAYS or the type that more than half of the values not null fit
+    fitting: int = 0  # how many values that is
 
     @classmethod
     def of(cls, counts: list[int]) -> _Values:
@@ -228,7 +249,7 @@ class _Values:
 
 
 def _exact(counts: list[int]) -> tuple[pa.DataType, int]:
-    """The type for exact numerics, and how many fit it."""
+    """The type for exact numerics, and how many values fit it."""
     narrow_scales, narrow_digits, wide_scales, wide_digits = (
         np.array(counts[start:stop]) for start, stop in pairwise((*k.DIGITS, k.COLUMNS))
     )
@@ -248,8 +269,10 @@ def _exact(counts: list[int]) -> tuple[pa.DataType, int]:
 
 
 def _fitting(scales: Counts, digits: Counts) -> list[int]:
-    """How many values of at most p = len(scales) - 1 digits fit a decimal(p, s), for each s: those of a scale up to s, without
-    those of more than p - s digits before the point."""
+    """For each s, how many values of at most p = len(scales) - 1 digits fit a decimal(p, s).
+
+    These are the values of a scale up to s, without those of more than p - s digits before the point.
+    """
     too_long = np.cumsum(digits[::-1]) - digits[::-1]
     result: list[int] = (np.cumsum(scales) - too_long).tolist()
     return result
@@ -265,7 +288,10 @@ _NONE = np.empty(0, np.int64)
 
 
 def _tree(column: _Column, faults: Faults) -> _Tree:
-    """The paths of a column (data, at, limit, dictionary, and of the keys data, start, at, size): keys, rows, counts."""
+    """The paths of a column, as in `Sample`: (keys, number of rows, counts).
+
+    column: (data, at, limit, dictionary) of the Variants, and (data, start, at, size) of the keys of their dictionaries.
+    """
     found = _walk(column, _NONE, 0, faults)
     if found is not None:
         return found
@@ -288,6 +314,6 @@ def _walk(column: _Column, cells: Counts, least: int, faults: Faults) -> _Tree |
     if not found:
         return None
     key_data = column[4]
-    places = zip(parents[:found].tolist(), name_at.tolist(), name_size.tolist(), strict=False)
-    keys = [(parent, None if size < 0 else key_data[at : at + size].tobytes()) for parent, at, size in places]
+    nodes = zip(parents[:found].tolist(), name_at.tolist(), name_size.tolist(), strict=False)
+    keys = [(parent, None if size < 0 else key_data[at : at + size].tobytes()) for parent, at, size in nodes]
     return keys, rows[:found], counts[:found]

@@ -5,15 +5,15 @@
 
 Source: Parquet VariantShredding. At every node of the schema,
 
-    value      typed_value   the Variant at this place is
+    value      typed_value   the Variant at this node is
     null       null          missing (a field), or SQL NULL (the column itself)
     set        null          of any type, JSON null included, but not the schema's
     null       set           of the schema's type
     set        set           an object: named fields in typed_value, the others in value
 
-The schema is worked off node by node with the loops of `kernels`; the modules here only lay out their buffers: `plan` (the
-schema made ready), `shredder`, `unshredder`. Invariant: `unshred(shred(x, s))` equals x: exact numerics (integers and decimals)
-by numeric value, everything else by type and value.
+A column is processed node by node by the loops of `kernels`; the modules here prepare their buffers: `plan` (what the kernels
+need to know of a schema), `shredder`, `unshredder`. Invariant: `unshred(shred(x, s))` equals x: exact numerics (integers and
+decimals) by numeric value, everything else by type and value.
 """
 
 from delta_variant.shredding.plan import UNSHREDDED, storage_type

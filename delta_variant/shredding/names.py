@@ -1,10 +1,10 @@
-"""The names that the typed columns of a row use, and metadata that lacks some of them completed.
+"""Finds the names that the typed columns of a row use, and adds the missing ones to its metadata.
 
 In: a column of struct<metadata, value?, typed_value?>. Out: which of the schema's names each row uses, or the same column with
-metadata that has them all. Source: VariantShredding, "Variant Metadata": all field names of a Variant, whether shredded or not,
-must be present in the metadata. The worked example of a shredded object in Arrow's canonical extension `arrow.parquet.variant`
-leaves the shredded names out; its meaning is clear, so such columns are read. Invariant: `complete` only appends to
-dictionaries, so every field id in `value` stays what it was, and a row that lacks nothing keeps its bytes.
+metadata that has all of these names. Source: VariantShredding, "Variant Metadata": all field names of a Variant, whether
+shredded or not, must be present in the metadata. The worked example of a shredded object in Arrow's canonical extension
+`arrow.parquet.variant` omits the shredded names; its meaning is clear, so such columns are read. Invariant: `complete` only
+appends to dictionaries, so every field id in `value` stays valid, and a row that lacks no name keeps its bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from delta_variant.buffers import Dictionaries, Faults, Int64s, NameTable, as_bi
 Used = npt.NDArray[np.bool_]
 
 MATRIX = 1 << 22
-"""Entries of a (rows, names) matrix that are worked on at once."""
+"""The limit for entries of the (rows, names) matrix; longer columns are processed in chunks of rows."""
 
 
 def fields_of(array: pa.StructArray) -> list[tuple[str, pa.Array]]:
@@ -34,17 +34,17 @@ def fields_of(array: pa.StructArray) -> list[tuple[str, pa.Array]]:
 
 
 def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:
-    """The columns of a shredded group by name, null wherever the group is, without those that an underscore hides."""
+    """The columns of a shredded group by name, null wherever the group is; names that begin with an underscore are ignored."""
     return {name: column for name, column in fields_of(group) if not name.startswith("_")}
 
 
 def elements_of(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """(number of elements of each slot, all elements in a row) of any of Arrow's forms of a list; a null slot has none."""
+    """(number of elements of each slot, elements of all slots) of a list in any of Arrow's forms; a null slot has none."""
     return np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64), array.flatten()
 
 
 def names_of(group: pa.DataType) -> list[str]:
-    """The distinct names of all shredded fields of a group's type, in the order in which they are first found."""
+    """The distinct names of all shredded fields of a group's type, in the order of their first occurrence."""
     return list(dict.fromkeys(_names(group)))
 
 
@@ -61,10 +61,11 @@ def _names(group: pa.DataType) -> Iterator[str]:
 
 
 def used_names(array: pa.StructArray) -> tuple[list[str], Used]:
-    """(names_of(array.type), one flag per row and name: the row has a shredded field of that name).
+    """(names_of(array.type), flags of the shape (row, name) that say whether the row has a shredded field of that name).
 
-    array: groups all the way down; a struct column of a group is an object, a list column an array, whatever they are called.
-    A field is there where any column of its group is set and all above it are. Elements count for the row they lie in.
+    array: a group whose fields and elements are groups too, at every level. In a group every struct column is an object and
+    every list column an array, whatever their names. A row has a field if any column of the field's group is set, and so is
+    everything around the group. Elements of a list belong to the row of the list.
     """
     names = names_of(array.type)
     used = np.zeros((len(array), len(names)), np.bool_)
@@ -89,9 +90,9 @@ def _mark(group: pa.StructArray, rows: Int64s, numbers: dict[str, int], used: Us
 def complete(array: pa.StructArray) -> pa.StructArray:
     """The same column, with metadata that has the name of every shredded field of its row.
 
-    array: struct<metadata, value?, typed_value?>, a layout that `unshred` accepts. The metadata of a row that lacks names is
-    extended by them at its end, sorted by their UTF-8 bytes; its flag of sorted strings then says whether all are in order.
-    The metadata column becomes pa.binary(). Raises MalformedVariantError.
+    array: struct<metadata, value?, typed_value?>, a layout that `unshred` accepts. Names that a row's metadata lacks are
+    appended to its dictionary, sorted by their UTF-8 bytes; the flag for sorted strings is then set if the whole dictionary is
+    sorted. The metadata column becomes pa.binary(). Raises MalformedVariantError.
     """
     rows = max(1, MATRIX // max(1, len(names_of(array.type))))
     chunks = [_completed(array[start : start + rows], start) for start in range(0, len(array), rows)]
@@ -103,14 +104,14 @@ def complete(array: pa.StructArray) -> pa.StructArray:
 
 
 def _completed(array: pa.StructArray, first_row: int) -> pa.Array:
-    """The metadata of some rows; Python's work is per distinct dictionary and set of names that it lacks."""
+    """The metadata of some rows. Python code runs once per distinct pair of a dictionary and the names that it lacks."""
     metadata = as_binary(array.field("metadata"))
     names, used = used_names(array)
     if not used.any():
         return metadata
     number = np.empty(len(array), np.int32)
     keys = Dictionaries.read(metadata, np.where(array.is_valid(), 0, -1), number, Faults(first_row))
-    has = np.zeros((len(keys.start) - 1, len(names) + 1), np.bool_)  # the last column: keys that the schema does not name
+    has = np.zeros((len(keys.start) - 1, len(names) + 1), np.bool_)  # the last column is for keys that the schema does not name
     has[np.repeat(np.arange(len(has)), np.diff(keys.start)), keys.look_up(NameTable.of(names))] = True
     lacks = used & ~has[number, :-1]
     rows = np.flatnonzero(lacks.any(axis=1))

@@ -1,4 +1,4 @@
-"""A shredding schema made ready: the Arrow types of its columns, and its nodes with what the kernels need to know of them."""
+"""The plan of a shredding schema: the Arrow types of its columns, and its nodes with what the kernels need to know of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("valu
 
 
 def storage_type(as_type: pa.DataType | None) -> pa.StructType:
-    """The Arrow type of a VARIANT column shredded to a schema; for None, of one that is not shredded."""
+    """The Arrow type of a VARIANT column that is shredded to a schema; for None, of one that is not shredded.
+
+    >>> import delta_variant as dv
+    >>> print(dv.shredding.storage_type(pa.int64()))
+    struct<metadata: binary not null, value: binary, typed_value: int64>
+    """
     if as_type is None:
         return UNSHREDDED
     return pa.struct([pa.field("metadata", pa.binary(), False), *group_type(as_type)])
@@ -46,17 +51,17 @@ class Node:
     path: str
     schema: pa.DataType
     group: pa.StructType  # struct<value, typed_value>
-    typed: pa.DataType | None  # of typed_value; types are made once, they cost more than a small column
+    typed: pa.DataType | None  # of typed_value; kept here, since making a type takes longer than making a small column
     primitive: t.Primitive | None
     children: tuple[Node, ...]
-    child_of_name: Int32s  # name number → child, -1 where this object does not name it
+    child_of_name: Int32s  # number of a name → child; -1 if this object has no field of that name
     by_name: tuple[int, ...]  # the children in the order of their names' UTF-8 bytes
     name_numbers: Int64s  # of the children, in that order
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schema made ready: its nodes, and all names in it, numbered."""
+    """A shredding schema as the kernels need it: its nodes, and all names in it, numbered."""
 
     root: Node
     nodes: int

@@ -36,23 +36,29 @@ from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.plan import Node, Plan, plan
 
 CHUNK_BYTES = 8 << 20
-"""Variants are worked off in chunks of about this size, which stay in the cache while every node passes over them."""
+"""Variants are shredded in chunks of about this size, which stay in the cache while all nodes are processed."""
 
 CHUNK_ROWS = 1 << 20
 
 
 _UNREADABLE = (t.TIME, t.TIMESTAMP_NANOS, t.TIMESTAMP_NTZ_NANOS)
-"""Primitives that Spark 4.2 takes for malformed bytes; UUIDs it reads, but not from columns of their own."""
+"""Primitives that Spark 4.2 treats as malformed bytes. It reads UUIDs, but not from typed columns."""
 
 
 def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = False) -> pa.StructArray:
-    """Shreds a VARIANT column to a schema, an Arrow type or DDL text.
+    """Shreds a VARIANT column to a shredding schema: an Arrow type or DDL text.
 
-    array: struct<metadata: binary, value: binary>, children in either order, null where the Variant is SQL NULL.
-    Returns an array of `storage_type(as_type)`; the metadata is passed on, not copied. An integer goes into a wider integer
-    or a decimal, a decimal into a decimal of at least its scale, where nothing is lost; no other value is converted, and what
-    does not fit stays in `value`. for_spark: raise UnsupportedFeatureError, by path, for a value left there that Spark cannot
-    read. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError.
+    array: struct<metadata: binary, value: binary>, children in either order, null where the Variant is SQL NULL. Returns an
+    array of `storage_type(as_type)`; the metadata is passed on, not copied. If nothing is lost, integers are stored as wider
+    integers or as decimals, and decimals as decimals of the same or a larger scale. No other value is converted; what does not
+    fit stays in `value`. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError; with for_spark also
+    UnsupportedFeatureError, with the path, if a value that stays in `value` is one that Spark cannot read.
+
+    >>> import delta_variant as dv
+    >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "one"}])
+    >>> shredded = dv.shredding.shred(events, "id bigint")
+    >>> shredded.field("typed_value").field("id").field("typed_value").to_pylist()
+    [1, None]
     """
     schema = plan(schemas.parse(as_type) if isinstance(as_type, str) else as_type)
     array, children = storage_of(array, "shred")
@@ -69,7 +75,7 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         try:
             chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start, _bits(for_spark)).shred())
         except UnsupportedFeatureError:
-            validate(array, for_spark=for_spark)  # a node knows its own slots only; this names the row and the path
+            validate(array, for_spark=for_spark)  # a node knows only its own slots; this error names the row and the path
             raise
         start = stop
     if not chunks:
@@ -78,9 +84,16 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
 
 
 def validate(array: pa.Array, *, for_spark: bool = False) -> None:
-    """Walks every Variant of a column that is not shredded: struct<metadata, value>.
+    """Checks every Variant of an unshredded column down to the last leaf.
 
-    for_spark: raise UnsupportedFeatureError, by path, for a value that Spark 4.2 fails to read. Raises MalformedVariantError.
+    array: struct<metadata, value>. Raises MalformedVariantError; with for_spark also UnsupportedFeatureError, with the path,
+    for a value that Spark 4.2 fails to read.
+
+    >>> import datetime, delta_variant as dv
+    >>> events = dv.arrow.VariantArray.from_pylist([{"at": datetime.time(12)}])
+    >>> dv.shredding.validate(events, for_spark=True)
+    Traceback (most recent call last):
+    delta_variant.errors.UnsupportedFeatureError: $.at is a time, which Spark cannot read in a Variant (row 0)
     """
     array, children = storage_of(array, "validate")
     faults = Faults(0)
@@ -89,20 +102,21 @@ def validate(array: pa.Array, *, for_spark: bool = False) -> None:
     source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
     result, row = walk(*source, _bits(for_spark), faults.report), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
-        path, kind = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
+        path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
         raise UnsupportedFeatureError(
-            f"{path} is a {t.PRIMITIVES[kind].name}, which Spark cannot read in a Variant (row {row})"
+            f"{path} is a {t.PRIMITIVES[type_id].name}, which Spark cannot read in a Variant (row {row})"
         )
     faults.check(result, "$")
 
 
 def _bits(for_spark: bool) -> int:
-    return sum(1 << kind for kind in _UNREADABLE) if for_spark else 0
+    """A bit for each type id that is refused."""
+    return sum(1 << type_id for type_id in _UNREADABLE) if for_spark else 0
 
 
 @dataclass(eq=False)
 class _Slots:
-    """The Variants of one node: where each starts (-1: missing), where its row ends, which dictionary it uses."""
+    """The Variants of one node: where each starts (-1: missing), where its row ends, and which dictionary it uses."""
 
     at: Int64s
     limit: Int64s
@@ -130,7 +144,7 @@ class _Chunk:
         return pa.Array.from_buffers(node.group, len(slots.at), [None], children=children)
 
     def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        """[value, typed_value] of a node, [value] of one without a type."""
+        """[value, typed_value] of a node; [value] of a node without a type."""
         if node.primitive is not None:
             return self._leaf(node, node.primitive, slots)
         if node.typed is None:
@@ -138,21 +152,21 @@ class _Chunk:
         return self._object(node, slots) if pa.types.is_struct(node.typed) else self._list(node, slots)
 
     def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        rest = np.zeros(len(slots.at), np.int64)
-        left = k.leave_all(self.data, slots.at, slots.limit, rest, self.faults.report)
-        return [self._value(node, slots, rest, self.faults.check(left, node.path))]
+        residual_size = np.zeros(len(slots.at), np.int64)
+        residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
+        return [self._value(node, slots, residual_size, self.faults.check(residuals, node.path))]
 
     def _object(self, node: Node, slots: _Slots) -> list[pa.Array]:
         count = len(slots.at)
         child_at = np.full((len(node.children), count), -1, np.int64)
-        typed, rest = np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        typed, residual_size = np.zeros(count, np.uint8), np.zeros(count, np.int64)
         keys = (self.names, self.keys.start, node.child_of_name)
         source = (self.data, slots.at, slots.limit, slots.dictionary, *keys)
-        left = self.faults.check(k.split_object(*source, child_at, typed, rest, self.faults.report), node.path)
-        if left:
-            offsets, out = _room(rest)
+        residuals = self.faults.check(k.split_object(*source, child_at, typed, residual_size, self.faults.report), node.path)
+        if residuals:
+            offsets, out = _room(residual_size)
             k.gather_objects(*source, typed, offsets, out)
-            value = self._checked(node, slots, rest, offsets, out)
+            value = self._checked(node, slots, residual_size, offsets, out)
         else:
             value = self._no_value(count)
         fields = [
@@ -162,9 +176,9 @@ class _Chunk:
 
     def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
         count = len(slots.at)
-        offsets, typed, rest = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        offsets, typed, residual_size = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
         source = (self.data, slots.at, slots.limit)
-        left = self.faults.check(k.measure_lists(*source, offsets, typed, rest, self.faults.report), node.path)
+        residuals = self.faults.check(k.measure_lists(*source, offsets, typed, residual_size, self.faults.report), node.path)
         elements = int(offsets[-1])
         inner = _Slots(np.empty(elements, np.int64), np.empty(elements, np.int64), np.empty(elements, np.int32))
         into = (inner.at, inner.limit, inner.dictionary)
@@ -172,60 +186,60 @@ class _Chunk:
         element = self._group(node.children[0], inner)
         buffers = [bitmap(typed), pa.py_buffer(offsets)]
         array = pa.Array.from_buffers(node.typed, count, buffers, children=[element])
-        return [self._value(node, slots, rest, left), array]
+        return [self._value(node, slots, residual_size, residuals), array]
 
     def _leaf(self, node: Node, primitive: t.Primitive, slots: _Slots) -> list[pa.Array]:
-        rest = np.zeros(len(slots.at), np.int64)
+        residual_size = np.zeros(len(slots.at), np.int64)
         take = self._texts if primitive.size == t.VARIABLE else self._fixed
-        left, typed = take(node, primitive, slots, rest)
-        return [self._value(node, slots, rest, left), typed]
+        residuals, typed = take(node, primitive, slots, residual_size)
+        return [self._value(node, slots, residual_size, residuals), typed]
 
-    def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
+    def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
         valid = np.zeros(count, np.uint8)
-        source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
+        source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         out: npt.NDArray[np.generic]
         if primitive.id == t.TRUE:
             flags = np.zeros(count, np.uint8)
-            left = k.take_booleans(*source, flags, *sink)
+            residuals = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
             out = np.zeros(count, f"i{primitive.size}")
-            left = k.take_integers(*source, primitive.id, out, *sink)
+            residuals = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
             out = np.zeros((count, 2), np.uint64)
             low, high = _largest(node.schema.precision, node.schema.scale)
-            left = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
+            residuals = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
         else:
             out = np.zeros((count, primitive.size), np.uint8)
-            left = k.take_fixed(*source, primitive.id, out, *sink)
-        self.faults.check(left, node.path)
-        return left, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
+            residuals = k.take_fixed(*source, primitive.id, out, *sink)
+        self.faults.check(residuals, node.path)
+        return residuals, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
 
-    def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, rest: Int64s) -> tuple[int, pa.Array]:
+    def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
         start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.zeros(count, np.uint8)
-        source, sink = (self.data, slots.at, slots.limit), (valid, rest, self.faults.report)
-        left = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
+        source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
+        residuals = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
         size = int(offsets[-1])
         out = np.empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
         typed = binary_array(offsets, out, valid, node.typed)
         if primitive.id == t.STRING:
             check_utf8(typed, out[:size], node.path)
-        return left, typed
+        return residuals, typed
 
-    def _value(self, node: Node, slots: _Slots, rest: Int64s, left: int) -> pa.Array:
-        """`value`, where whole Variants are left over."""
-        if not left:
+    def _value(self, node: Node, slots: _Slots, residual_size: Int64s, residuals: int) -> pa.Array:
+        """`value` of a node whose residuals are whole Variants."""
+        if not residuals:
             return self._no_value(len(slots.at))
-        offsets, out = _room(rest)
+        offsets, out = _room(residual_size)
         k.gather(self.data, slots.at, offsets, out)
-        return self._checked(node, slots, rest, offsets, out)
+        return self._checked(node, slots, residual_size, offsets, out)
 
-    def _checked(self, node: Node, slots: _Slots, rest: Int64s, offsets: Int32s, out: Bytes) -> pa.Array:
-        """`value` of what was gathered, walked to the last leaf: nobody has looked inside it."""
-        set_ = rest > 0
+    def _checked(self, node: Node, slots: _Slots, residual_size: Int64s, offsets: Int32s, out: Bytes) -> pa.Array:
+        """`value` with the residuals in `out`, which are validated to the last leaf: nothing has looked inside them before."""
+        set_ = residual_size > 0
         at, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
         source, report = (slots.dictionary, self.keys.start, *self.keys.names), self.faults.report
         self.faults.check(walk(out, at, limit, *source, self.refused, report), node.path)
@@ -237,15 +251,16 @@ class _Chunk:
         return self.no_value[count]
 
 
-def _room(rest: Int64s) -> tuple[Int32s, Bytes]:
-    offsets = np.zeros(len(rest) + 1, np.int32)
-    np.cumsum(rest, out=offsets[1:])
+def _room(residual_size: Int64s) -> tuple[Int32s, Bytes]:
+    """Arrow offsets for residuals of these sizes, and an empty buffer for their bytes."""
+    offsets = np.zeros(len(residual_size) + 1, np.int32)
+    np.cumsum(residual_size, out=offsets[1:])
     return offsets, np.empty(int(offsets[-1]) + PADDING, np.uint8)
 
 
 @lru_cache(maxsize=256)
 def _largest(precision: int, scale: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """(low, high) words, by the number of places that a value must be scaled up, of the largest that fits the precision."""
+    """The largest unscaled value that can be multiplied by 10**up within the precision: its (low, high) words, by `up`."""
     largest = [(10**precision - 1) // 10**up for up in range(scale + 1)]
     low, high = [n & (1 << 64) - 1 for n in largest], [n >> 64 for n in largest]
     return np.array(low, np.uint64), np.array(high, np.uint64)

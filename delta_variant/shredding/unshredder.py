@@ -52,10 +52,10 @@ from delta_variant.shredding.names import complete
 from delta_variant.shredding.plan import UNSHREDDED, Node, Plan, plan
 
 CHUNK_ROWS = 1 << 14
-"""Rows that are rebuilt at once."""
+"""The limit for rows that are rebuilt at once."""
 
 CHUNK_SLOTS = 1 << 20
-"""The limit for their slots in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 rows 40 ns."""
+"""The limit for the slots of these rows in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 rows 40 ns."""
 
 
 def unshred(array: pa.Array) -> pa.StructArray:
@@ -63,8 +63,14 @@ def unshred(array: pa.Array) -> pa.StructArray:
 
     array: struct<metadata, value?, typed_value?>, children in any order and any of Arrow's storage forms, null where the
     Variant is SQL NULL. Returns struct<metadata: binary not null, value: binary not null>; typed values have exactly the
-    type of typed_value. A column that is not shredded is returned as it is. Raises InvalidLayoutError for an invalid
+    type of typed_value. Variants of a column that is not shredded keep their bytes. Raises InvalidLayoutError for an invalid
     layout or invalid data, MalformedVariantError for malformed Variant bytes.
+
+    >>> import delta_variant as dv
+    >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "one"}])
+    >>> shredded = dv.shredding.shred(events, "id bigint")
+    >>> [dv.binary.decode(**row) for row in dv.shredding.unshred(shredded).to_pylist()]
+    [{'id': 1}, {'id': 'one'}]
     """
     storage, _ = storage_of(array, "unshred")
     schema = _plan_of(storage.type)
@@ -73,7 +79,7 @@ def unshred(array: pa.Array) -> pa.StructArray:
     if len(chunks) == 1:
         return chunks[0]
     if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
-        raise InvalidLayoutError("the Variants of one array take more than 2 GiB; hand it over in smaller ones")
+        raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
     return pa.concat_arrays(chunks) if chunks else pa.array([], UNSHREDDED)
 
 
@@ -83,7 +89,12 @@ def _plan_of(storage: pa.DataType) -> Plan:
 
 
 def schema_of(storage: pa.DataType) -> pa.DataType:
-    """The shredding schema of a VARIANT column, from its storage type; pa.null(): not shredded. Raises InvalidLayoutError."""
+    """The shredding schema of a VARIANT column, from its storage type; pa.null(): not shredded. Raises InvalidLayoutError.
+
+    >>> import delta_variant as dv
+    >>> print(dv.shredding.schema_of(dv.shredding.storage_type(dv.schema.parse("id bigint"))))
+    struct<id: int64>
+    """
     if not pa.types.is_struct(storage) or storage.get_field_index("metadata") < 0:
         raise InvalidLayoutError(
             f"at $: a VARIANT column is a struct of metadata with value, typed_value or both, not {storage}"
@@ -127,7 +138,7 @@ class _Chunk:
         self.names = self.keys.look_up(schema.names)
         self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
         k.keys_of_names(self.names, self.keys.start, self.id_of_name)
-        self.root = _Place(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
+        self.root = _Group(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
 
     def unshred(self) -> pa.StructArray:
         try:
@@ -139,7 +150,7 @@ class _Chunk:
         offsets = np.zeros(len(size) + 1, np.int64)
         np.cumsum(size, out=offsets[1:])
         if offsets[-1] > np.iinfo(np.int32).max:
-            raise InvalidLayoutError("the Variants of one array take more than 2 GiB; hand it over in smaller ones")
+            raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
         out = np.empty(int(offsets[-1]) + PADDING, np.uint8)
         self.root.write(np.where(size > 0, offsets[:-1], -1), out)
         value = binary_array(offsets.astype(np.int32), out, NO_FLAGS, pa.binary())
@@ -148,7 +159,7 @@ class _Chunk:
 
 
 class _Typed(Protocol):
-    """The typed_value of one node. `measure` sets the sizes of its slots, and returns the result of a kernel."""
+    """The typed_value of one node. `measure` sets the sizes of its slots and returns the result of a kernel."""
 
     valid: Flags
 
@@ -157,14 +168,17 @@ class _Typed(Protocol):
     def write(self, to: Int64s, out: Bytes) -> None: ...
 
 
-class _Place:
-    """A node: the Variant that `value` and `typed_value` make together."""
+class _Group:
+    """The group of a node: the Variants that its columns `value` and `typed_value` hold together.
+
+    present: flags of the slots where the group is not null. required: whether a missing Variant becomes a Variant null.
+    """
 
     def __init__(
         self,
         chunk: _Chunk,
         node: Node,
-        group: pa.StructArray,
+        columns: pa.StructArray,
         dictionary: Int32s,
         present: Flags,
         *,
@@ -172,14 +186,13 @@ class _Place:
     ) -> None:
         self.chunk, self.node, self.required, self.present = chunk, node, required, present
         self.count, self.dictionary = len(dictionary), dictionary
-        kind = group.type
-        value, typed = kind.get_field_index("value"), kind.get_field_index("typed_value")
+        value, typed = columns.type.get_field_index("value"), columns.type.get_field_index("typed_value")
         self.value: pa.Array | None = None
-        if value >= 0 and (array := group.field(value)).null_count < self.count:
+        if value >= 0 and (array := columns.field(value)).null_count < self.count:
             self.value = as_binary(array)
             self.value_valid = flags_of(self.value)
             self.offsets, self.data = buffers_of(self.value)
-        self.typed = self._typed(group.field(typed), dictionary) if typed >= 0 else None
+        self.typed = self._typed(columns.field(typed), dictionary) if typed >= 0 else None
 
     def _typed(self, array: pa.Array, dictionary: Int32s) -> _Typed:
         primitive = self.node.primitive
@@ -188,7 +201,7 @@ class _Place:
         return (_Object if pa.types.is_struct(array.type) else _List)(self, array, dictionary)
 
     def measure(self, live: Flags) -> Int64s:
-        """The size of every slot in bytes; 0 if it is missing or not live (below a missing slot)."""
+        """The size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
         size, required, live, faults = np.zeros(self.count, np.int64), live, both(live, self.present), self.chunk.faults
         if self.value is not None:
             self._validate(both(live, self.value_valid))
@@ -196,7 +209,7 @@ class _Place:
             faults.check(self.typed.measure(live, size), self.node.path)
         if self.value is not None:
             alone = live
-            if isinstance(self.typed, _Object):  # where typed_value is an object, `value` is the rest of it
+            if isinstance(self.typed, _Object):  # where typed_value is an object, its size includes its residual in `value`
                 alone = both(live, (size == 0).view(np.uint8))
             faults.check(k.size_values(self.offsets, self.value_valid, alone, size, faults.report), self.node.path)
         if self.required:
@@ -205,7 +218,7 @@ class _Place:
         return size
 
     def _validate(self, live: Flags) -> None:
-        """Walks what is in `value` to the last leaf: it is copied, and nothing else looks inside it."""
+        """Validates what is in `value` to the last leaf: it is copied, and nothing else looks inside it."""
         at = self.offsets[:-1].astype(np.int64)
         if len(live):
             at[live == 0] = -1
@@ -225,7 +238,7 @@ class _Place:
 
 
 @dataclass
-class _Source:
+class _Primitives:
     """typed_value of a primitive."""
 
     primitive: t.Primitive
@@ -236,8 +249,8 @@ class _Source:
         self.valid = flags_of(self.array)
 
 
-class _Fixed(_Source):
-    """Primitives of one size."""
+class _Fixed(_Primitives):
+    """typed_value of a primitive of fixed size."""
 
     def measure(self, live: Flags, size: Int64s) -> int:
         alive = both(live, self.valid)
@@ -245,8 +258,8 @@ class _Fixed(_Source):
         return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
-        array, kind = self.array, self.primitive
-        if kind.id == t.TRUE:
+        array, primitive = self.array, self.primitive
+        if primitive.id == t.TRUE:
             k.write_booleans(np.frombuffer(array.buffers()[1] or b"", np.uint8), array.offset, self.valid, to, out)
             return
         decimal = pa.types.is_decimal(array.type)
@@ -255,15 +268,15 @@ class _Fixed(_Source):
         stride = array.type.bit_width // 8
         payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * stride :]
         scale = array.type.scale if decimal else -1
-        k.write_fixed(payload, stride, kind.size - decimal, kind.id, scale, self.valid, to, out)
+        k.write_fixed(payload, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
 
 
-class _Texts(_Source):
-    """Strings and binaries."""
+class _Texts(_Primitives):
+    """typed_value of a string or a binary."""
 
     def __post_init__(self) -> None:
-        wanted = self.primitive.arrow
-        self.array = self.array if self.array.type == wanted else self.array.cast(wanted)
+        plain = self.primitive.arrow
+        self.array = self.array if self.array.type == plain else self.array.cast(plain)
         super().__post_init__()
         self.offsets, self.data = buffers_of(self.array)
         if self.primitive.id == t.STRING:
@@ -278,20 +291,21 @@ class _Texts(_Source):
 
 
 class _Object:
-    """typed_value of an object, with the rest of its fields in `value`."""
+    """typed_value of an object, whose residual is in `value`."""
 
-    def __init__(self, place: _Place, array: pa.StructArray, dictionary: Int32s) -> None:
-        chunk, node = place.chunk, place.node
-        self.place, self.dictionary, self.keys, self.names = place, dictionary, chunk.keys, chunk.names
+    def __init__(self, group: _Group, array: pa.StructArray, dictionary: Int32s) -> None:
+        chunk, node = group.chunk, group.node
+        self.group, self.dictionary, self.keys, self.names = group, dictionary, chunk.keys, chunk.names
         self.valid = flags_of(array)
         self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in node.by_name]
         self.child_id = np.take(chunk.id_of_name, node.name_numbers, axis=1)
-        if place.value is None:
-            self.rest = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
+        if group.value is None:
+            self.residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
         else:
-            self.rest = (place.offsets, place.data, place.value_valid)
+            self.residual = (group.offsets, group.data, group.value_valid)
 
     def flags(self, count: int) -> Flags:
+        """The slots where typed_value is set, as one flag each."""
         return self.valid if len(self.valid) else np.ones(count, np.uint8)
 
     def measure(self, live: Flags, size: Int64s) -> int:
@@ -302,19 +316,19 @@ class _Object:
         self.shape = tuple(np.zeros(len(size), np.int64) for _ in range(3))
         return int(
             k.size_objects(
-                self.valid, live, self.child_size, self.child_id, self.dictionary, *self.rest, self.names, self.keys.start,
-                self.keys.key_at, self.keys.key_size, self.keys.data, self.place.node.child_of_name,
-                size, *self.shape, self.place.chunk.faults.report,
+                self.valid, live, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, self.keys.start,
+                self.keys.key_at, self.keys.key_size, self.keys.data, self.group.node.child_of_name,
+                size, *self.shape, self.group.chunk.faults.report,
             )
         )  # fmt: skip
 
     def write(self, to: Int64s, out: Bytes) -> None:
         child_to = np.full(self.child_size.shape, -1, np.int64)
-        keys, schema = self.keys, self.place.chunk.plan
+        keys, schema = self.keys, self.group.chunk.plan
         k.write_objects(
-            self.valid, self.child_size, self.child_id, self.dictionary, *self.rest, self.names, keys.start, keys.key_at,
-            keys.key_size, keys.data, schema.names.names, schema.names.ends, self.place.node.name_numbers,
-            self.place.node.child_of_name, *self.shape, to, child_to, out,
+            self.valid, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, keys.start, keys.key_at,
+            keys.key_size, keys.data, schema.names.names, schema.names.ends, self.group.node.name_numbers,
+            self.group.node.child_of_name, *self.shape, to, child_to, out,
         )  # fmt: skip
         for row, child in zip(child_to, self.children, strict=True):
             child.write(row, out)
@@ -323,7 +337,7 @@ class _Object:
 class _List:
     """typed_value of an array."""
 
-    def __init__(self, place: _Place, array: pa.Array, dictionary: Int32s) -> None:
+    def __init__(self, group: _Group, array: pa.Array, dictionary: Int32s) -> None:
         if not pa.types.is_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
         self.dictionary, self.valid = dictionary, flags_of(array)
@@ -332,7 +346,7 @@ class _List:
         elements = array.values[int(offsets[0]) : int(offsets[-1])]
         self.element_live = np.ones(len(elements), np.uint8)
         self.element_dictionary = np.zeros(len(elements), np.int32)
-        inner = (place.chunk, place.node.children[0], elements, self.element_dictionary)
+        inner = (group.chunk, group.node.children[0], elements, self.element_dictionary)
         self.element = _child(*inner, required=True)
 
     def measure(self, live: Flags, size: Int64s) -> int:
@@ -348,5 +362,5 @@ class _List:
         self.element.write(element_to, out)
 
 
-def _child(chunk: _Chunk, node: Node, group: pa.StructArray, dictionary: Int32s, *, required: bool = False) -> _Place:
-    return _Place(chunk, node, group, dictionary, flags_of(group), required=required)
+def _child(chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, *, required: bool = False) -> _Group:
+    return _Group(chunk, node, columns, dictionary, flags_of(columns), required=required)

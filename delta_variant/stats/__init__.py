@@ -1,13 +1,13 @@
-"""What the Delta log knows about one file: rows, nulls, smallest and largest values, and the bounds of Variant paths.
+"""What the Delta log has about one file: row count, null counts, minima and maxima, and the bounds of Variant paths.
 
     record batches ─▶ FileStats ─┬─▶ ordinary columns: minValues, maxValues, nullCount, as Delta defines them
                                  └─▶ VARIANT columns: {path: value} ─▶ Variant object ─▶ Z85 text, in minValues and maxValues,
-                                                      or in a tag where the protocol has no place
+                                                      or in a tag if the protocol allows no bounds
 
 Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
-Invariants: bounds come from the values, never from footers. A bound never excludes a row: what is unknown, or has no exact
-form in the log, has no bound.
+Invariants: bounds are computed from the values, never taken from footers. A bound never excludes a row: a value that is
+unknown, or has no exact form in the log, gives no bound.
 """
 
 from delta_variant.stats.bounds import decode_bounds, encode_bounds

@@ -1,11 +1,11 @@
-"""Bounds of the paths of a VARIANT column ⇄ the text that stands for them in the Delta log.
+"""Bounds of the paths of a VARIANT column ⇄ their text in the Delta log.
 
-In: {normalized path: a value that `binary.encode` takes}. Out: a Variant object, its metadata and value one after the other,
-filled up with zero bytes to a multiple of 4, in Z85. Source: Delta variantShredding, "Statistics for Variant Columns".
+In: {normalized path: a value that `binary.encode` takes}. Out: the metadata and then the value of a Variant object, padded with
+zero bytes to a multiple of 4, in Z85. Source: Delta variantShredding, "Statistics for Variant Columns".
 
-The proposal's two examples are the other way round, value before metadata, and cut where the bytes end: a last group of
-n + 1 digits stands for n bytes, as in Ascii85. Reading takes both orders (metadata starts with a byte that ends in the
-bits 0001, an object in 10), any number of digits and any filling. Invariant: `decode_bounds(encode_bounds(x)) == x`.
+The proposal's two examples have the value before the metadata, and no padding: a last group of n + 1 digits stands for n bytes,
+as in Ascii85. `decode_bounds` accepts both orders (the first byte of metadata ends in the bits 0001, that of an object in 10),
+any number of digits and any padding. Invariant: `decode_bounds(encode_bounds(x)) == x`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ Texts = TypeVar("Texts", bound="tuple[str | None, ...]")
 
 
 def encode_bounds(bounds: Mapping[str, Any]) -> str:
-    """The text for lower, or upper, bounds: values by normalized path.
+    """The text of lower bounds, or of upper bounds. bounds: values by normalized path.
 
-    A Python value gets the narrowest type that holds it. An Arrow scalar keeps its type, and the two bounds of a path must have
-    one type (Delta variantShredding): `{"$['id']": pa.scalar(5, pa.int64())}`. Raises DeltaVariantError for a value that
-    Variant cannot hold.
+    A Python value gets the narrowest type that holds it; an Arrow scalar, like `pa.scalar(5, pa.int64())`, keeps its type. The
+    two bounds of a path must have one type (Delta variantShredding). Raises DeltaVariantError for a value that Variant cannot
+    hold.
+
+    >>> import delta_variant as dv
+    >>> dv.stats.encode_bounds({"$['id']": 5})
+    '5DI>pbWhTgwg7T:0rr933<uRh'
     """
     data = b"".join(binary.encode(dict(bounds)))
     return z85.encode(data + bytes(-len(data) % 4))
 
 
 def longest_fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], Texts], size: int) -> Texts:
-    """The texts for as many of the items, from the first on, as have no more than `size` characters together."""
+    """The texts that `encode` returns for as many of the first items as give at most `size` characters together."""
     fits, too_many, fitting = 0, len(items) + 1, encode(items[:0])
     while too_many - fits > 1:
         count = len(items) if too_many > len(items) else (fits + too_many) // 2
@@ -48,12 +52,16 @@ def longest_fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], Te
 
 
 def decode_bounds(text: str) -> dict[str, Any]:
-    """The bounds that a text stands for, by normalized path, as `binary.decode` gives them. Raises MalformedVariantError.
+    """The bounds in a text, by normalized path, as `binary.decode` returns them. Raises MalformedVariantError.
 
     Outside the years 1 to 9999, dates are numpy.datetime64[D] and timestamps pandas.Timestamp.
+
+    >>> import delta_variant as dv
+    >>> dv.stats.decode_bounds("5DI>pbWhTgwg7T:0rr933<uRh")
+    {"$['id']": 5}
     """
     missing = -len(text) % 5
-    data = z85.decode(text + "#" * missing)  # the largest digit: what is cut off can only be smaller
+    data = z85.decode(text + "#" * missing)  # the largest digit, as in Ascii85: the bytes that remain are exact
     data = data[: len(data) - missing]
     if data[:1] and data[0] & 0x0F == binary.VERSION:
         size = _metadata_size(data)

@@ -36,7 +36,7 @@ Names = tuple[str, ...]
 
 MAX_PATHS = 32
 MAX_BOUNDS_SIZE = 4096
-"""Characters of Variant bounds in one file's statistics: every scan that Delta plans carries them."""
+"""The limit for characters of Variant bounds in one file's statistics: every scan that Delta plans carries them."""
 
 _NO_PATHS: Mapping[Names, Sequence[Names]] = MappingProxyType({})
 _JSON_NULL = b"\0"
@@ -48,8 +48,14 @@ def indexed_columns(
 ) -> list[Names]:
     """The leaf columns that have statistics.
 
-    schema: without partition columns. num_indexed: `delta.dataSkippingNumIndexedCols`, -1 for all. stats_columns: the text
-    of `delta.dataSkippingStatsColumns`, which goes before it. Raises InvalidSchemaError for a text that is not a list of names.
+    schema: without partition columns. variants: the paths of VARIANT columns in it, each of which is one leaf. num_indexed: the
+    value of `delta.dataSkippingNumIndexedCols`, -1 for all. stats_columns: the text of `delta.dataSkippingStatsColumns`, which
+    takes precedence. Raises InvalidSchemaError for a text that is not a list of columns.
+
+    >>> import pyarrow as pa, delta_variant as dv
+    >>> schema = pa.schema([("id", pa.int64()), ("v", dv.shredding.UNSHREDDED), ("note", pa.string())])
+    >>> dv.stats.indexed_columns(schema, variants=[("v",)], num_indexed=2)
+    [('id',), ('v',)]
     """
     leaves = [names for field in schema for names in _leaves(field.type, (field.name,), variants)]
     if stats_columns is None:
@@ -61,10 +67,17 @@ def indexed_columns(
 class FileStats:
     """Collects the statistics of one file.
 
-    schema: the physical schema of the batches. variants: the paths of VARIANT columns in it. indexed: the leaves to have
-    statistics (`indexed_columns`). string_prefix: characters kept of a string. max_paths: bounds for each VARIANT column.
-    first: by VARIANT column, the keys of paths whose bounds go before those of others.
-    tight_bounds: whether to say that the bounds are exact, as Delta does where the table has deletion vectors.
+    schema: the physical schema of the batches. variants: the paths of VARIANT columns in it. indexed: the leaves that get
+    statistics (`indexed_columns`). string_prefix: how many characters of a string are kept. max_paths: the limit for paths with
+    bounds in each VARIANT column. first: by VARIANT column, the paths that get bounds before all others. tight_bounds: whether
+    to state that the bounds are exact, as Delta does if the table has deletion vectors.
+
+    >>> import pyarrow as pa, delta_variant as dv
+    >>> batch = pa.record_batch([pa.array([3, 1, None])], ["id"])
+    >>> stats = dv.stats.FileStats(batch.schema, variants=[], indexed=[("id",)])
+    >>> stats.update(batch)
+    >>> stats.json()
+    '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":3},"nullCount":{"id":1}}'
     """
 
     def __init__(
@@ -100,12 +113,12 @@ class FileStats:
         self._root = root
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Takes rows in."""
+        """Adds rows."""
         self._rows += batch.num_rows
         self._root.add(batch.to_struct_array())
 
     def json(self) -> str:
-        """The statistics of the rows so far."""
+        """The statistics of the rows so far, as JSON for the Add action."""
         nulls = self._root.null_count()
         members = {"numRecords": str(self._rows)}
         if self._root.ordered:
@@ -117,17 +130,17 @@ class FileStats:
         return _object(members)
 
     def nonnull(self) -> str | None:
-        """The text of the `nonnull` tag, for paths that the protocol gives no bounds to (`tags`); None if there are none."""
+        """The text of the `nonnull` tag, for paths that may not have bounds (`stats.tags`); None if there are none."""
         entries = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.nonnull()]
         entries.sort(key=lambda entry: entry[0])
         return encode_nonnull(entry[1:] for entry in entries)
 
 
 class _Column(Protocol):
-    """Collects the statistics of one column; gives them as JSON, side 0 the smallest and 1 the largest value."""
+    """Collects the statistics of one column and returns them as JSON. side: 0 for the minimum, 1 for the maximum."""
 
     ordered: bool
-    """Whether the column has a place in minValues and maxValues."""
+    """Whether the column appears in minValues and maxValues."""
 
     def add(self, values: pa.Array) -> None: ...
 
@@ -182,9 +195,9 @@ class _Variant:
 
     def __init__(self, prefix: int, max_paths: int, budget: int, first: Sequence[Names]) -> None:
         self._prefix, self._max_paths, self._budget = prefix, max_paths, budget
-        self._first = {keys: place for place, keys in enumerate(first)}
+        self._first = {keys: position for position, keys in enumerate(first)}
         self._nulls = 0
-        self._paths: dict[Names, _Path | None] = {}  # None: ruled out
+        self._paths: dict[Names, _Path | None] = {}  # None: the path can have no bounds
         self._texts: tuple[str | None, str | None] | None = None
 
     def add(self, values: pa.Array) -> None:
@@ -193,25 +206,28 @@ class _Variant:
         self._add(values, ())
 
     def _add(self, group: pa.Array, keys: Names, *, reached: bool = True) -> None:
-        """Adds the Variants at one path, a group of `value` and `typed_value`. reached: whether the columns above hold all
-        of them."""
+        """Adds the Variants at one path.
+
+        group: the group of `value` and `typed_value`. reached: whether it holds all Variants at the path, because no object
+        above it is in `value` as a whole.
+        """
         at = group.type.get_field_index("typed_value")
         if at < 0:
             return
         children = _children(group)
-        typed, rest = children[at], group.type.get_field_index("value")
+        typed, value = children[at], group.type.get_field_index("value")
         if pa.types.is_struct(typed.type):
-            reached = reached and (rest < 0 or not _has_objects(children[rest], typed))
+            reached = reached and (value < 0 or not _has_objects(children[value], typed))
             for field, child in zip(typed.type, _children(typed), strict=True):
                 self._add(child, (*keys, field.name), reached=reached)
         elif has_order(typed.type) or pa.types.is_boolean(typed.type):
             path = self._paths.setdefault(keys, _Path(typed.type))
-            nulls = 0 if rest < 0 else _json_nulls(children[rest])
+            nulls = 0 if value < 0 else _json_nulls(children[value])
             if path is None or nulls is None or not reached:
                 self._paths[keys] = None
                 return
             missing = typed.null_count - nulls
-            if not keys:  # a row that is not NULL has a value: where both are null it is a JSON null
+            if not keys:  # a row that is not NULL has a value: if both columns are null, it is a JSON null
                 nulls, missing = nulls + missing - group.null_count, group.null_count
             path.take(typed, nulls, missing)
 
@@ -225,12 +241,12 @@ class _Variant:
         return None if text is None else f'"{text}"'
 
     def nonnull(self) -> list[tuple[tuple[int, bool], Names, list[Any]]]:
-        """Rank, keys and array of each path that has no bounds, though its values are all of one type."""
+        """(rank, keys, array for the tag) of each path that has no bounds although its values have one type."""
         known = ((path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and not path.bounded)
         return [(rank, keys, [*path.counts, *map(_smallest, path.bounds(self._prefix))]) for rank, keys, path in known]
 
     def _bounds(self) -> tuple[str | None, str | None]:
-        """The most useful paths, as many as are allowed and fit."""
+        """The texts of the lower and the upper bounds, of as many paths as are allowed and fit, the most useful first."""
         known = [(path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and path.bounded]
         known.sort(key=lambda ranked: (self._first.get(ranked[1], len(self._first)), ranked[0], len(ranked[1])))
         both = [(paths.normalized(keys), path.bounds(self._prefix)) for _, keys, path in known[: self._max_paths]]
@@ -256,15 +272,15 @@ class _Path(Extremes):
 
     @property
     def bounded(self) -> bool:
-        """Whether the protocol lets the path have bounds."""
+        """Whether the protocol allows bounds for the path."""
         return self.low is not None and not self.counts[0] and not self.has_nan
 
     def bounds(self, prefix: int) -> list[Any]:
-        """The smallest and the largest value as `binary.encode` takes them, None where it cannot; nothing without values."""
+        """[minimum, maximum] as `binary.encode` takes them, None for one that has no form there; [] without values."""
         return list(variant_bounds(self, prefix)) if self.low is not None or self.has_nan else []
 
     def rank(self, prefix: int) -> tuple[int, bool]:
-        """The order in which paths get bounds, most useful first: numbers and times, and paths that every row has."""
+        """The order in which paths get bounds, the most useful first: numbers and times, and paths that every row has."""
         missing = self.counts[1] > 0
         if pa.types.is_boolean(self.kind):
             return 3, missing
@@ -274,7 +290,7 @@ class _Path(Extremes):
 
 
 def _json_nulls(values: pa.Array) -> int | None:
-    """How many of the Variants are there, if all are JSON nulls; None if one is not."""
+    """The number of Variants if all of them are JSON nulls; None if one is not."""
     count: int = len(values) - values.null_count
     if count and pc.any(pc.not_equal(values, pa.scalar(_JSON_NULL, values.type))).as_py():
         return None
@@ -282,7 +298,7 @@ def _json_nulls(values: pa.Array) -> int | None:
 
 
 def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
-    """Whether `value` holds whole objects, with `typed_value` null: their fields are in no typed column."""
+    """Whether `value` holds whole objects, beside a null `typed_value`: their fields are in no typed column."""
     if values.null_count == len(values):
         return False
     whole = values.filter(pc.and_(values.is_valid(), typed.is_null()))
@@ -290,7 +306,7 @@ def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
 
 
 def _smallest(bound: Any) -> Any:
-    """Exact numbers in their smallest form: a tag has little room, and does not state types."""
+    """Converts exact numbers to their smallest form: a tag has little room, and does not state types."""
     return bound.as_py() if isinstance(bound, pa.Scalar) and t.is_exact(bound.type) else bound
 
 

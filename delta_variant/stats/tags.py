@@ -29,28 +29,33 @@ BOUNDS_TAG = "delta_variant.bounds"
 """The tag of an Add whose Variant bounds this package computed from the values."""
 BOUNDS_TAG_VALUE = "1"
 TYPED_TAG_VALUE = "2"
-"""In place of BOUNDS_TAG_VALUE where the file has all values of the paths with bounds in `typed_value`, in the bounds' type,
-and a reader that finds columns by name, whatever their case, finds the right one."""
+"""Replaces BOUNDS_TAG_VALUE if all values of the paths with bounds are in `typed_value`, in the type of the bounds, and if
+readers that look columns up by name without regard to case find the right one."""
 BOUNDS_TAG_VALUES = (BOUNDS_TAG_VALUE, TYPED_TAG_VALUE)
 NONNULL_TAG = "delta_variant.nonnull"
 MAX_TAGGED_FILES = 2000
-"""A table that has so many files gets no more NONNULL_TAGs."""
+"""New files of a table that has this many files get no NONNULL_TAG."""
 MAX_NONNULL_SIZE = 512 - len(f"{BOUNDS_TAG}{BOUNDS_TAG_VALUE}{NONNULL_TAG}")
-"""Characters; with both names and the mark, a file's tags are 512."""
+"""The limit in characters; with both names and the marker, a file's tags have up to 512."""
 
 Entry = tuple[tuple[str, ...], tuple[str, ...], list[Any]]
-"""Physical names of the column, keys, and the array."""
+"""(physical names of the column, keys of the path, array)."""
 
 
 def place(column: Sequence[str], keys: Sequence[str]) -> tuple[str, str]:
-    """Where the array of a path lies in the tag's object."""
+    """The two keys that lead to the array of a path in the tag's object. column: its physical names; keys: those of the path.
+
+    >>> import delta_variant as dv
+    >>> dv.stats.place(["v"], ["properties", "alert"])
+    ("$['v']['properties']", "['alert']")
+    """
     steps = (*column, *keys)
     parent = normalized(steps[:-1])
     return parent, normalized(steps).removeprefix(parent)
 
 
 def encode_nonnull(entries: Iterable[Entry], size: int = MAX_NONNULL_SIZE) -> str | None:
-    """The tag's text with as many of the entries, from the first on, as fit; None where none does."""
+    """The tag's text with the longest prefix of the entries that fits into `size` characters; None if none fits."""
 
     def encoded(kept: Sequence[Entry]) -> tuple[str | None]:
         tree: dict[str, dict[str, list[Any]]] = {}

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from delta_variant.kernels.texts import text_extremes
 
 STRING_PREFIX = 32
-"""Characters of a string that the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
+"""How many characters of a string the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
 
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MICROS_A_DAY = 86_400_000_000
@@ -32,7 +32,7 @@ _LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Whether Delta keeps a minimum and a maximum of a type in an ordinary column."""
+    """Whether Delta keeps a minimum and a maximum of ordinary columns of this type."""
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -44,14 +44,15 @@ def has_order(kind: pa.DataType) -> bool:
 
 
 def is_string(kind: pa.DataType) -> bool:
+    """Whether a type is a string or a large string."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 class Extremes:
-    """The smallest and the largest value of a column, as far as it has been seen.
+    """The smallest and the largest value of the arrays added so far.
 
-    kind: the column's type. low, high: ints for integers, dates (days) and timestamps (their unit), floats, Decimals, bytes
-    for strings, bools; None before the first value. NaN is not among them: has_nan tells.
+    kind: the column's type. low, high: ints for integers, dates (in days) and timestamps (in their unit), floats, Decimals,
+    bytes for strings, bools; None before the first value. They are never NaN; has_nan says whether one was added.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -61,7 +62,7 @@ class Extremes:
         self.has_nan = False
 
     def add(self, values: pa.Array) -> None:
-        """Takes an array of the type in; nulls do not count."""
+        """Adds an array of the type; nulls are ignored."""
         if values.null_count == len(values):
             return
         if pa.types.is_floating(self.kind):
@@ -105,7 +106,7 @@ def _strings(values: pa.Array) -> tuple[bytes, bytes]:
 
 
 def json_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[str | None, str | None]:
-    """JSON of the smallest and the largest value, as delta-spark writes it; None where there is none."""
+    """The smallest and the largest value as JSON, as delta-spark writes it; None if there is none."""
     if extremes.has_nan:
         return ('"NaN"' if extremes.low is None else _json(extremes.kind, extremes.low)), '"NaN"'
     if extremes.low is None:
@@ -136,9 +137,9 @@ def _json_strings(low: bytes, high: bytes, prefix: int) -> tuple[str | None, str
 
 
 def _cut_up(text: str, prefix: int) -> str | None:
-    """A string of about `prefix` UTF-16 units that is not below the text, by delta-spark's rules; None where it has none.
+    """A string of about `prefix` UTF-16 units that is not below the text, by delta-spark's rules; None if there is none.
 
-    The character after the cut is replaced by a larger one: U+007F if that is enough, or else U+10FFFF.
+    The character after the cut is replaced by a larger one: U+007F if that is enough, else U+10FFFF.
     """
     units = size = 0
     if len(text.encode("utf-16-le")) // 2 <= prefix:
@@ -157,7 +158,7 @@ def _cut_up(text: str, prefix: int) -> str | None:
 
 
 def _date_text(days: int) -> str:
-    """ISO 8601, with a sign before years that do not have four digits; any int, which Python's calendar does not take."""
+    """A date in ISO 8601, with a sign before years that do not have four digits. Unlike Python's calendar, takes any int."""
     cycles, days = divmod(days + _EPOCH_ORDINAL - 1, _DAYS_IN_400_YEARS)
     date = dt.date.fromordinal(days + 1)
     year = date.year + 400 * cycles
@@ -166,7 +167,7 @@ def _date_text(days: int) -> str:
 
 
 def timestamp_text(micros: int, zone: str | None, digits: int = 3) -> str:
-    """ISO 8601 with so many digits of a second, rounded down: statistics have milliseconds. UTC where there is a zone."""
+    """A timestamp in ISO 8601, rounded down to `digits` decimals of a second; statistics have three. A zone becomes UTC."""
     days, micros = divmod(micros, _MICROS_A_DAY)
     seconds, micros = divmod(micros, 1_000_000)
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros:06d}"[: 9 + digits]
@@ -177,9 +178,9 @@ def timestamp_text(micros: int, zone: str | None, digits: int = 3) -> str:
 
 
 def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any, Any]:
-    """The smallest and the largest value as they go into a Variant object, both of the column's type; None where there is none.
+    """The smallest and the largest value for a Variant object, both of the column's type; None if there is none.
 
-    Arrow scalars keep the type (`binary.encode`): the two bounds of a path have one type (Delta variantShredding).
+    Arrow scalars keep the type (`binary.encode`), since the two bounds of a path must have one type (Delta variantShredding).
     """
     kind, low, high = extremes.kind, extremes.low, extremes.high
     if extremes.has_nan:  # the largest number, as Spark orders them
