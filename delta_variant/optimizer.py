@@ -1,8 +1,8 @@
 """The optimizer rules of a Spark session: `install`, `remove`.
 
-`java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan with a filter on a VARIANT column above it,
-or a join or an ORDER BY with LIMIT that restricts one (twice for the last). It sends the filter as JSON (`Filters.java`)
-and gets a predicate on bounds (`skipping.answer`), which Java evaluates over the bounds in the log (`FileBounds.java`).
+`java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a filter,
+a join, or an ORDER BY with LIMIT (twice for the last). It sends the filter as JSON (`Filters.java`) and gets a predicate on
+bounds (`skipping.answer`), which Java evaluates over the bounds in the log (`FileBounds.java`).
 
 `java/TypedScans.java` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.java`):
 which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds
@@ -39,51 +39,54 @@ _log = logging.getLogger("delta_variant")
 
 
 class _Decide:
-    """What the rules ask, in pieces (`java/Question.java`); an exception reaches Java, which keeps the plan and warns."""
+    """Answers the requests of the rules, which arrive in pieces (`java/Question.java`). An exception reaches Java, which leaves
+    the plan unchanged and warns."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[str]] = {}
 
     def apply(self, piece: str) -> str:
-        number, place, text = piece.split(" ", 2)
-        if place == "more":
+        number, position, text = piece.split(" ", 2)
+        if position == "more":
             self._pieces.setdefault(number, []).append(text)
             return ""
-        asked = json.loads("".join([*self._pieces.pop(number, ()), text]))
+        request = json.loads("".join([*self._pieces.pop(number, ()), text]))
         answers = {"files": answer, "extremes": extremes, "proofs": reading.proofs, "groups": reading.groups}
-        return json.dumps(answers[asked.pop("ask")](asked))
+        return json.dumps(answers[request.pop("ask")](request))
 
     class Java:
         implements = ("java.util.function.UnaryOperator",)
 
 
 class _Tell:
-    """What the rules have to say: why one stepped aside, and each scan as `explain` has it, where the session asks for that."""
+    """Logs what the rules report: why a rule left the plan unchanged, and, if the session asks for it, each scan as `explain`
+    shows it."""
 
     def accept(self, about: str, text: str) -> None:
         if about == "scan":
             _log.info("%s", report.of([json.loads(text)], enabled=True))
         elif about == "skipping":
-            _log.warning("no files were skipped by Variant path, the query runs without: %s", text)
+            _log.warning("data skipping by Variant path failed, so the query runs without it: %s", text)
         else:
-            _log.warning("no paths were read from typed columns, the query runs without: %s", text)
+            _log.warning("typed reading failed, so the query runs without it: %s", text)
 
     class Java:
         implements = ("java.util.function.BiConsumer",)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
-    """Add the rules to the session and try them; `found` is handed back by `remove`.
+    """Add the rules to the session, after a test. `found` has the settings that `enable` changes, as they were before; `remove`
+    returns it.
 
-    Raises SessionError where they do not compile against the session's Spark and Delta, or do not skip a file.
+    Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
     jvm.start_callbacks(spark)
     try:
         decide, tell = _Decide(), _Tell()
-        marks, typed_marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
+        markers, typed_markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
         skipping = jvm.java_class(spark, *_SKIPPING_SOURCES)
-        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, marks, NONNULL_TAG, dict(found))
-        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_marks)
+        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, dict(found))
+        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_markers)
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
     except Py4JError as error:
@@ -98,13 +101,13 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
         f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause}): install the "
-        "versions that its package asks for (pip install --force-reinstall delta-variant), or do without enable; "
-        "writing needs none"
+        "versions that delta-variant requires (pip install --force-reinstall delta-variant), or do not call enable, which "
+        "write does not need"
     )
 
 
 def remove(spark: SparkSession) -> dict[str, str | None]:
-    """Take the rules out of the session; gives the `found` of `install`, empty where there were none."""
+    """Remove the rules from the session. Returns the `found` of `install`, which is empty if the session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
     skipping = rules.get(report.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in {report.SKIPPING, _READING}])

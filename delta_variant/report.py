@@ -21,27 +21,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SKIPPING = "delta_variant.SkipFiles"
-"""The name of the rule that a session with skipping has."""
-# Files are compiled once for each list that they begin: both rules and `explain` have the same classes, and their statics.
+"""The name of the optimizer rule for data skipping."""
+# `jvm.java_class` compiles a file once for each list of files before it. The lists of both rules begin with these files, so
+# that the rules and `explain` share their classes and static fields.
 SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One Delta scan of a query. A count is None where Delta does not plan the scan file by file."""
+    """One Delta scan of a query. The first three counts are None if Delta does not plan the scan file by file."""
 
     table: str
     version: int
     files_total: int | None
     files_after_delta: int | None
     files_after_bounds: int | None
-    predicates: tuple[str, ...]  # what the query asks of Variant paths
-    reasons: tuple[str, ...]  # why (a part of) that could not rule files out
-    findings: tuple[Finding, ...] = ()  # what each question of the predicates could prove
-    typed_paths: tuple[str, ...] = ()  # what the query asks of Variants by path
-    files_typed: int = 0  # in which these are read from typed columns; the others are left to Spark's scan
-    typed_reasons: tuple[str, ...] = ()  # why not all files
-    files_from_log: int = 0  # that are not opened, since the log answers MIN, MAX and COUNT(*) for them
+    predicates: tuple[str, ...]  # the query's predicates on Variant paths
+    reasons: tuple[str, ...]  # why they, or parts of them, do not rule out more files
+    findings: tuple[Finding, ...] = ()  # what each question of the predicates proved
+    typed_paths: tuple[str, ...] = ()  # the Variant paths that the query uses
+    files_typed: int = 0  # files in which these paths are read from typed columns; Spark's scan reads the other files
+    typed_reasons: tuple[str, ...] = ()  # why they are not read from typed columns in all files
+    files_from_log: int = 0  # files that are not opened, because the log answers MIN, MAX and COUNT(*) for them
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Report:
                     f"typed columns in {scan.files_typed} of {scan.files_after_bounds} files: {', '.join(scan.typed_paths)}"
                 )
             if scan.files_from_log:
-                notes.append(f"MIN, MAX and COUNT(*) of {scan.files_from_log} files are in the log")
+                notes.append(f"the log answers MIN, MAX and COUNT(*) for {scan.files_from_log} files")
             notes += [*(f"by Spark's scan: {reason}" for reason in scan.typed_reasons)] or [""] * (not notes)
             counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
             numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
@@ -78,9 +79,10 @@ class Report:
 
 
 def explain(df: DataFrame) -> Report:
-    """What skipping does for the query, planned anew under the session's present settings; runs no part of the query.
+    """What data skipping and typed reading do for a query.
 
-    Raises SessionError on a DataFrame of Spark Connect.
+    The query is planned anew under the session's current settings; no part of it runs. Raises SessionError for a DataFrame of
+    Spark Connect.
     """
     spark = jvm.classic(df.sparkSession)
     enabled = has_rules(spark)
@@ -94,7 +96,7 @@ def has_rules(spark: SparkSession) -> bool:
 
 
 def of(nodes: Iterable[Mapping[str, Any]], *, enabled: bool) -> Report:
-    """The report on scans as `java/Scans.java` describes them. enabled: whether the session has the optimizer rules."""
+    """The report on scans that `java/Scans.java` described. enabled: whether the session has the optimizer rules."""
     return Report([_scan(node, enabled) for node in nodes])
 
 
@@ -109,7 +111,7 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
     elif not outcome and node["delta"]:
         reasons.append("the query has no filter on a Variant path here")
     elif outcome.get("tree") and node["bounds"] == node["delta"] and not reasons:
-        reasons.append("each file can match")
+        reasons.append("by its bounds, every file can have rows that match")
     counts = (node.get("total"), node.get("delta"), node.get("bounds"))
     predicates = tuple(outcome.get("predicates", ()))
     typed = json.loads(node.get("reading", "{}"))
@@ -129,9 +131,11 @@ def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
     if "request" not in outcome:
         return ()
     if "tally" not in outcome and outcome["bounds"]:
-        return ()  # nothing could be read
-    asked, log = questions(outcome["request"])
+        return ()  # the bounds could not be read
+    predicate, log = questions(outcome["request"])
     counts: dict[int, dict[str, int]] = {}
     for number, verdict, files in outcome.get("tally", ()):
         counts.setdefault(number, {})[verdict] = files
-    return tuple(finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(asked), MAX_QUESTIONS)))
+    return tuple(
+        finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
+    )

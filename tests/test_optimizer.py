@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant import jvm, optimizer
-from delta_variant.report import Report, explain
+from delta_variant.report import Report, explain, has_rules
 from delta_variant.session import disable, enable
 from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
+from tests.support import scans, share, without_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +41,16 @@ EVENT = """to_variant_object(named_struct(
     'o', named_struct('x', -id)))"""
 
 
-@pytest.fixture(autouse=True)
-def _skipping(spark: SparkSession) -> Iterator[None]:
-    enable(spark)
+@pytest.fixture(scope="module", autouse=True)
+def _module(spark: SparkSession) -> Iterator[None]:
     yield
     disable(spark)
+
+
+@pytest.fixture(autouse=True)
+def _skipping(spark: SparkSession, _module: None) -> None:
+    if not has_rules(spark):
+        enable(spark)
 
 
 def create(spark, path, columns="id long, v variant", partition_by="", **properties):
@@ -121,13 +127,17 @@ def rows(df: DataFrame):
 
 
 def same_without(spark, make):
-    """The rows of the query `make` gives, after comparing them with those it gives with skipping off."""
-    with_skipping = rows(make())
-    disable(spark)
-    without = rows(make())
-    enable(spark)
-    assert with_skipping == without
-    return with_skipping
+    """The rows of the query `make` gives, after comparing them with those it gives without the rules."""
+    return compared(spark, make)[0]
+
+
+def compared(spark, make):
+    """So are these; and the query, which was planned with the rules."""
+    df = make()
+    with_skipping = rows(df)
+    with without_rules(spark):
+        assert with_skipping == rows(make())
+    return with_skipping, df
 
 
 PREDICATES = [
@@ -522,8 +532,9 @@ def test_views_joins_unions_and_subqueries(spark, table):
             "select id from events where v:id::int = (select max(v:id::int) from events where v:id::int < 10)",
             "select id from events e where exists (select 1 from events f where f.id = e.id and f.v:id::int = 5)",
         ]:
-            assert 1 in [scan.files_after_bounds for scan in explain(spark.sql(query)).scans], query
-            assert len(same_without(spark, lambda query=query: spark.sql(query))) == 1
+            found, df = compared(spark, lambda query=query: spark.sql(query))
+            assert len(found) == 1
+            assert 1 in [scan.files_after_bounds for scan in scans(df)], query
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
 
@@ -590,10 +601,11 @@ def places(spark, table, tmp_path) -> Iterator[None]:
 
 def test_wherever_the_filter_stands(spark, places, plan_form, caplog):
     """A filter reaches its scan through aliases, projections, CTEs, views, unions, joins, aggregates and subqueries."""
-    for query, files in PLACES:
-        kept = sorted(scan.files_after_bounds for scan in explain(spark.sql(query)).scans)
+    shared = share(PLACES, 2, int(plan_form == "false"))
+    for query, files in shared:
+        kept = sorted(scan.files_after_bounds for scan in scans(spark.sql(query)))
         assert kept == files, query
-    everything = " union all ".join(f"select {n}, hash(*) from ({query})" for n, (query, _) in enumerate(PLACES))
+    everything = " union all ".join(f"select {n}, hash(*) from ({query})" for n, (query, _) in enumerate(shared))
     assert same_without(spark, lambda: spark.sql(everything))
     assert "runs without" not in caplog.text
 
@@ -620,8 +632,8 @@ def test_first_rows_of_an_order(spark, marked):
     """ORDER BY with LIMIT opens the files that can have one of the first rows."""
     for query, files in FIRST:
         text = query.format(f"delta.`{marked}`")
-        assert [scan.files_after_bounds for scan in explain(spark.sql(text)).scans] == [files], query
-        same_without(spark, lambda text=text: spark.sql(text))
+        _, df = compared(spark, lambda text=text: spark.sql(text))
+        assert [scan.files_after_bounds for scan in scans(df)] == [files], query
 
 
 @pytest.mark.slow
@@ -647,15 +659,15 @@ def test_first_rows_of_any_table(spark, tmp_path):
             shaped.write.format("delta").mode("append").save(path)
     spark.sql(f"delete from delta.`{path}` where id % 3 = 0 and try_variant_get(v, '$.n', 'int') > 10")
     pruned = 0
-    for kind in ("int", "decimal(2,0)", "double", "timestamp"):
-        for order in ("desc", "asc nulls last", "asc", "desc nulls first"):
-            for limit in (1, 4):
-                key = f"try_variant_get(v, '$.n', '{kind}')"
-                text = f"select {key} k from delta.`{path}` order by k {order} limit {limit}"
-                same_without(spark, lambda text=text: spark.sql(text))
-                [scan] = explain(spark.sql(text)).scans
-                pruned += scan.files_after_bounds < scan.files_total
-    assert pruned > 6
+    kinds, orders = ("int", "decimal(2,0)", "double", "timestamp"), ("desc", "asc nulls last", "asc", "desc nulls first")
+    for kind, order, limit in share(itertools.product(kinds, orders, (1, 4)), 3):
+        key = f"try_variant_get(v, '$.n', '{kind}')"
+        _, df = compared(
+            spark, lambda text=f"select {key} k from delta.`{path}` order by k {order} limit {limit}": spark.sql(text)
+        )
+        [scan] = scans(df)
+        pruned += scan.files_after_bounds < scan.files_total
+    assert pruned > 2
 
 
 def test_dataframes(spark, table, plan_form):
@@ -1120,7 +1132,7 @@ def test_explain_counts_files(spark, tmp_path, caplog):
     first, second = scan.findings
     assert (first.files_ruled_out, second.files_ruled_out) == (1, 0)
     assert first.reasons == (
-        "string bounds, int question, for v:a in 1 of 6 files",
+        "string bounds for v:a, which is compared as int, in 1 of 6 files",
         "no bounds for v:a in 2 of 6 files",
         "bounds for v:a that do not fit int in 1 of 6 files",
     )

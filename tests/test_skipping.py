@@ -536,6 +536,13 @@ def test_budget():
     assert answer(wide)["tree"] is None
     both = {**wide, "filters": [*wide["filters"], equal(0, 5)]}
     assert answer(both)["tree"][1][0] == "between"  # the other part of the AND is used
+    others = {
+        "op": "and",
+        "args": [{"op": "or", "args": list(map(pair, range(MAX_COMPARISONS // 2)))}, {"other": 0, "text": "p > 1"}],
+    }
+    beyond = {**request(others, read("$.a")), "explain": True}
+    assert answer(beyond)["tree"]
+    assert "contains p > 1: 1 comparisons, with the 2,000 of earlier predicates," in answer(beyond)["reasons"][0]
     few = {**request(pair(1), read("$.a")), "files": 10**9}
     assert answer(few)["tree"] is None
 

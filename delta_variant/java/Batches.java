@@ -7,7 +7,7 @@
  * has them in Arrow. The names of Spark that are not qualified are those that the generator imports.
  */
 
-/** Rows after which a batch ends, and bytes, which its last row may exceed: smaller batches cost more in the task. */
+/** The rows and bytes after which a batch ends; its last row may exceed the bytes. Smaller batches cost more in the task. */
 private static final int MAX_ROWS = 16384;
 private static final int MAX_BYTES = 8 << 20;
 
@@ -20,7 +20,7 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
   private final Column[] columns;
   private org.apache.spark.sql.catalyst.expressions.UnsafeProjection unsafe;
   private scala.collection.Iterator rows;
-  private byte[] last = new byte[0];  // taken up before the next row is asked for
+  private byte[] last = new byte[0];  // the last message, which is consumed before the next one is asked for
 
   Batches(org.apache.spark.sql.types.StructType schema) {
     this.schema = schema;
@@ -58,11 +58,11 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
   }
 }
 
-/** A record batch: its columns in depth-first order, then the bytes. */
+/** A record batch as an IPC message: the metadata of its columns, in depth-first order, then their buffers. */
 private static final class Message {
   private final java.util.ArrayList nodes = new java.util.ArrayList();  // {rows, nulls} of a column
   private final java.util.ArrayList arrays = new java.util.ArrayList();
-  private final java.util.ArrayList places = new java.util.ArrayList();  // {offset in the body, bytes} of an array
+  private final java.util.ArrayList ranges = new java.util.ArrayList();  // {offset in the body, bytes} of an array
   private long size = 0;
 
   void node(int rows, int nulls) {
@@ -71,11 +71,14 @@ private static final class Message {
 
   void buffer(byte[] array, long bytes) {
     arrays.add(array);
-    places.add(new long[] {size, bytes});
+    ranges.add(new long[] {size, bytes});
     size += bytes + 7 & -8;
   }
 
-  /** The message, in an array that is up to a sixteenth longer: `last`, if it fits, since new ones of megabytes are costly. */
+  /**
+   * The message, in an array that is up to a sixteenth longer. `last` is used again if it has the right length, because to
+   * allocate megabytes is costly.
+   */
   byte[] bytes(int rows, byte[] last) {
     com.google.flatbuffers.FlatBufferBuilder head = new com.google.flatbuffers.FlatBufferBuilder(1024);
     org.apache.arrow.flatbuf.RecordBatch.startNodesVector(head, nodes.size());
@@ -84,10 +87,10 @@ private static final class Message {
       org.apache.arrow.flatbuf.FieldNode.createFieldNode(head, node[0], node[1]);
     }
     int allNodes = head.endVector();
-    org.apache.arrow.flatbuf.RecordBatch.startBuffersVector(head, places.size());
-    for (int p = places.size() - 1; p >= 0; p--) {
-      long[] place = (long[]) places.get(p);
-      org.apache.arrow.flatbuf.Buffer.createBuffer(head, place[0], place[1]);
+    org.apache.arrow.flatbuf.RecordBatch.startBuffersVector(head, ranges.size());
+    for (int r = ranges.size() - 1; r >= 0; r--) {
+      long[] range = (long[]) ranges.get(r);
+      org.apache.arrow.flatbuf.Buffer.createBuffer(head, range[0], range[1]);
     }
     int allBuffers = head.endVector();
     int batch = org.apache.arrow.flatbuf.RecordBatch.createRecordBatch(head, rows, allNodes, allBuffers, 0, 0);
@@ -101,14 +104,15 @@ private static final class Message {
     Platform.putInt(message, Platform.BYTE_ARRAY_OFFSET, -1);
     Platform.putInt(message, Platform.BYTE_ARRAY_OFFSET + 4, body - 8);
     System.arraycopy(metadata, 0, message, 8, metadata.length);
-    for (int p = 0; p < places.size(); p++) {
-      long[] place = (long[]) places.get(p);
-      if (place[1] > 0) System.arraycopy(arrays.get(p), 0, message, body + (int) place[0], (int) place[1]);
+    for (int r = 0; r < ranges.size(); r++) {
+      long[] range = (long[]) ranges.get(r);
+      if (range[1] > 0) System.arraycopy(arrays.get(r), 0, message, body + (int) range[0], (int) range[1]);
     }
     return message;
   }
 }
 
+/** The array, or a longer one with its first `used` bytes if it has less than `wanted`. */
 private static byte[] grown(byte[] array, int used, long wanted) {
   if (wanted <= array.length) return array;
   byte[] grown = new byte[(int) Math.min(Math.max(wanted, 2L * array.length), Math.max(wanted, Integer.MAX_VALUE - 15))];
@@ -116,7 +120,7 @@ private static byte[] grown(byte[] array, int used, long wanted) {
   return grown;
 }
 
-/** One row of a few megabytes is no reason to keep as much for all that come after it. */
+/** The array to use for the next batch. A very large one, which some large row needed, is not kept. */
 private static byte[] kept(byte[] array) {
   return array.length > 2 * MAX_BYTES ? new byte[0] : array;
 }
@@ -151,17 +155,18 @@ private static Column column(org.apache.spark.sql.types.DataType type) {
   if (type instanceof org.apache.spark.sql.types.NumericType || type instanceof org.apache.spark.sql.types.DatetimeType) {
     return new Fixed(type.defaultSize());
   }
-  throw new IllegalArgumentException("a column of type " + type.sql() + " has no form in Arrow");
+  throw new IllegalArgumentException("a column of type " + type.sql() + " cannot be converted to Arrow");
 }
 
+/** A validity bitmap, or the values of a BOOLEAN column: one bit per row. */
 private static final class Bitmap {
   private byte[] bits = new byte[MAX_ROWS / 8];
 
   void set(int row, boolean value) {
-    int at = row >>> 3;
-    if (at >= bits.length) bits = grown(bits, bits.length, at + 1);
+    int index = row >>> 3;
+    if (index >= bits.length) bits = grown(bits, bits.length, index + 1);
     int bit = 1 << (row & 7);
-    bits[at] = (byte) (value ? bits[at] | bit : bits[at] & ~bit);
+    bits[index] = (byte) (value ? bits[index] | bit : bits[index] & ~bit);
   }
 
   void end(Message message, int rows) {
@@ -176,7 +181,10 @@ private abstract static class Column {
   private int nulls = 0;
   private final Bitmap valid = new Bitmap();
 
-  /** Takes a field of an UnsafeRow, or an element of an UnsafeArrayData, which begins at an offset of an object. */
+  /**
+   * Adds a field of an UnsafeRow or an element of an UnsafeArrayData. base, offset: where the row or the array begins. at: the
+   * index of the field or the element.
+   */
   final void add(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
     if (from.isNullAt(at)) {
       addNull();
@@ -188,18 +196,18 @@ private abstract static class Column {
 
   final void addNull() {
     valid.set(rows, false);
-    nothing();
+    addDefault();
     rows++;
     nulls++;
   }
 
-  /** After the value of a row. */
+  /** Counts a row whose value was added. */
   protected final void present() {
     valid.set(rows, true);
     rows++;
   }
 
-  /** Puts the column into the message and begins anew. */
+  /** Puts the column into the message and empties it for the next batch. */
   final void end(Message message) {
     message.node(rows, nulls);
     valid.end(message, nulls == 0 ? 0 : rows);
@@ -207,13 +215,14 @@ private abstract static class Column {
     rows = nulls = 0;
   }
 
-  /** Takes a value that is not null. */
+  /** Adds a value that is not null. */
   protected abstract void value(
       org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at);
 
-  /** Takes what stands under a null. */
-  protected abstract void nothing();
+  /** Adds the value that stands in the buffers for a null. */
+  protected abstract void addDefault();
 
+  /** Puts the buffers of the values, and the children, into the message. */
   protected abstract void values(Message message);
 }
 
@@ -224,7 +233,7 @@ private static final class Bits extends Column {
     bits.set(rows, from.getBoolean(at));
   }
 
-  protected void nothing() {
+  protected void addDefault() {
     bits.set(rows, false);
   }
 
@@ -243,19 +252,19 @@ private static class Fixed extends Column {
   }
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
-    long place = place();
-    if (width == 8) Platform.putLong(data, place, from.getLong(at));
-    else if (width == 4) Platform.putInt(data, place, from.getInt(at));
-    else if (width == 2) Platform.putShort(data, place, from.getShort(at));
-    else Platform.putByte(data, place, from.getByte(at));
+    long target = reserve();
+    if (width == 8) Platform.putLong(data, target, from.getLong(at));
+    else if (width == 4) Platform.putInt(data, target, from.getInt(at));
+    else if (width == 2) Platform.putShort(data, target, from.getShort(at));
+    else Platform.putByte(data, target, from.getByte(at));
   }
 
-  protected void nothing() {
-    place();
+  protected void addDefault() {
+    reserve();
   }
 
-  /** Makes room for the value of a row, and says where it is. */
-  protected final long place() {
+  /** Makes room for the value of a row, and returns its offset for Platform. */
+  protected final long reserve() {
     data = grown(data, rows * width, (rows + 1L) * width);
     return Platform.BYTE_ARRAY_OFFSET + (long) rows * width;
   }
@@ -266,6 +275,7 @@ private static class Fixed extends Column {
   }
 }
 
+/** Decimals, as 16 bytes. */
 private static final class Decimal16 extends Fixed {
   private final boolean small;
 
@@ -275,36 +285,37 @@ private static final class Decimal16 extends Fixed {
   }
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
-    long place = place();
+    long target = reserve();
     if (small) {
       long value = from.getLong(at);
-      Platform.putLong(data, place, value);
-      Platform.putLong(data, place + 8, value >> 63);
+      Platform.putLong(data, target, value);
+      Platform.putLong(data, target + 8, value >> 63);
     } else {
       byte[] value = from.getBinary(at);  // the most significant byte first
       for (int b = 0; b < 16; b++) {
-        Platform.putByte(data, place + b, b < value.length ? value[value.length - 1 - b] : (byte) (value[0] >> 7));
+        Platform.putByte(data, target + b, b < value.length ? value[value.length - 1 - b] : (byte) (value[0] >> 7));
       }
     }
   }
 }
 
-/** Values of any length, one after the other, and where each ends. */
+/** Values of any length, one after the other, and the offsets at which they end. */
 private abstract static class Sized extends Column {
   private byte[] ends = new byte[4];
 
-  /** Of all values so far. */
+  /** The length of all values so far. */
   protected abstract int length();
 
   protected abstract void contents(Message message);
 
+  /** Stores the offset at which the value of a row ends. */
   protected final void ended() {
-    long at = (rows + 1L) * 4;
-    ends = grown(ends, (int) at, at + 4);
-    Platform.putInt(ends, Platform.BYTE_ARRAY_OFFSET + at, length());
+    long position = (rows + 1L) * 4;
+    ends = grown(ends, (int) position, position + 4);
+    Platform.putInt(ends, Platform.BYTE_ARRAY_OFFSET + position, length());
   }
 
-  protected void nothing() {
+  protected void addDefault() {
     ended();
   }
 
@@ -321,8 +332,8 @@ private static final class Bytes extends Sized {
   private int used = 0;
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
-    long place = from.getLong(at);  // UnsafeRow: the offset in the row, then the size
-    copy(base, offset + (place >>> 32), (int) place);
+    long offsetAndSize = from.getLong(at);  // of UnsafeRow: the offset in the row, then the size
+    copy(base, offset + (offsetAndSize >>> 32), (int) offsetAndSize);
   }
 
   private void copy(Object base, long from, int size) {
@@ -332,7 +343,7 @@ private static final class Bytes extends Sized {
     ended();
   }
 
-  /** A value that is never null. */
+  /** Adds a value of a column that has no nulls. */
   void append(Object base, long from, int size) {
     copy(base, from, size);
     present();
@@ -349,20 +360,20 @@ private static final class Bytes extends Sized {
   }
 }
 
-/** A struct of two binaries. In a row there is the size of the value, the value, and the metadata. */
+/** A struct of two binaries. An UnsafeRow holds a Variant as the size of its value, the value, and the metadata. */
 private static final class Variant extends Column {
   private final Bytes value = new Bytes();
   private final Bytes metadata = new Bytes();
 
   protected void value(org.apache.spark.sql.catalyst.expressions.SpecializedGetters from, Object base, long offset, int at) {
-    long place = from.getLong(at);
-    long start = offset + (place >>> 32);
+    long offsetAndSize = from.getLong(at);
+    long start = offset + (offsetAndSize >>> 32);
     int size = Platform.getInt(base, start);
     value.append(base, start + 4, size);
-    metadata.append(base, start + 4 + size, (int) place - 4 - size);
+    metadata.append(base, start + 4 + size, (int) offsetAndSize - 4 - size);
   }
 
-  protected void nothing() {
+  protected void addDefault() {
     value.append(null, 0, 0);
     metadata.append(null, 0, 0);
   }
@@ -385,7 +396,7 @@ private static final class Struct extends Column {
     for (int c = 0; c < children.length; c++) children[c].add(row, row.getBaseObject(), row.getBaseOffset(), c);
   }
 
-  protected void nothing() {
+  protected void addDefault() {
     for (int c = 0; c < children.length; c++) children[c].addNull();
   }
 
@@ -419,7 +430,7 @@ private static final class List extends Sized {
   }
 }
 
-/** A list of structs of a key and a value, none of them null. */
+/** A map: a list of structs of a key and a value, which are never null themselves. */
 private static final class Entries extends Sized {
   private final Column keys;
   private final Column items;

@@ -37,15 +37,15 @@ import scala.collection.immutable.Seq;
 public class Bounds {
   private static final int FIRST = 4;  // columns of a row before those of the minima and maxima
   private final Snapshot snapshot;
-  private final String mark;  // the tag of a file whose bounds were computed from values
-  private final List marks;  // and its values, literals
-  private final String nonNull;  // the tag for what the protocol has no bounds for
+  private final String marker;  // name of the tag that says that this package computed the bounds
+  private final List markerValues;  // the values that it may have, as literals
+  private final String nonNull;  // name of the tag for paths that the protocol gives no bounds
   private final List columns = new ArrayList();
 
-  public Bounds(Snapshot snapshot, String mark, Seq marks, String nonNull) {
+  public Bounds(Snapshot snapshot, String marker, Seq markerValues, String nonNull) {
     this.snapshot = snapshot;
-    this.mark = mark;
-    this.marks = literals(scala.jdk.javaapi.CollectionConverters.asJava(marks));
+    this.marker = marker;
+    this.markerValues = literals(scala.jdk.javaapi.CollectionConverters.asJava(markerValues));
     this.nonNull = nonNull;
     StructType stats = snapshot.statsSchema();
     if (stats.getFieldIndex("minValues").isDefined()) {
@@ -53,7 +53,7 @@ public class Bounds {
     }
   }
 
-  /** Lists of names, those that the files use. */
+  /** The VARIANT columns with statistics, each as a List of its physical names. */
   public List columns() {
     return columns;
   }
@@ -62,7 +62,7 @@ public class Bounds {
     return snapshot;
   }
 
-  /** The columns of a row, for rows that are at hand. */
+  /** The columns of a row as attributes, for expressions over rows that were read. */
   public static Seq attributes(int columns) {
     List row = new ArrayList();
     row.add(attribute("path", DataTypes.LongType));
@@ -76,10 +76,10 @@ public class Bounds {
     return seq(row);
   }
 
-  /** The minima of a column in such a row; null where there are none. */
+  /** The Variant object with the minima of a column in such a row; null if there is none. */
   public static VariantVal least(InternalRow row, int column) {
-    int at = FIRST + 2 * column;
-    return row.isNullAt(at) ? null : row.getVariant(at);
+    int index = FIRST + 2 * column;
+    return row.isNullAt(index) ? null : row.getVariant(index);
   }
 
   public static Attribute attribute(String name, DataType type) {
@@ -106,12 +106,16 @@ public class Bounds {
     return org.apache.spark.sql.classic.Dataset.ofRows(SparkSession.active(), rows);
   }
 
-  /** The columns of a row over what `Snapshot.withStats` gives; `checked` to make what is damaged NULL, else reading it fails. */
+  /**
+   * The columns of a row, as expressions over the columns of `Snapshot.withStats`. With `checked`, damaged values are NULL;
+   * without it, reading them fails.
+   */
   public Seq row(Seq files, Expression path, boolean checked) {
     Expression stats = attribute(files, "stats");
     List row = new ArrayList();
     row.add(named(path, "path"));
-    row.add(named(new If(new In(tag(files, mark), seq(marks)), tag(files, mark), literal(null, DataTypes.StringType)), "mark"));
+    Expression known = new In(tag(files, marker), seq(markerValues));
+    row.add(named(new If(known, tag(files, marker), literal(null, DataTypes.StringType)), "mark"));
     row.add(named(intact(decoded(tag(files, nonNull)), checked), "nonnull"));
     boolean counted = ((StructType) stats.dataType()).getFieldIndex("numRecords").isDefined();
     row.add(named(counted ? field(stats, "numRecords") : literal(null, DataTypes.LongType), "rows"));
@@ -122,12 +126,12 @@ public class Bounds {
     return seq(row);
   }
 
-  /** What a row of `Snapshot.stateDF` that is a file would have to differ in for the file's bounds to differ. */
+  /** The fields of an Add action in `Snapshot.stateDF` that the file's row depends on: equal fields give equal bounds. */
   public List contents(Expression add) {
     List parts = new ArrayList();
     parts.add(field(add, "path"));
     parts.add(field(add, "stats"));
-    parts.add(entry(field(add, "tags"), mark));
+    parts.add(entry(field(add, "tags"), marker));
     parts.add(entry(field(add, "tags"), nonNull));
     return parts;
   }
@@ -140,7 +144,7 @@ public class Bounds {
     return new ElementAt(map, text(key), scala.Option.empty(), false);
   }
 
-  /** A text in Z85, decoded by the expression that decodes Delta's bounds: a struct of Variants that hold text. */
+  /** The Variant of a Z85 text, by the expression that decodes Delta's bounds. It takes a struct of Variants that hold text. */
   private static Expression decoded(Expression text) {
     Expression variant = new Cast(text, DataTypes.VariantType, scala.Option.empty(), EvalMode.ANSI());
     return field(new DecodeNestedZ85EncodedVariant(new CreateNamedStruct(seq(text("tag"), variant))), "tag");
@@ -153,9 +157,9 @@ public class Bounds {
   // ---- one bound ------------------------------------------------------------------------------------------------
 
   /**
-   * A bound that a tree compares (delta_variant/skipping/bounds.py, Projection), over a row; `types` by their names. One whose
-   * side is `leaf` (delta_variant/reading/requests.py) is that of files with a mark, as VARIANT; `rows` is
-   * the number of rows in the file.
+   * The expression that reads a bound from a row. Its JSON is described in delta_variant/skipping/bounds.py, Projection;
+   * `types` has the types that it names. There are two more sides: `leaf` (delta_variant/reading/requests.py) is the minimum
+   * or else the maximum, as VARIANT, in files where the marker has the given value; `rows` is the number of rows in the file.
    */
   public static Expression read(JsonNode bound, Seq row, Map types, String zone) {
     String side = bound.get("side").asText();
@@ -163,9 +167,9 @@ public class Bounds {
     if (side.equals("values")) return hasValues(bound, row);
     if (side.equals("kind")) return kind(new Coalesce(seq(found("min", bound, row), found("max", bound, row))));
     if (side.equals("leaf")) {
-      Expression marked = new EqualTo(attribute(row, "mark"), text(bound.get("mark").asText()));
+      Expression hasMarker = new EqualTo(attribute(row, "mark"), text(bound.get("mark").asText()));
       Expression either = new Coalesce(seq(found("min", bound, row), found("max", bound, row)));
-      return new If(marked, either, literal(null, DataTypes.VariantType));
+      return new If(hasMarker, either, literal(null, DataTypes.VariantType));
     }
     Expression variant = found(side, bound, row);
     Expression kind = kind(variant);
@@ -180,12 +184,12 @@ public class Bounds {
     return value;
   }
 
-  /** As VARIANT, of whatever type; NULL where there is none. */
+  /** The minimum or maximum of a path as VARIANT, whatever its type; NULL if there is none. */
   private static Expression found(String side, JsonNode bound, Seq row) {
     Expression object = attribute(row, side + bound.get("column").asInt());
-    Expression stated = get(object, new String[] {bound.get("key").asText()}, "", DataTypes.VariantType);
-    if (bound.get("tag").isNull()) return stated;
-    return new Coalesce(seq(stated, tagged(bound, row, side.equals("min") ? "[2]" : "[3]", DataTypes.VariantType)));
+    Expression inStatistics = get(object, new String[] {bound.get("key").asText()}, "", DataTypes.VariantType);
+    if (bound.get("tag").isNull()) return inStatistics;
+    return new Coalesce(seq(inStatistics, tagged(bound, row, side.equals("min") ? "[2]" : "[3]", DataTypes.VariantType)));
   }
 
   private static Expression tagged(JsonNode bound, Seq row, String suffix, DataType type) {
@@ -206,7 +210,10 @@ public class Bounds {
     return new Or(values, new GreaterThan(nulls, literal(Long.valueOf(0), DataTypes.LongType)));
   }
 
-  /** What lies at these keys of a Variant. Spark's path syntax knows no escapes, and a key may have quotes of both kinds. */
+  /**
+   * The value at these keys of a Variant. Spark's path syntax has no escapes, and a key may have quotes of both kinds: a key
+   * with double quotes is looked up in a map.
+   */
   private static Expression get(Expression variant, String[] keys, String suffix, DataType type) {
     StringBuilder path = new StringBuilder("$");
     for (int k = 0; k < keys.length; k++) {
@@ -223,7 +230,7 @@ public class Bounds {
 
   // ---- expressions ----------------------------------------------------------------------------------------------
 
-  /** JsonNode.get, of which Janino finds two. */
+  /** `JsonNode.get` with a cast, since Janino finds two methods of that name for an int. */
   public static JsonNode item(JsonNode array, int number) {
     return (JsonNode) array.get(number);
   }

@@ -21,39 +21,40 @@ import scala.collection.immutable.Seq;
  * Janino compiles this file: no generics, no lambdas.
  */
 public class Decision {
-  // To ask Delta of a predicate on ordinary columns takes a job. More than a few have to spare the query so many bytes each.
-  private static final int FEW_QUESTIONS = 4;
-  private static final long QUESTION_BYTES = 16 << 20;
+  // Delta runs a job for each predicate on ordinary columns. More than a few, or any on a large table, have to save the query
+  // so many bytes each.
+  private static final int FEW_PREDICATES = 4;
+  private static final long PREDICATE_BYTES = 16 << 20;
 
   private final DeltaScan scan;
   private final List all;  // AddFiles
   private final FileBounds files;
   private final Tree.Values[] bounds;
-  private final Filters asked;
+  private final Filters filters;
   private boolean spares;
 
-  public Decision(DeltaScan scan, List all, FileBounds files, Tree.Values[] bounds, Filters asked) {
+  public Decision(DeltaScan scan, List all, FileBounds files, Tree.Values[] bounds, Filters filters) {
     this.scan = scan;
     this.all = all;
     this.files = files;
     this.bounds = bounds;
-    this.asked = asked;
+    this.filters = filters;
   }
 
-  /** The files for which the tree is TRUE or NULL. Delta is asked of ordinary columns only where that may rule out enough. */
+  /** The files for which the tree is TRUE or NULL. Delta is asked about ordinary columns only if that can rule out enough. */
   public List left(JsonNode tree) throws InterruptedException {
     List left = left(tree, null);
     Set others = new TreeSet();
     others(tree, others);
     if (others.isEmpty()) return left;
-    boolean[][] delta = new boolean[asked.others().size()][files.size()];
-    long spared = bytes(left) - bytes(left(tree, delta));
-    boolean cheap = files.small() && others.size() <= FEW_QUESTIONS;
-    spares = spared > 0 && !cheap && spared <= QUESTION_BYTES * others.size();
-    if (spared == 0 || spares) return left;
+    boolean[][] delta = new boolean[filters.others().size()][files.size()];
+    long saved = bytes(left) - bytes(left(tree, delta));  // at most, if Delta ruled out every file
+    boolean cheap = files.small() && others.size() <= FEW_PREDICATES;
+    spares = saved > 0 && !cheap && saved <= PREDICATE_BYTES * others.size();
+    if (saved == 0 || spares) return left;
     for (java.util.Iterator o = others.iterator(); o.hasNext(); ) {
       int other = ((Integer) o.next()).intValue();
-      Seq predicate = Bounds.seq(Collections.singletonList(asked.others().get(other)));
+      Seq predicate = Bounds.seq(Collections.singletonList(filters.others().get(other)));
       for (Iterator i = scan.scannedSnapshot().filesForScan(predicate, false).files().iterator(); i.hasNext(); ) {
         int file = files.number(((AddFile) i.next()).path());
         if (file >= 0) delta[other][file] = true;
@@ -62,11 +63,12 @@ public class Decision {
     return left(tree, delta);
   }
 
-  /** Whether Delta was spared a question about ordinary columns. */
+  /** Whether Delta was not asked about ordinary columns, because that would take longer than it saves. */
   public boolean sparesDelta() {
     return spares;
   }
 
+  /** Adds the numbers of the predicates on ordinary columns that a tree refers to. */
   private static void others(JsonNode tree, Set numbers) {
     if (Bounds.item(tree, 0).asText().equals("other")) numbers.add(Integer.valueOf(Bounds.item(tree, 1).asInt()));
     for (int p = 1; p < tree.size(); p++) {
@@ -74,7 +76,7 @@ public class Decision {
     }
   }
 
-  /** Of AddFiles. */
+  /** The size of some AddFiles, in bytes. */
   public static long bytes(List files) {
     long bytes = 0;
     for (int f = 0; f < files.size(); f++) bytes += ((AddFile) files.get(f)).size();
@@ -82,7 +84,7 @@ public class Decision {
   }
 
   private List left(JsonNode json, boolean[][] delta) throws InterruptedException {
-    Tree tree = Tree.of(json, bounds, asked.constants(), delta);
+    Tree tree = Tree.of(json, bounds, filters.constants(), delta);
     List left = new ArrayList();
     synchronized (files) {
       for (int f = 0; f < all.size(); f++) {
@@ -95,20 +97,20 @@ public class Decision {
     return left;
   }
 
-  /** [number, verdict, files] for each question and verdict (delta_variant/skipping/verdicts.py). */
-  public ArrayNode tally(JsonNode questions, String mark, Seq marks) {
+  /** [number of the question, verdict, number of files] for each question and verdict (delta_variant/skipping/verdicts.py). */
+  public ArrayNode tally(JsonNode questions, String marker, Seq markerValues) {
     ArrayNode result = new ObjectMapper().createArrayNode();
     for (int q = 0; q < questions.size(); q++) {
       JsonNode question = Bounds.item(questions, q);
-      Tree out = Tree.of(question.get("tree"), bounds, asked.constants(), null);
-      Tree maybe = Tree.of(question.get("question"), bounds, asked.constants(), null);
+      Tree out = Tree.of(question.get("tree"), bounds, filters.constants(), null);
+      Tree maybe = Tree.of(question.get("question"), bounds, filters.constants(), null);
       Map counts = new TreeMap();
       synchronized (files) {
         for (int f = 0; f < all.size(); f++) {
           AddFile file = (AddFile) all.get(f);
           int number = files.number(file.path());
           if (number < 0) continue;
-          String verdict = unused(number, question, hasTag(file, mark, marks));
+          String verdict = undecided(number, question, hasTag(file, marker, markerValues));
           if (out.of(number) == Tree.FALSE) verdict = "out";
           else if (maybe.of(number) == Tree.TRUE) verdict = "maybe";
           Integer before = (Integer) counts.get(verdict);
@@ -123,8 +125,8 @@ public class Decision {
     return result;
   }
 
-  /** Why a bound that there may be says neither FALSE nor TRUE. */
-  private String unused(int file, JsonNode question, boolean marked) {
+  /** The verdict on a file for which the question is neither FALSE nor TRUE. */
+  private String undecided(int file, JsonNode question, boolean marked) {
     if (question.get("kind").isNull()) return "other";
     Object kind = bounds[question.get("kind").asInt()].get(file);
     if (kind == null) return "none";
@@ -140,7 +142,7 @@ public class Decision {
     return false;
   }
 
-  /** Whether one of the AddFiles has the tag, with one of the values unless they are null. */
+  /** Whether one of the AddFiles has the tag, with one of `values`, or any value if `values` is null. */
   public static boolean anyTag(List files, String tag, Seq values) {
     for (int f = 0; f < files.size(); f++) {
       if (hasTag((AddFile) files.get(f), tag, values)) return true;
@@ -148,7 +150,7 @@ public class Decision {
     return false;
   }
 
-  /** Whether a file has the tag, with one of the values unless they are null. */
+  /** Whether a file has the tag, with one of `values`, or any value if `values` is null. */
   public static boolean hasTag(AddFile file, String tag, Seq values) {
     scala.collection.immutable.Map tags = file.tags();
     return tags != null && tags.contains(tag) && (values == null || values.contains(tags.apply(tag)));

@@ -31,14 +31,14 @@ import scala.collection.Iterator;
  */
 public class Demands {
   public static final Demands NONE = new Demands(new ArrayList(), false, 0, null);
-  private static final int MAX_KEYS = 10000;  // of more of them the smallest and the largest are demanded
-  private static final long SMALL_BYTES = 10 << 20;  // of a table that is read for its keys, as Spark broadcasts by default
+  private static final int MAX_KEYS = 10000;  // of more keys, only the range is demanded
+  private static final long SMALL_BYTES = 10 << 20;  // of a table that is read for its keys; what Spark broadcasts by default
 
-  /** On the columns of the plan that `Demands` is of. */
+  /** One requirement: a predicate, or that an expression has one of the other side's keys. */
   private static class Demand {
-    final Expression expression;  // a predicate, unless there is a key
-    final Expression key;  // of the other side
-    final LogicalPlan side;
+    final Expression expression;  // the predicate if there is no key; over the columns of the plan
+    final Expression key;  // over the columns of the other side
+    final LogicalPlan side;  // the other side
 
     Demand(Expression expression, Expression key, LogicalPlan side) {
       this.expression = expression;
@@ -48,8 +48,9 @@ public class Demands {
   }
 
   private final List demands;
-  private final boolean numbered;  // rows that do not meet them may change numbers that the plan gives to others
-  private final int limit;  // so many rows, the first ones in an order once there is one; 0 for all
+  // The plan may number its rows. These numbers change if rows that do not meet the demands are left out.
+  private final boolean numbered;
+  private final int limit;  // so many rows are required, the first ones in `order` if that is set; 0 for all rows
   private final SortOrder order;
 
   private Demands(List demands, boolean numbered, int limit, SortOrder order) {
@@ -61,7 +62,7 @@ public class Demands {
 
   // ---- down the plan ----------------------------------------------------------------------------------------------
 
-  /** What a node demands of the rows of a child, if these are demanded of its own. */
+  /** What a node demands of the rows of a child, if these are the demands on the rows of the node. */
   public Demands of(LogicalPlan node, int child) {
     if (node instanceof Join) return of((Join) node, child);
     if (node instanceof LocalLimit) return of((LocalLimit) node);
@@ -81,37 +82,40 @@ public class Demands {
     return new Demands(demands, numbered, limit, (SortOrder) sort.order().apply(0));
   }
 
-  /** A filter leaves fewer rows than the order has first ones, unless it asks no more than that these are there. */
+  /**
+   * A filter may remove the first rows of an order, so ORDER BY with LIMIT demands nothing below it. If the filter removes only
+   * the rows in which the ordered value is NULL, it is as if NULLs came last.
+   */
   private Demands of(Filter filter) {
     if (!filter.condition().deterministic()) return NONE;
     if (order == null) return new Demands(demands, numbered, 0, null);
-    boolean there = isThere(filter.condition(), order.child());
+    boolean notNull = isNotNull(filter.condition(), order.child());
     SortOrder last = new SortOrder(order.child(), order.direction(), NullsLast$.MODULE$, order.sameOrderExpressions());
-    return new Demands(demands, numbered, there ? limit : 0, there ? last : null);
+    return new Demands(demands, numbered, notNull ? limit : 0, notNull ? last : null);
   }
 
-  /** Whether a condition is that a value is not NULL, and no more than that what it is computed from is not. */
-  private static boolean isThere(Expression condition, Expression value) {
+  /** Whether a condition says that a value is not NULL, and nothing else but that what it is computed from is not NULL. */
+  private static boolean isNotNull(Expression condition, Expression value) {
     List parts = new ArrayList();
     for (Expression of = value; of != null; ) {
       parts.add(text(of));
       boolean step = of instanceof Cast || of instanceof VariantGet || of instanceof GetStructField;
       of = step ? (Expression) of.children().apply(0) : null;
     }
-    List asked = new ArrayList();
-    for (; condition instanceof And; condition = ((And) condition).left()) asked.add(((And) condition).right());
-    asked.add(condition);
+    List terms = new ArrayList();
+    for (; condition instanceof And; condition = ((And) condition).left()) terms.add(((And) condition).right());
+    terms.add(condition);
     boolean itself = false;
-    for (int a = 0; a < asked.size(); a++) {
-      if (!(asked.get(a) instanceof IsNotNull)) return false;
-      int part = parts.indexOf(text(((IsNotNull) asked.get(a)).child()));
+    for (int t = 0; t < terms.size(); t++) {
+      if (!(terms.get(t) instanceof IsNotNull)) return false;
+      int part = parts.indexOf(text(((IsNotNull) terms.get(t)).child()));
       if (part < 0) return false;
       itself |= part == 0;
     }
     return itself;
   }
 
-  /** Equal for what is the same of a VARIANT, whether PushVariantIntoScan has brought it to the scan or not. */
+  /** A text that is equal for equal expressions on a VARIANT, whether or not PushVariantIntoScan moved them to the scan. */
   private static String text(Expression e) {
     if (e instanceof Cast) return text(((Cast) e).child()) + "::" + e.dataType().sql();
     if (e instanceof VariantGet && ((VariantGet) e).path() instanceof Literal) {
@@ -129,9 +133,10 @@ public class Demands {
   private Demands of(Join join, int child) {
     JoinType type = join.joinType();
     boolean inner = type instanceof Inner$ || type instanceof Cross$;
-    boolean kept = child == 0 ? type instanceof LeftOuter$ || type instanceof LeftAnti$ : type instanceof RightOuter$;
-    boolean known = inner || kept || type instanceof LeftSemi$ || type instanceof LeftOuter$ || type instanceof RightOuter$ || type instanceof LeftAnti$;
-    if (kept || !known) return NONE;
+    boolean preserved = child == 0 ? type instanceof LeftOuter$ || type instanceof LeftAnti$ : type instanceof RightOuter$;
+    boolean known = inner || preserved || type instanceof LeftSemi$ || type instanceof LeftOuter$ || type instanceof RightOuter$
+        || type instanceof LeftAnti$;
+    if (preserved || !known) return NONE;
     LogicalPlan mine = (LogicalPlan) join.children().apply(child);
     LogicalPlan other = (LogicalPlan) join.children().apply(1 - child);
     List found = new ArrayList();
@@ -177,7 +182,7 @@ public class Demands {
     return new Demands(found, numbered || !same, same ? limit : 0, same ? ordered : null);
   }
 
-  /** What a projection's columns are below it. */
+  /** Replaces the columns of a projection by what they are computed from. */
   private static class Below extends scala.runtime.AbstractPartialFunction {
     private final Map values = new HashMap();  // ExprId -> Expression
 
@@ -199,17 +204,17 @@ public class Demands {
 
   // ---- at the scan ------------------------------------------------------------------------------------------------
 
-  /** Those that ask something of a VARIANT, as filters of the scan. `command`: DELETE, UPDATE or MERGE looks for its rows. */
-  public List filters(Filters asked, boolean command) {
+  /** The demands that use a VARIANT, as filters of the scan. `command`: whether DELETE, UPDATE or MERGE looks for its rows. */
+  public List filters(Filters scan, boolean command) {
     List filters = new ArrayList();
     for (int d = 0; d < demands.size() && (command || !numbered); d++) {
       Demand demand = (Demand) demands.get(d);
-      if (!asked.readsVariant(demand.expression)) continue;
+      if (!scan.readsVariant(demand.expression)) continue;
       try {
         Expression filter = demand.key == null ? demand.expression : among(demand, command);
         if (filter != null) filters.add(filter);
       } catch (Throwable failure) {
-        // The query meets it again, if it does: a filter above may keep it from the row that fails.
+        // Not raised here: a filter above may keep the query from the row that fails. If none does, the query fails itself.
         if (FileBounds.stops(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
       }
     }
@@ -217,11 +222,11 @@ public class Demands {
   }
 
   /**
-   * What the rows that an order has first are compared with, and how many there are; null where nothing in their order can be known:
-   * NULLs that come first have no bounds, those of strings may be cut.
+   * The order whose first rows are demanded, `limit` of them; null if there is none, or if bounds cannot tell where these rows
+   * are: NULLs that come first have no bounds, and bounds of strings may be cut.
    */
-  public SortOrder first(Filters asked) {
-    boolean known = order != null && order.nullOrdering() instanceof NullsLast$ && asked.readsVariant(order.child());
+  public SortOrder first(Filters scan) {
+    boolean known = order != null && order.nullOrdering() instanceof NullsLast$ && scan.readsVariant(order.child());
     DataType type = known ? order.child().dataType() : DataTypes.StringType;
     return isOrdered(type) && !(type instanceof StringType) ? order : null;
   }
@@ -230,7 +235,10 @@ public class Demands {
     return limit;
   }
 
-  /** That the expression has one of the values of the other side's key; null where these are too dear to find, or too many. */
+  /**
+   * The filter that the expression has one of the other side's keys or, if they are many, a value in their range. Null if they
+   * take long to find, or if there are none.
+   */
   private static Expression among(Demand demand, boolean command) {
     Expression key = demand.key;
     if (!isOrdered(key.dataType())) return null;
@@ -238,7 +246,7 @@ public class Demands {
     LogicalPlan side = demand.side;
     for (; side instanceof Project || side instanceof Filter; side = (LogicalPlan) side.children().apply(0)) {
       if (side instanceof Filter) {
-        // Without a filter there are more keys, and MERGE counts its source's rows in one.
+        // Other filters are left out, which gives more keys: MERGE counts the rows of its source in a filter.
         Expression condition = ((Filter) side).condition();
         if (isPlain(condition)) filter = new And(condition, filter);
         continue;
@@ -273,7 +281,7 @@ public class Demands {
         || type instanceof TimestampType || type instanceof TimestampNTZType;
   }
 
-  /** Whether a plan gives the same rows each time, after little work: those of a small Delta table, or kept by Spark. */
+  /** Whether a plan gives the same rows each time, with little work: a small Delta table, or a checkpoint. */
   private static boolean isCheap(LogicalPlan side) {
     if (side instanceof LogicalRDD) return ((LogicalRDD) side).rdd().isCheckpointed();
     if (!(side instanceof LogicalRelation) || !(((LogicalRelation) side).relation() instanceof HadoopFsRelation)) return false;

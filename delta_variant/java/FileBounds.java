@@ -40,12 +40,12 @@ import scala.math.Ordering;
  * version that could not be read is not tried again. Janino compiles this file: no generics, no lambdas.
  */
 public class FileBounds {
-  private static final String KEPT_FILES = "spark.delta_variant.keptFiles";  // a table is small up to so many
+  private static final String KEPT_FILES = "spark.delta_variant.keptFiles";  // a small table has at most this many
   private static final int KEPT_BYTES = 16 << 20;
-  private static final int FEW_FILES = 20000;  // whose hashes a job can take along
+  private static final int FEW_FILES = 20000;  // a job can be limited to the hashes of so many files
   private static final Cache TABLES = CacheBuilder.newBuilder().maximumWeight(2L * KEPT_BYTES).weigher(new Weight())
       .expireAfterAccess(1, TimeUnit.HOURS).concurrencyLevel(1).build();  // path and version -> FileBounds
-  private static final Object UNREAD = new Object();
+  private static final Object UNREAD = new Object();  // a value that was not read from its row yet
 
   private final WeakReference snapshot;
   private final String table;
@@ -54,9 +54,9 @@ public class FileBounds {
   private final long total;
   private final boolean small;
   private InternalRow[] rows;  // by file, if they are kept
-  private Keys contents;  // by file, what its row was decoded from
-  private Keys files;  // by file, its path
-  private Set scanned;  // hashes of paths: what a job is limited to
+  private Keys contents;  // by file, the hash of what its row was decoded from
+  private Keys files;  // by file, the hash of its path
+  private Set scanned;  // hashes of the paths that jobs read; null for all
   private final Map columns = new HashMap();  // text of the bound -> Column
   private String failure;
 
@@ -69,7 +69,7 @@ public class FileBounds {
     this.small = small;
   }
 
-  /** What is known of the files of a scan. Raises what the jobs raise; the next time, `failure` has it. */
+  /** The bounds of a scan's files. If a job fails, its exception is thrown, and later calls return an object with `failure`. */
   public static FileBounds of(Bounds log, DeltaScan scan) {
     scala.Option counted = scan.total().files();
     long total = counted.isDefined() ? ((Number) counted.get()).longValue() : log.snapshot().numOfFiles();
@@ -85,7 +85,7 @@ public class FileBounds {
       return files;
     }
     try {
-      if (small) files.collect(log, files.before());
+      if (small) files.collect(log, files.previous());
     } catch (Throwable failure) {
       files.failed(failure);
     }
@@ -93,7 +93,7 @@ public class FileBounds {
     return files;
   }
 
-  /** The files of these rows (Bounds). */
+  /** The bounds of files whose rows (Bounds) are given. */
   public static FileBounds of(Bounds log, InternalRow[] rows) {
     FileBounds files = new FileBounds(log, rows.length, true);
     files.rows = rows;
@@ -105,7 +105,7 @@ public class FileBounds {
     return table + "\n" + version;
   }
 
-  /** Why nothing could be read, if so. */
+  /** Why the bounds could not be read; null if they could. */
   public String failure() {
     return failure;
   }
@@ -114,7 +114,7 @@ public class FileBounds {
     return small;
   }
 
-  /** The number of a file; -1 of one that is not known. */
+  /** The number of a file; -1 if the file is not known. */
   public int number(String path) {
     return files.find(Jobs.hash(path));
   }
@@ -123,7 +123,7 @@ public class FileBounds {
     return files.keys.length;
   }
 
-  /** The bytes that Spark expects of a row in the paths with bounds of a file; 0 where that is not known. */
+  /** The bytes that Spark's estimates assume for a row's values at the paths with bounds of a file; 0 if that is not known. */
   public synchronized int width(String path) {
     int file = rows == null ? -1 : number(path);
     if (file < 0 || rows[file] == null) return 0;
@@ -147,7 +147,7 @@ public class FileBounds {
     org.apache.spark.unsafe.Platform.throwException(failure);
   }
 
-  /** Whether a failure is one of the query's thread, which has to end, not one of what it did. */
+  /** Whether the query's thread has to end after a failure: it was interrupted, its job was cancelled, or memory ran out. */
   public static boolean stops(Throwable failure) {
     if (Thread.currentThread().isInterrupted()) return true;
     for (Throwable t = failure; t != null; t = t.getCause()) {
@@ -162,7 +162,7 @@ public class FileBounds {
   // ---- small tables ---------------------------------------------------------------------------------------------
 
   /** The newest version of the same table whose rows are kept, if any. */
-  private FileBounds before() {
+  private FileBounds previous() {
     FileBounds latest = null;
     for (Iterator i = TABLES.asMap().values().iterator(); i.hasNext(); ) {
       FileBounds other = (FileBounds) i.next();
@@ -172,7 +172,7 @@ public class FileBounds {
     return latest;
   }
 
-  private void collect(Bounds log, FileBounds before) {
+  private void collect(Bounds log, FileBounds previous) {
     Jobs jobs = new Jobs(log, total);
     InternalRow[] state = jobs.state();
     long bytes = 0;
@@ -180,16 +180,16 @@ public class FileBounds {
       if (!state[f].isNullAt(2)) bytes += state[f].getInt(2);
     }
     files = new Keys(state, 0);
-    if (bytes > KEPT_BYTES) return;  // by a job
+    if (bytes > KEPT_BYTES) return;  // a job will read the bounds that a query compares
     contents = new Keys(state, 1);
-    int[] known = new int[state.length];  // which row of the version before it is
+    int[] known = new int[state.length];  // by file, the number of its row in the previous version; -1 if it is new
     Set unknown = new HashSet();
     for (int f = 0; f < known.length; f++) {
-      known[f] = before == null ? -1 : before.contents.find(contents.keys[f]);
+      known[f] = previous == null ? -1 : previous.contents.find(contents.keys[f]);
       if (known[f] < 0) unknown.add(Long.valueOf(files.keys[f]));
     }
     InternalRow[] all = new InternalRow[state.length];
-    for (int f = 0; f < all.length; f++) all[f] = known[f] < 0 ? null : before.rows[known[f]];
+    for (int f = 0; f < all.length; f++) all[f] = known[f] < 0 ? null : previous.rows[known[f]];
     if (!unknown.isEmpty()) {
       InternalRow[] read = jobs.rows(unknown.size() > all.length / 2 ? null : unknown);
       for (int r = 0; r < read.length; r++) {
@@ -198,13 +198,13 @@ public class FileBounds {
       }
     }
     rows = all;
-    if (before != null) keep(before, known);
+    if (previous != null) keep(previous, known);
   }
 
-  /** The columns of the version before, as far as they were read. */
-  private void keep(FileBounds before, int[] known) {
-    synchronized (before) {
-      for (Iterator i = before.columns.entrySet().iterator(); i.hasNext(); ) {
+  /** Takes over the columns of the previous version, with the values that were read. */
+  private void keep(FileBounds previous, int[] known) {
+    synchronized (previous) {
+      for (Iterator i = previous.columns.entrySet().iterator(); i.hasNext(); ) {
         Map.Entry entry = (Map.Entry) i.next();
         Column old = (Column) entry.getValue();
         Column column = new Column(old.bound, rows.length);
@@ -218,7 +218,10 @@ public class FileBounds {
 
   // ---- columns --------------------------------------------------------------------------------------------------
 
-  /** The columns of these bounds; read them with the lock of this. Raises what the job raises; the next time, `failure` has it. */
+  /**
+   * The columns of these bounds. Read their values only while holding the lock of this object. If the job fails, its exception
+   * is thrown, and `of` will return an object with `failure`.
+   */
   public Tree.Values[] read(Bounds log, JsonNode bounds, Map types, String zone) {
     List all = new ArrayList();
     List missing = new ArrayList();
@@ -263,7 +266,7 @@ public class FileBounds {
     return bytes;
   }
 
-  /** The values of one bound. Expressions keep state while they are evaluated: one thread at a time. */
+  /** The values of one bound. Expressions keep state while they are evaluated, so only one thread at a time may read values. */
   private class Column extends Tree.Values {
     final Jobs.Bound bound;
     final Object[] values;
@@ -291,7 +294,7 @@ public class FileBounds {
       return value;
     }
 
-    /** Of a Variant its type; of a text a copy, since it lies in its row. */
+    /** What is kept of a value: the type of a Variant; a copy of a string, which otherwise refers to its row. */
     Object kept(Object value) {
       if (value instanceof VariantVal) return Leaves.type(((VariantVal) value).getValue());
       return value instanceof UTF8String ? ((UTF8String) value).clone() : value;
@@ -302,7 +305,7 @@ public class FileBounds {
     }
   }
 
-  /** In which row each of some 64-bit keys stands; a key that is there twice stands nowhere. */
+  /** An index of 64-bit keys to the numbers of their rows. A key that occurs twice is not found. */
   private static class Keys {
     final long[] keys;
     private final int[] slots;
@@ -310,7 +313,7 @@ public class FileBounds {
     Keys(InternalRow[] rows, int column) {
       this.keys = new long[rows.length];
       for (int r = 0; r < rows.length; r++) keys[r] = rows[r].getLong(column);
-      this.slots = new int[Integer.highestOneBit(keys.length + 1) * 4];  // a number + 1, or its negative if it is there twice
+      this.slots = new int[Integer.highestOneBit(keys.length + 1) * 4];  // a row's number + 1; negative if the key occurs twice
       for (int k = 0; k < keys.length; k++) {
         int slot = slot(keys[k]);
         slots[slot] = slots[slot] == 0 ? k + 1 : -Math.abs(slots[slot]);

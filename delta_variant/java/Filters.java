@@ -31,12 +31,12 @@ import scala.collection.immutable.Seq;
  * whole list of an IN under one number) stay on this side. Janino compiles this file: no generics, no lambdas.
  */
 public class Filters {
-  private static final int SHOWN = 5;  // constants of a list that explain names
-  private static final int SHOWN_BYTES = 64;  // of a string
+  private static final int SHOWN = 5;  // constants of a list that `explain` shows
+  private static final int SHOWN_BYTES = 64;  // of a string that it shows
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final Map columns = new HashMap();  // ExprId -> the table's field, a VARIANT or a struct with one inside
-  private final List others = new ArrayList();
+  private final List others = new ArrayList();  // Expressions on ordinary columns
   private final Map numbers = new HashMap();  // Expression -> Integer
   private final ArrayNode operands = JSON.createArrayNode();
   private final List constants = new ArrayList();  // Object[]
@@ -45,7 +45,7 @@ public class Filters {
   public Filters(LogicalRelation scan) {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
     if (!(source.fileFormat() instanceof DeltaParquetFileFormat)) return;
-    // The schema the reader finds its Parquet columns by; the relation's own schema has lost the physical names.
+    // The schema by which the reader finds Parquet columns. The relation's own schema has lost the physical names.
     StructType schema = ((DeltaParquetFileFormat) source.fileFormat()).referenceSchema();
     for (Iterator i = scan.output().iterator(); i.hasNext(); ) {
       AttributeReference attribute = (AttributeReference) i.next();
@@ -54,7 +54,7 @@ public class Filters {
     }
   }
 
-  /** The parts of AND and OR that ask nothing of a VARIANT, Catalyst expressions; the JSON has their numbers. */
+  /** The operands of AND and OR that use no VARIANT, as Catalyst expressions. The JSON refers to them by number. */
   public List others() {
     return others;
   }
@@ -69,22 +69,22 @@ public class Filters {
     return constants;
   }
 
-  /** The types of the operands and of what is inside them, by their names. */
+  /** The types of the operands and of the expressions inside them, by their names. */
   public Map types() {
     return types;
   }
 
-  /** Those of the filters that ask something of a VARIANT. */
+  /** The filters that use a VARIANT, as JSON. */
   public ArrayNode json(Seq filters) {
-    ArrayNode asked = JSON.createArrayNode();
+    ArrayNode nodes = JSON.createArrayNode();
     for (Iterator i = filters.iterator(); i.hasNext() && !columns.isEmpty(); ) {
       ObjectNode node = json((Expression) i.next());
-      if (!node.has("aside")) asked.add(node);
+      if (!node.has("aside")) nodes.add(node);
     }
-    return asked;
+    return nodes;
   }
 
-  /** The fields of the table that lead to a column, or to a field of a struct column; false for other expressions. */
+  /** Whether an expression is a column, or a field of a struct column. Adds the table's fields that lead to it to `fields`. */
   private boolean isField(Expression e, List fields) {
     StructField field = null;
     if (e instanceof Attribute) {
@@ -101,14 +101,14 @@ public class Filters {
     return field != null;
   }
 
-  /** The fields that lead to a VARIANT; null for other expressions. */
+  /** The table's fields that lead to a VARIANT; null if the expression is something else. */
   private List variantField(Expression e) {
     List fields = new ArrayList();
     if (!isField(e, fields)) return null;
     return ((StructField) fields.get(fields.size() - 1)).dataType() instanceof VariantType ? fields : null;
   }
 
-  /** Whether an expression asks something of a VARIANT. */
+  /** Whether an expression uses a VARIANT. */
   public boolean readsVariant(Expression expression) {
     boolean structs = false;
     for (Iterator i = expression.references().iterator(); i.hasNext(); ) {
@@ -142,7 +142,7 @@ public class Filters {
       node.put("op", "like").putArray("args").add(side((Expression) e.children().apply(0))).add(constant(new Object[] {prefix}, type));
     } else if (e instanceof IsNotNull || e instanceof IsNull) {
       Expression value = (Expression) e.children().apply(0);
-      if (variantField(value) != null) return node.put("aside", true);  // the Variant itself: Delta's own skipping asks it
+      if (variantField(value) != null) return node.put("aside", true);  // of the whole Variant: Delta's own skipping
       node.put("op", e instanceof IsNotNull ? "isnotnull" : "isnull").putArray("args").add(side(value));
     } else if (e instanceof In || e instanceof InSet) {
       Expression value = (Expression) e.children().apply(0);
@@ -155,7 +155,7 @@ public class Filters {
     return node;
   }
 
-  /** What stands before the first wildcard or escape of a LIKE. */
+  /** The part of a LIKE pattern before its first wildcard or escape. */
   private static UTF8String fixed(UTF8String pattern, char escape) {
     String text = pattern.toString();
     int end = 0;
@@ -233,14 +233,17 @@ public class Filters {
     return (ObjectNode) node.set(path == null ? "cast" : "get", inner);
   }
 
-  /** The operands of a chain of ANDs or of ORs, however deep it is: left to right, those on ordinary columns as one at the end. */
-  private void addOperands(Expression chain, Class kind, ArrayNode args) {
+  /**
+   * Adds the operands of a chain of ANDs or of ORs, however deep it is, from left to right. Those on ordinary columns become
+   * one operand at the end.
+   */
+  private void addOperands(Expression chain, Class operator, ArrayNode args) {
     Expression ordinary = null;
     ArrayDeque open = new ArrayDeque();
     open.push(chain);
     while (!open.isEmpty()) {
       Expression e = (Expression) open.pop();
-      if (e.getClass() == kind) {
+      if (e.getClass() == operator) {
         open.push(e.children().apply(1));
         open.push(e.children().apply(0));
       } else if (readsVariant(e)) {
@@ -266,7 +269,7 @@ public class Filters {
     return text.length() > 120 ? text.substring(0, 117) + "..." : text;
   }
 
-  /** Text that names the value: strings as hex of their bytes, dates and timestamps as days and microseconds. */
+  /** A value as text: a string as the hex of its bytes, a date as days, a timestamp as microseconds. */
   private static String literal(Object value) {
     if (value instanceof UTF8String) {
       byte[] bytes = ((UTF8String) value).getBytes();

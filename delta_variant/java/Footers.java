@@ -48,9 +48,9 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex;
  */
 public class Footers {
   private static final int AT_ONCE = 16;
-  private static final int MAX_FILES = 1000;  // a query looks at, and the next query at the next ones
-  private static final long MAX_SECONDS = 60;  // it waits for them
-  private static final int MAX_LEAVES = 400000;
+  private static final int MAX_FILES = 1000;  // new footers that one query reads; the next query reads the next ones
+  private static final long MAX_SECONDS = 60;  // that a query waits for footers
+  private static final int MAX_LEAVES = 400000;  // in the cache
   private static final Cache FILES = CacheBuilder.newBuilder().maximumWeight(MAX_LEAVES).weigher(new Weight())
       .expireAfterAccess(1, TimeUnit.HOURS).build();  // name, size and time of a file -> Known
   private static final Interner SHAPES = Interners.newWeakInterner();  // most files of a table have the same leaves
@@ -58,62 +58,65 @@ public class Footers {
   private static final String WRITER = "org.apache.spark.version";  // a key of files that Spark or this package wrote
   private static final String REBASED = "org.apache.spark.legacyDateTime";
   private static final String CLOSED = "{}";  // an object with typed fields only, or a JSON null
-  private static final String OPEN = "";  // of whatever type
+  private static final String OPEN = "";  // nothing is proven: values of any type
   private static final List FIELDS = Arrays.asList(new Object[] {"metadata", "value", "typed_value"});
 
-  /** What the footers of files of at least `worth` bytes say of their paths, for `type`. By file, null for others. */
-  public static Map[] of(TahoeFileIndex index, List files, long worth) throws InterruptedException {
+  /**
+   * By file, what its footer says of paths, for `type` and `width`. Null for files of fewer than `minBytes` bytes, and for
+   * those whose footers were not read.
+   */
+  public static Map[] of(TahoeFileIndex index, List files, long minBytes) throws InterruptedException {
     Map[] found = new Map[files.size()];
-    Future[] open = new Future[files.size()];
+    Future[] pending = new Future[files.size()];
     Configuration configuration = null;
-    int asked = 0;
+    int submitted = 0;
     for (int f = 0; f < found.length; f++) {
       AddFile file = (AddFile) files.get(f);
-      if (file.size() < worth) continue;
+      if (file.size() < minBytes) continue;
       String key = index.path() + "\n" + file.path() + "\n" + file.size() + "\n" + file.modificationTime();
       Known known = (Known) FILES.getIfPresent(key);
       if (known != null) found[f] = known.leaves;
-      if (known != null || asked == MAX_FILES) continue;
+      if (known != null || submitted == MAX_FILES) continue;
       if (configuration == null) configuration = index.deltaLog().newDeltaHadoopConf();
-      open[f] = THREADS.submit(new Read(key, index.absolutePath(file.path()), file, configuration));
-      asked++;
+      pending[f] = THREADS.submit(new Read(key, index.absolutePath(file.path()), file, configuration));
+      submitted++;
     }
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MAX_SECONDS);
     try {
       for (int f = 0; f < found.length; f++) {
         try {
-          if (open[f] != null) found[f] = (Map) open[f].get(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS);
+          if (pending[f] != null) found[f] = (Map) pending[f].get(Math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS);
         } catch (ExecutionException unreadable) {
-          // Spark's scan says why.
+          // Spark's scan reads this file, and says why it cannot.
         } catch (TimeoutException late) {
-          // Spark's scan is no slower than to wait.
+          // Spark's scan reads this file, which is no slower than waiting.
         }
       }
     } finally {
       for (int f = 0; f < found.length; f++) {
-        if (open[f] != null) open[f].cancel(true);
+        if (pending[f] != null) pending[f].cancel(true);
       }
     }
     return found;
   }
 
   /**
-   * The type of a path's typed column by what a footer says (Leaves), also of one with JSON nulls beside its values; VOID where no row
-   * has the path, and null where neither is proven.
+   * The type of a path's typed column by what a footer says (Leaves; it tells whether some rows have a JSON null instead). VOID
+   * if no row has the path, and null if neither is proven.
    */
-  public static String type(Map said, List column, List keys) {
+  public static String type(Map footer, List column, List keys) {
     String known = null;
     int length = keys.size();
-    while (length >= 0 && known == null) known = (String) said.get(key(column, keys.subList(0, length--)));
+    while (length >= 0 && known == null) known = (String) footer.get(key(column, keys.subList(0, length--)));
     if (known == null || known.equals(OPEN)) return null;
     if (length + 1 < keys.size()) return Leaves.VOID;
     return known.equals(CLOSED) ? null : known;
   }
 
-  /** The bytes that Spark expects of a row in the typed columns of a file. */
-  public static int width(Map said) {
+  /** The bytes that Spark's estimates assume for a row in the typed columns of a file. */
+  public static int width(Map footer) {
     int width = 0;
-    for (Iterator i = said.values().iterator(); i.hasNext(); ) {
+    for (Iterator i = footer.values().iterator(); i.hasNext(); ) {
       String type = (String) i.next();
       if (!type.equals(OPEN) && !type.equals(CLOSED)) width += Leaves.size(type);
     }
@@ -183,16 +186,16 @@ public class Footers {
   // ---- one footer -------------------------------------------------------------------------------------------------
 
   private final Map leaves = new HashMap();  // key of a path -> name of a type, CLOSED or OPEN
-  private final Set some = new HashSet();  // paths of columns with a value, Lists
-  private final Set others = new HashSet();  // and of those with one that is no JSON null
-  private final boolean known;  // Spark or this package wrote the file: fields that are typed are not in a `value` as well
-  private final boolean corrected;  // they wrote the dates and times without a shift of calendars, and Spark reads them so
+  private final Set some = new HashSet();  // paths of columns that may have a value, Lists
+  private final Set others = new HashSet();  // paths of columns that may have a value other than a JSON null, Lists
+  private final boolean trusted;  // Spark or this package wrote the file: no `value` has a field that is typed
+  private final boolean corrected;  // and did not rebase dates and times to another calendar: Spark reads them as they are
 
   private Footers(ParquetMetadata footer) {
     FileMetaData file = footer.getFileMetaData();
     Map kept = file.getKeyValueMetaData();
-    this.known = kept.containsKey(WRITER);
-    this.corrected = known && !kept.containsKey(REBASED);
+    this.trusted = kept.containsKey(WRITER);
+    this.corrected = trusted && !kept.containsKey(REBASED);
     for (int b = 0; b < footer.getBlocks().size(); b++) {
       List columns = ((BlockMetaData) footer.getBlocks().get(b)).getColumns();
       for (int c = 0; c < columns.size(); c++) {
@@ -207,7 +210,7 @@ public class Footers {
     columns(file.getSchema(), new ArrayList());
   }
 
-  /** Whether a bound is the one byte that a JSON null is (VariantEncoding, "Encoding types"). */
+  /** Whether a bound is the one byte that encodes a JSON null (VariantEncoding, "Encoding types"). */
   private static boolean isJsonNull(Statistics statistics, boolean least) {
     if (statistics == null || !statistics.hasNonNullValue()) return false;
     byte[] bound = least ? statistics.getMinBytes() : statistics.getMaxBytes();
@@ -220,7 +223,7 @@ public class Footers {
     return longer;
   }
 
-  /** The VARIANT columns of a schema or of a struct. */
+  /** Adds the leaves of the VARIANT columns in a schema or a struct. */
   private void columns(GroupType struct, List path) {
     for (int f = 0; f < struct.getFieldCount(); f++) {
       Type column = struct.getType(f);
@@ -235,7 +238,7 @@ public class Footers {
     }
   }
 
-  /** The leaves of what a group of `value` and `typed_value` holds. */
+  /** Adds the leaves of a group with `value` and `typed_value`. */
   private void leaves(GroupType group, List path, List column, List keys) {
     leaves.put(key(column, keys), OPEN);
     Type typed = group.containsField("typed_value") ? group.getType("typed_value") : null;
@@ -243,18 +246,19 @@ public class Footers {
       if (!FIELDS.contains(group.getFieldName(f))) return;
     }
     if (typed == null || typed.isRepetition(Type.Repetition.REPEATED)) return;
-    boolean valued = group.containsField("value") && some.contains(with(path, "value"));
-    boolean closed = !valued || !others.contains(with(path, "value"));
+    boolean hasResidual = group.containsField("value") && some.contains(with(path, "value"));
+    boolean closed = !hasResidual || !others.contains(with(path, "value"));
     if (typed.isPrimitive()) {
       String type = type(typed.asPrimitiveType());
-      if (type != null && closed) leaves.put(key(column, keys), valued ? Leaves.withJsonNulls(type) : type);
+      if (type != null && closed) leaves.put(key(column, keys), hasResidual ? Leaves.withJsonNulls(type) : type);
       return;
     }
-    if (typed.getLogicalTypeAnnotation() != null || !closed && !known) return;  // a list; or who knows what
+    // A list; or an object of another writer, whose `value` may hold typed fields too.
+    if (typed.getLogicalTypeAnnotation() != null || !closed && !trusted) return;
     GroupType object = typed.asGroupType();
     Set names = new HashSet();
     for (int f = 0; f < object.getFieldCount(); f++) names.add(object.getFieldName(f).toLowerCase(Locale.ROOT));
-    if (names.size() < object.getFieldCount()) return;  // Spark's reader would not tell them apart
+    if (names.size() < object.getFieldCount()) return;  // Spark's reader does not distinguish names by case
     if (closed) leaves.put(key(column, keys), CLOSED);
     for (int f = 0; f < object.getFieldCount(); f++) {
       Type field = object.getType(f);
@@ -264,7 +268,7 @@ public class Footers {
     }
   }
 
-  /** The name of a leaf's type (Leaves); null of one that Spark's readers would take for another. */
+  /** The name of a leaf's type (Leaves); null for types that Spark would read or filter wrongly. */
   private String type(PrimitiveType leaf) {
     LogicalTypeAnnotation logical = leaf.getLogicalTypeAnnotation();
     String physical = leaf.getPrimitiveTypeName().name();

@@ -28,7 +28,7 @@ import scala.collection.immutable.Seq;
 public class Jobs {
   private static final long SEED = 42;
   private static final String CODEGEN = "spark.sql.codegen.factoryMode";
-  // Delta keeps its state in 50 partitions whatever the size of the table: 50 tasks cost more than 10,000 files.
+  // Delta keeps its state in 50 partitions, whatever the size of the table. 50 tasks cost more than 10,000 files.
   private static final int FILES_PER_TASK = 10000;
   private static final String DAMAGED = "MALFORMED_VARIANT";
 
@@ -40,7 +40,7 @@ public class Jobs {
     this.files = files;
   }
 
-  /** A row per file: the hash of its path, that of all the log says of its bounds, and the length of its statistics' text. */
+  /** A row per file: the hash of its path, the hash of `Bounds.contents`, and the length of its statistics as text. */
   public InternalRow[] state() {
     SparkPlan state = plan(log.snapshot().stateDF());
     Attribute add = Bounds.attribute(state.output(), "add");
@@ -51,17 +51,17 @@ public class Jobs {
     return run(new ProjectExec(Bounds.seq(row), new FilterExec(new IsNotNull(add), state)));
   }
 
-  /** The rows (Bounds) of the files with these hashes, or of all: what is damaged is NULL. */
+  /** The rows (Bounds) of the files with these hashes, or of all files if `hashes` is null. Damaged values are NULL. */
   public InternalRow[] rows(Set hashes) {
     return run(rows(hashes, true));
   }
 
-  /** For each of these files its hash and the values of these bounds (Bound). */
+  /** For the files with these hashes, or for all: the hash of the path and the values of these bounds (Bound). */
   public InternalRow[] values(List bounds, Set hashes) {
     try {
       return run(values(rows(hashes, false), bounds));
     } catch (Throwable failure) {
-      // Whether bounds are damaged is asked only where one of them made the job fail: it takes as long as the rest.
+      // Bounds are checked for damage only if a damaged one made the job fail: the check takes as long as the rest.
       for (Throwable t = failure; t != null; t = t.getCause()) {
         if (String.valueOf(t.getMessage()).contains(DAMAGED)) return run(values(rows(hashes, true), bounds));
       }
@@ -95,12 +95,12 @@ public class Jobs {
     return ((org.apache.spark.sql.classic.Dataset) rows).queryExecution().executedPlan();
   }
 
-  /** The hash of a path, as `state` and the others give it. */
+  /** The hash of a path, as it is in the rows of these jobs. */
   public static long hash(String path) {
     return XxHash64Function.hash(UTF8String.fromString(path), DataTypes.StringType, SEED);
   }
 
-  /** The expression that gives such hashes. */
+  /** The expression that computes such a hash of one or more values. */
   public static Expression hash(List parts) {
     return new XxHash64(Bounds.seq(parts), SEED);
   }
@@ -116,7 +116,7 @@ public class Jobs {
     }
   }
 
-  /** A bound as the reply names it (delta_variant/skipping/bounds.py, Projection), and the types that it names. */
+  /** A bound as the reply describes it (delta_variant/skipping/bounds.py, Projection), with the types that it names. */
   public static class Bound {
     public final String text;
     private final JsonNode json;

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
  */
 public class Leaves {
   public static final String VOID = "void";  // of a path that no row has
-  private static final String OR_JSON_NULL = "?";  // behind a type: some rows have a JSON null at the path instead
+  private static final String OR_JSON_NULL = "?";  // after a type: some rows have a JSON null at the path instead
   private static final String[] PRIMITIVES = {null, "boolean", "boolean", "tinyint", "smallint", "int", "bigint", "double", null,
       null, null, "date", "timestamp", "timestamp_ntz", "float", "binary", "string"};
   private static final String[] INTEGERS = {"tinyint", "smallint", "int"};
@@ -18,7 +18,7 @@ public class Leaves {
   private static final int DECIMAL4 = 8;
   private static final int[] DIGITS = {9, 18, 38};  // of decimal4, decimal8, decimal16
 
-  /** That of a Variant's value (VariantEncoding, "Encoding types"); null where Spark has no type for it, or it is no primitive. */
+  /** The type of a Variant's value (VariantEncoding, "Encoding types"); null if it is no primitive, or Spark lacks the type. */
   public static String type(byte[] value) {
     int basic = value[0] & 3;
     int id = value[0] >> 2 & 63;
@@ -28,12 +28,12 @@ public class Leaves {
     return decimal(id - DECIMAL4, value[1] & 255);
   }
 
-  /** That of a decimal of 4, 8 or 16 bytes, by number; null where it has no room for the scale. */
+  /** The type of a decimal of 4, 8 or 16 bytes (`width` 0, 1 or 2); null if the scale exceeds its digits. */
   public static String decimal(int width, int scale) {
     return scale > DIGITS[width] ? null : ("decimal(" + DIGITS[width] + "," + scale + ")").intern();
   }
 
-  /** That of integers of so many bits. */
+  /** The integer type with this many bits. */
   public static String integer(int bits) {
     for (int t = 0; t < BITS.length; t++) {
       if (BITS[t] == bits) return INTEGERS[t];
@@ -41,7 +41,7 @@ public class Leaves {
     return "bigint";
   }
 
-  /** The smallest type of integers that has room for both; null where one of them is unknown. */
+  /** The smallest integer type that can hold both values; null if one of them is unknown. */
   public static String room(Long least, Long most) {
     if (least == null || most == null) return null;
     for (int t = 0; t < BITS.length; t++) {
@@ -51,7 +51,7 @@ public class Leaves {
     return "bigint";
   }
 
-  /** The value as that type of integers; null where there is no room for it, or the type is another. */
+  /** The value as an integer of that type; null if the type cannot hold it, or is not an integer type. */
   public static Object integer(long value, DataType type) {
     if (type.equals(DataTypes.LongType)) return Long.valueOf(value);
     if (type.equals(DataTypes.IntegerType) && value == (int) value) return Integer.valueOf((int) value);
@@ -72,12 +72,12 @@ public class Leaves {
     return hasJsonNulls(type) ? type.substring(0, type.length() - OR_JSON_NULL.length()).intern() : type;
   }
 
-  /** The bytes that Spark expects of a value in a row; 0 where it has no type. */
+  /** The bytes that Spark's estimates assume for a value of a type; 0 for null. */
   public static int size(String type) {
     return type == null ? 0 : dataType(withoutJsonNulls(type)).defaultSize();
   }
 
-  /** Spark's. */
+  /** The Spark type of that name. */
   public static DataType dataType(String name) {
     if (name.startsWith("decimal")) {
       int comma = name.indexOf(',');

@@ -30,7 +30,7 @@ public class LogAggregates {
   private final Uses uses;
   private final Aggregate node;
   private final Map functions = new LinkedHashMap();  // key -> the first AggregateExpression
-  private final Map asked = new LinkedHashMap();  // key of a Use -> Use
+  private final Map requested = new LinkedHashMap();  // key of a Use -> Use
   private final Map minima = new HashMap();  // key of a Use -> internal value, over the files that the log decides
   private final Map maxima = new HashMap();
   private long rows;
@@ -41,7 +41,7 @@ public class LogAggregates {
     this.node = (Aggregate) uses.nodes.get(uses.chain);
   }
 
-  /** The aggregates that a plan asks of a scan; null where it asks anything else. */
+  /** The aggregates of a plan over a scan; null if the plan uses anything else of the scan. */
   public static LogAggregates of(Uses uses) {
     if (uses.chain == uses.nodes.size() || !(uses.nodes.get(uses.chain) instanceof Aggregate)) return null;
     for (int n = 0; n < uses.chain; n++) {
@@ -49,7 +49,7 @@ public class LogAggregates {
     }
     LogAggregates found = new LogAggregates(uses);
     boolean known = found.node.groupingExpressions().isEmpty() && found.add(found.node.aggregateExpressions());
-    return known && !found.asked.isEmpty() ? found : null;
+    return known && !found.requested.isEmpty() ? found : null;
   }
 
   private boolean add(Seq expressions) {
@@ -64,12 +64,12 @@ public class LogAggregates {
       if (key == null || function.isDistinct() || function.filter().isDefined()) return false;
       if (!functions.containsKey(key)) functions.put(key, function);
       Uses.Use use = use(function);
-      if (use != null) asked.put(use.key(), use);
+      if (use != null) requested.put(use.key(), use);
     }
     return true;
   }
 
-  /** Equal for functions that are equal; null for another function than those three. */
+  /** A text that is equal for equal functions; null for functions other than MIN, MAX and COUNT(*). */
   private String key(AggregateExpression function) {
     AggregateFunction of = function.aggregateFunction();
     if (of instanceof Count) {
@@ -86,12 +86,14 @@ public class LogAggregates {
 
   private Uses.Use use(AggregateExpression function) {
     if (function.aggregateFunction() instanceof Count) return null;
-    Expression asked = (Expression) function.aggregateFunction().children().apply(0);
-    for (int n = uses.chain - 1; n >= 0; n--) asked = (Expression) asked.transform(new Named((Project) uses.nodes.get(n)));
-    return uses.use(asked);
+    Expression argument = (Expression) function.aggregateFunction().children().apply(0);
+    for (int n = uses.chain - 1; n >= 0; n--) {
+      argument = (Expression) argument.transform(new Named((Project) uses.nodes.get(n)));
+    }
+    return uses.use(argument);
   }
 
-  /** What a projection has under its names. */
+  /** Replaces the names of a projection by their expressions. */
   private static class Named extends scala.runtime.AbstractPartialFunction {
     private final Map values = new HashMap();  // ExprId -> Expression
 
@@ -111,20 +113,20 @@ public class LogAggregates {
     }
   }
 
-  /** The Uses that MIN and MAX are asked of, in the order of `decide`. */
-  public List asked() {
-    return new ArrayList(asked.values());
+  /** The Uses whose MIN or MAX is requested, in the order of the bounds for `decide`. */
+  public List requested() {
+    return new ArrayList(requested.values());
   }
 
   // ---- the log ----------------------------------------------------------------------------------------------------
 
   /**
-   * Takes in what the log says of the files that it decides, and gives the others. `bounds` are those that the reply names
+   * Aggregates the bounds of the files that the log decides, and returns the other files. `bounds` are those of the reply
    * (delta_variant/skipping/extremes.py): for each Use the smallest and the largest value, and last the number of rows.
    */
   public List decide(List files, FileBounds known, Tree.Values[] bounds, SkipFiles skipping) {
     List others = new ArrayList();
-    List asked = asked();
+    List requested = requested();
     synchronized (known) {
       for (int f = 0; f < files.size(); f++) {
         AddFile file = (AddFile) files.get(f);
@@ -136,8 +138,8 @@ public class LogAggregates {
           continue;
         }
         rows += ((Number) bounds[bounds.length - 1].get(number)).longValue();
-        for (int u = 0; u < asked.size(); u++) {
-          String key = ((Uses.Use) asked.get(u)).key();
+        for (int u = 0; u < requested.size(); u++) {
+          String key = ((Uses.Use) requested.get(u)).key();
           keep(minima, key, bounds[2 * u].get(number), bounds[2 * u].order());
           keep(maxima, key, bounds[2 * u + 1].get(number), bounds[2 * u + 1].order().reverse());
         }
@@ -146,7 +148,7 @@ public class LogAggregates {
     return others;
   }
 
-  /** Bounds do not tell the sign of a zero (protocol B3). */
+  /** Whether a bound is there and exact. Bounds do not tell the sign of a floating-point zero (protocol/README.md, B3). */
   private static boolean isKnown(Object value) {
     boolean approximate = value instanceof Double || value instanceof Float;
     return value != null && !(approximate && ((Number) value).doubleValue() == 0);
@@ -159,7 +161,7 @@ public class LogAggregates {
 
   // ---- the plan ---------------------------------------------------------------------------------------------------
 
-  /** The plan without the scan, which the log decides whole; `outcome` is what `explain` shows of the scan. */
+  /** The plan without the scan, if the log decides all of its files. `outcome` is what `explain` shows of the scan. */
   public LogicalPlan plan(String outcome) {
     LocalRelation row = row();
     Scans.setOutcome(row, Scans.READING, outcome);
@@ -171,12 +173,12 @@ public class LogAggregates {
     return uses.scan;
   }
 
-  /** The scan of the others, as `plan` has it. */
+  /** The scan of the other files in the result of `plan`. */
   public LogicalRelation rest() {
     return rest;
   }
 
-  /** The plan over what the log decides and the scan of the others. */
+  /** The plan that combines the log's answer with a scan of the other files. */
   public LogicalPlan plan(LogicalRelation others) {
     LogicalPlan plan = others;
     for (int n = 0; n < uses.chain; n++) plan = Scans.with((LogicalPlan) uses.nodes.get(n), 0, plan);
@@ -207,7 +209,7 @@ public class LogAggregates {
     return of instanceof Min ? (AggregateFunction) new Min(value) : new Max(value);
   }
 
-  /** What the log says: a column for each function. */
+  /** The log's answer: one row, with a column for each function. */
   private LocalRelation row() {
     List columns = new ArrayList();
     List values = new ArrayList();
@@ -222,7 +224,7 @@ public class LogAggregates {
     return new LocalRelation(Bounds.seq(columns), Bounds.seq(row), false, Option.empty());
   }
 
-  /** The aggregate's columns over those of `row`, or of several such rows. */
+  /** The aggregate's columns, computed from the columns of `row`, or of several such rows. */
   private Seq replaced(Seq columns, boolean several) {
     List replaced = new ArrayList();
     for (int i = 0; i < node.aggregateExpressions().size(); i++) {

@@ -47,12 +47,12 @@ import scala.collection.immutable.Seq;
 public class Scans {
   public static final String SKIPPING = "delta_variant.SkipFiles";  // the names of the rules
   public static final String READING = "delta_variant.TypedScans";
-  public static final String LOGGED = "delta_variant.LogAggregates";  // how many files of a scan the log has answered for
-  private static final ThreadLocal BUSY = new ThreadLocal();  // a rule plans a query of its own
-  private static final ThreadLocal EXPLAINING = new ThreadLocal();  // whoever plans wants to know why
+  public static final String LOGGED = "delta_variant.LogAggregates";  // the number of files that the log answered for
+  private static final ThreadLocal BUSY = new ThreadLocal();  // set while a rule runs, which may plan queries of its own
+  private static final ThreadLocal EXPLAINING = new ThreadLocal();  // set while `explain` plans a query
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  /** What a rule did to a scan, JSON; null where it had nothing to do. */
+  /** What a rule did to a scan, as JSON; null if it did nothing. */
   public static String outcome(LogicalPlan scan, String rule) {
     scala.Option outcome = scan.getTagValue(new TreeNodeTag(rule));
     return outcome.isDefined() ? (String) outcome.get() : null;
@@ -62,12 +62,15 @@ public class Scans {
     if (outcome != null) scan.setTagValue(new TreeNodeTag(rule), outcome);
   }
 
-  /** What a rule does to a plan. */
+  /** A rule: returns the plan that replaces a plan. */
   public interface Visit {
     LogicalPlan visited(LogicalPlan plan) throws Exception;
   }
 
-  /** What the rule makes of a plan; where it fails that plan, and why is told. Interruption and cancellation go through. */
+  /**
+   * The plan after the rule. If the rule fails, the plan stays as it is, and `tell` gets the failure. Interruption and
+   * cancellation are passed on.
+   */
   public static LogicalPlan apply(Visit rule, LogicalPlan plan, java.util.function.BiConsumer tell, String about) {
     if (BUSY.get() != null) return plan;
     BUSY.set(Boolean.TRUE);
@@ -98,7 +101,7 @@ public class Scans {
 
   private static class Subqueries extends scala.runtime.AbstractPartialFunction {
     private final Visit rule;
-    private final Map plans = new IdentityHashMap();  // a filter's subquery is there once for each scan of a union
+    private final Map plans = new IdentityHashMap();  // old -> visited: a filter's subquery occurs in each scan of a union
 
     Subqueries(Visit rule) {
       this.rule = rule;
@@ -123,7 +126,7 @@ public class Scans {
     }
   }
 
-  /** Whether a node computes the same for the same rows. */
+  /** Whether a node always computes the same for the same rows. */
   public static boolean isDeterministic(LogicalPlan node) {
     for (Iterator i = node.expressions().iterator(); i.hasNext(); ) {
       if (!((Expression) i.next()).deterministic()) return false;
@@ -133,7 +136,7 @@ public class Scans {
 
   // ---- columns ----------------------------------------------------------------------------------------------------
 
-  /** Whether a column is a VARIANT or has one inside, also where PushVariantIntoScan made a struct of it. */
+  /** Whether a column is a VARIANT, even one that PushVariantIntoScan turned into a struct, or a struct that contains one. */
   public static boolean hasVariant(DataType type) {
     if (!(type instanceof StructType)) return type instanceof VariantType;
     if (VariantMetadata.isVariantStruct(type)) return true;
@@ -144,7 +147,7 @@ public class Scans {
     return false;
   }
 
-  /** The field of a struct by its name in any case; null where there is none. */
+  /** The field of a struct with that name, whatever its case; null if there is none. */
   public static StructField field(StructType struct, String name) {
     StructField[] fields = struct.fields();
     for (int f = 0; f < fields.length; f++) {
@@ -153,14 +156,14 @@ public class Scans {
     return null;
   }
 
-  /** The node with a plan in place of one of its children. */
+  /** The node with one of its children replaced by a plan. */
   public static LogicalPlan with(LogicalPlan node, int child, LogicalPlan plan) {
     List children = new ArrayList();
     for (int c = 0; c < node.children().size(); c++) children.add(c == child ? plan : node.children().apply(c));
     return (LogicalPlan) node.withNewChildren(Bounds.seq(children));
   }
 
-  /** The scan with these files in place of its own. */
+  /** The scan with its files replaced by these. */
   public static LogicalRelation over(LogicalRelation scan, TahoeFileIndex files) {
     HadoopFsRelation source = (HadoopFsRelation) scan.relation();
     return over(scan, files, source.dataSchema(), source.fileFormat(), source.options(), scan.output());
@@ -175,7 +178,7 @@ public class Scans {
 
   // ---- files ------------------------------------------------------------------------------------------------------
 
-  /** What Delta prepared for an index; null for one of another kind. */
+  /** The scan that Delta prepared for a file index; null for indexes of other kinds. */
   public static DeltaScan prepared(Object index) {
     if (index instanceof PreparedDeltaFileIndex) return ((PreparedDeltaFileIndex) index).preparedScan();
     if (index instanceof SkippedFileIndex) return ((SkippedFileIndex) index).prepared;
@@ -188,29 +191,30 @@ public class Scans {
         scala.collection.immutable.Set$.MODULE$.empty(), none, 0, DeltaDataSkippingType.noSkippingV1());
   }
 
-  /** Whether an index is a list of files that a command of Delta reads: DELETE, UPDATE and MERGE look for their rows so. */
+  /** Whether a file index is a list of files in which DELETE, UPDATE or MERGE looks for its rows. */
   public static boolean isCommand(Object index) {
     if (index instanceof SkippedFileIndex) return ((SkippedFileIndex) index).command;
     return index.getClass() == TahoeBatchFileIndex.class && ((TahoeBatchFileIndex) index).snapshot() instanceof Snapshot
         && !((TahoeBatchFileIndex) index).actionType().equals("streaming");
   }
 
-  /** The AddFiles of such an index, each once. */
+  /** The AddFiles of an index that has a prepared scan, each once. */
   public static List files(TahoeFileIndex index) {
     Seq files = index instanceof TahoeBatchFileIndex ? ((TahoeBatchFileIndex) index).addFiles() : prepared(index).files();
     return new ArrayList(scala.jdk.javaapi.CollectionConverters.asJava((Seq) files.distinct()));
   }
 
-  /** An index of some of the files of one, as `files` gives them. */
+  /** An index with some of the files of another one, as `files` gives them. */
   public static TahoeFileIndex narrowed(TahoeFileIndex index, List files) {
     return narrowed(index, files, 1);
   }
 
-  /** The same, of which the given share of the bytes is read: what the planner takes for its size. */
+  /** The same, if only this share of the bytes is read. The planner takes these bytes for the size of the relation. */
   public static TahoeFileIndex narrowed(TahoeFileIndex index, List files, double share) {
     return new SkippedFileIndex(index, prepared(index), Bounds.seq(files), share);
   }
 
+  /** Makes expressions on columns of the same name equal, whatever the ids and qualifiers of the columns. */
   private static class ByName extends scala.runtime.AbstractPartialFunction {
     private static final java.util.UUID NAMES = new java.util.UUID(0, 0);
 
@@ -227,7 +231,7 @@ public class Scans {
     }
   }
 
-  /** The files that are left. Equal by table, version and files, so that exchanges over equal scans are reused. */
+  /** The files that are left. Equal if table, version and files are equal, so that Spark reuses exchanges over equal scans. */
   public static class SkippedFileIndex extends TahoeBatchFileIndex {
     final DeltaScan prepared;
     final boolean command;
@@ -244,7 +248,7 @@ public class Scans {
       return (long) Math.ceil(super.sizeInBytes() * share);
     }
 
-    /** Delta has applied its partition filters to these files; only one that it has not seen has to be applied. */
+    /** Delta has applied the partition filters that it prepared the scan with. Only others have to be applied here. */
     public Seq matchingFiles(Seq partitionFilters, Seq dataFilters) {
       for (Iterator i = partitionFilters.iterator(); i.hasNext(); ) {
         if (!applied((Expression) i.next())) return super.matchingFiles(partitionFilters, dataFilters);
@@ -252,9 +256,9 @@ public class Scans {
       return addFiles();
     }
 
-    /** Columns by name: the scans of a union have expression ids of their own. */
+    /** Whether Delta has applied a filter. Columns are compared by name: the scans of a union have their own expression ids. */
     private boolean applied(Expression filter) {
-      // What has no column is a filter above the scan as well.
+      // A filter without columns is in the plan above the scan as well.
       if (filter.references().isEmpty() || prepared.allFilters().contains(filter)) return true;
       Expression named = (Expression) filter.transform(new ByName());
       for (Iterator i = prepared.allFilters().iterator(); i.hasNext(); ) {
@@ -280,16 +284,21 @@ public class Scans {
     return EXPLAINING.get() != null;
   }
 
-  /** The Delta scans of the query, planned anew under the session's present rules, as a JSON array. */
+  /** The Delta scans of the query, planned anew under the session's current rules, as a JSON array. */
   public static String explain(org.apache.spark.sql.classic.Dataset query) {
-    ArrayNode scans = JSON.createArrayNode();
     LogicalPlan analyzed = query.queryExecution().analyzed();
     EXPLAINING.set(Boolean.TRUE);
     try {
-      describe(org.apache.spark.sql.classic.Dataset.ofRows(query.sparkSession(), analyzed).queryExecution().optimizedPlan(), scans);
+      return planned(org.apache.spark.sql.classic.Dataset.ofRows(query.sparkSession(), analyzed).queryExecution().optimizedPlan());
     } finally {
       EXPLAINING.remove();
     }
+  }
+
+  /** The Delta scans of an optimized plan, as a JSON array. */
+  public static String planned(LogicalPlan plan) {
+    ArrayNode scans = JSON.createArrayNode();
+    describe(plan, scans);
     return scans.toString();
   }
 
@@ -303,7 +312,7 @@ public class Scans {
     for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
   }
 
-  /** Typed reading makes several relations of one scan. */
+  /** Adds a scan, unless it is there already: typed reading makes several relations of one scan. */
   private static void add(ArrayNode scans, ObjectNode node) {
     for (int s = 0; node.has("reading") && s < scans.size(); s++) {
       if (node.get("reading").equals(Bounds.item(scans, s).get("reading"))) return;
@@ -332,7 +341,7 @@ public class Scans {
     return node;
   }
 
-  /** How many files the scan of an outcome reads; `otherwise` where it reads those of one relation. */
+  /** The number of files in a scan's outcome; `otherwise` if the outcome does not say. */
   private static int files(String outcome, int otherwise) {
     JsonNode node = node(outcome);
     return node.has("files") ? node.get("files").asInt() : otherwise;

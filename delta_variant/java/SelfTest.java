@@ -45,7 +45,7 @@ public class SelfTest {
       + "\\\"nullable\\\":true,\\\"metadata\\\":{}}]}\",\"partitionColumns\":[],\"configuration\":{}}}";
   private static final int FILES = 2;
 
-  /** How many of the two files the query opens, of which one can match, in each form. Raises what the rule raises. */
+  /** How many of the two files the query opens in each form. One of the files can match. Throws what the rule throws. */
   public int[] files(SkipFiles rule, SparkSession session) throws Exception {
     Path path = new Path("file:" + System.getProperty("java.io.tmpdir"), "delta_variant-self-test");
     DeltaLog log = DeltaLog.forTable(session, path);
@@ -89,7 +89,7 @@ public class SelfTest {
         scala.collection.immutable.Set$.MODULE$.empty(), none, 0L, DeltaDataSkippingType.dataSkippingOnlyV1());
   }
 
-  /** Rows of the log: at the path a, file 1 has the value 1, file 2 the value 2. */
+  /** Rows of the log: at the path `a`, file 1 has the value 1 and file 2 the value 2. */
   private static InternalRow[] rows(Bounds log) throws java.io.IOException {
     StructType bounds = new StructType().add("v", DataTypes.VariantType);
     StructType stats = new StructType().add("minValues", bounds).add("maxValues", bounds);

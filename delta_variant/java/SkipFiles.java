@@ -47,18 +47,18 @@ public class SkipFiles extends Rule {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
-  private final java.util.function.BiConsumer tell;  // level, text
-  private final String mark;  // the tag of files whose bounds were computed from values
-  private final Seq marks;  // and its values
-  private final String nonNull;  // the tag for what the protocol has no bounds for
+  private final java.util.function.BiConsumer tell;  // subject, text
+  private final String marker;  // name of the tag that says that this package computed the bounds
+  private final Seq markerValues;  // the values that it may have
+  private final String nonNull;  // name of the tag for paths that the protocol gives no bounds
   private final Map found;  // the session settings that delta_variant.enable changed, as they were
 
-  public SkipFiles(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, String mark, Seq marks,
+  public SkipFiles(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, String marker, Seq markerValues,
       String nonNull, Map found) {
     this.decide = decide;
     this.tell = tell;
-    this.mark = mark;
-    this.marks = marks;
+    this.marker = marker;
+    this.markerValues = markerValues;
     this.nonNull = nonNull;
     this.found = found;
   }
@@ -75,7 +75,7 @@ public class SkipFiles extends Rule {
     return Scans.apply(new Walk(this, new IdentityHashMap()), (LogicalPlan) plan, tell, "skipping");
   }
 
-  /** What `apply` makes of a plan over this scan if the log has these rows. Raises what `apply` would step aside for. */
+  /** The plan that `apply` gives if the log has these rows for this scan. Throws failures that `apply` would only tell. */
   public LogicalPlan visit(LogicalPlan plan, DeltaScan scan, InternalRow[] rows) throws Exception {
     Map read = new IdentityHashMap();
     read.put(scan, FileBounds.of(log(scan.scannedSnapshot()), rows));
@@ -83,7 +83,7 @@ public class SkipFiles extends Rule {
   }
 
   public Bounds log(Snapshot snapshot) {
-    return new Bounds(snapshot, mark, marks, nonNull);
+    return new Bounds(snapshot, marker, markerValues, nonNull);
   }
 
   // ---- the walk -----------------------------------------------------------------------------------------------
@@ -149,33 +149,35 @@ public class SkipFiles extends Rule {
 
   private LogicalRelation prune(LogicalRelation scan, Seq filters, Demands demands, Map read) throws Exception {
     TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
-    Filters asked = new Filters(scan);
-    ArrayNode conditions = asked.json((Seq) filters.concat(Bounds.seq(demands.filters(asked, Scans.isCommand(index)))));
-    SortOrder order = demands.first(asked);
+    Filters scanFilters = new Filters(scan);
+    List demanded = demands.filters(scanFilters, Scans.isCommand(index));
+    ArrayNode conditions = scanFilters.json((Seq) filters.concat(Bounds.seq(demanded)));
+    SortOrder order = demands.first(scanFilters);
     if (conditions.isEmpty() && order == null) return scan;
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
     Bounds log = log(prepared.scannedSnapshot());
     Expression first = order == null ? null : first(new Filters(scan), order, demands.limit(), prepared, files, log, read);
-    if (first != null) conditions.addAll(asked.json(Bounds.seq(Collections.singletonList(first))));
+    if (first != null) conditions.addAll(scanFilters.json(Bounds.seq(Collections.singletonList(first))));
     if (conditions.isEmpty() || files.isEmpty()) return scan;
 
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
-    ObjectNode outcome = ask(asked, conditions, log, files, logged || Scans.explaining());
+    ObjectNode outcome = ask(scanFilters, conditions, log, files, logged || Scans.explaining());
     LogicalRelation result = scan;
     if (!outcome.withArray("bounds").isEmpty()) {
       FileBounds known = known(log, prepared, read);
       if (known.failure() == null) {
-        Tree.Values[] bounds = known.read(log, outcome.get("bounds"), asked.types(), conf().sessionLocalTimeZone());
-        Decision decision = new Decision(prepared, files, known, bounds, asked);
+        Tree.Values[] bounds = known.read(log, outcome.get("bounds"), scanFilters.types(), conf().sessionLocalTimeZone());
+        Decision decision = new Decision(prepared, files, known, bounds, scanFilters);
         List left = outcome.hasNonNull("tree") ? decision.left(outcome.get("tree")) : null;
-        // Without any file the plan ends before MERGE has counted its source's rows.
+        // Without any file, the plan would end before MERGE has counted the rows of its source.
         if (left != null && left.isEmpty() && Scans.isCommand(index)) left.add(files.get(0));
         if (left != null && left.size() < files.size()) result = Scans.over(scan, Scans.narrowed(index, left));
         if (outcome.has("reasons") && decision.sparesDelta()) {
-          outcome.withArray("reasons").add("Delta was not asked of ordinary columns beside OR: that would take longer than it spares");
+          outcome.withArray("reasons").add(
+              "Delta was not asked about ordinary columns in an OR, because that would take longer than it saves");
         }
-        if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), mark, marks));
+        if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), marker, markerValues));
       } else if (outcome.has("reasons")) {
         outcome.withArray("reasons").add("the bounds of this version could not be read: " + known.failure());
       }
@@ -187,13 +189,13 @@ public class SkipFiles extends Rule {
     return result;
   }
 
-  private ObjectNode ask(Filters asked, ArrayNode conditions, Bounds log, List files, boolean explain) throws Exception {
+  private ObjectNode ask(Filters filters, ArrayNode conditions, Bounds log, List files, boolean explain) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "files");
-    request.set("operands", asked.operands());
+    request.set("operands", filters.operands());
     request.set("filters", conditions);
     request.set("columns", JSON.valueToTree(log.columns()));
     request.put("files", files.size());
-    request.put("marked", Decision.anyTag(files, mark, marks));
+    request.put("marked", Decision.anyTag(files, marker, markerValues));
     request.put("nonnull", Decision.anyTag(files, nonNull, null));
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
     request.put("explain", explain);
@@ -206,10 +208,10 @@ public class SkipFiles extends Rule {
   }
 
   /**
-   * That a value is not behind the last of the first ones that ORDER BY with LIMIT asks for, as far as the log tells: a bound is some
-   * row's value in a file that this package has marked and that has lost no row. Null where the files have too few.
+   * The filter that ORDER BY with LIMIT n implies: a value is not behind the n-th of the bounds of exact files, in that order.
+   * Each of these bounds is the value of some row, so the n-th row of the result is not behind it. Null if there are fewer.
    */
-  private Expression first(Filters asked, SortOrder order, int limit, DeltaScan prepared, List files, Bounds log, Map read)
+  private Expression first(Filters filters, SortOrder order, int limit, DeltaScan prepared, List files, Bounds log, Map read)
       throws Exception {
     List exact = new ArrayList();
     for (int f = 0; f < files.size(); f++) {
@@ -218,11 +220,11 @@ public class SkipFiles extends Rule {
     }
     if (exact.size() < limit) return null;
     boolean descending = order.direction() instanceof Descending$;
-    Expression any = compared(order, zero(order.child().dataType()));
-    JsonNode bounds = ask(asked, asked.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
+    Expression any = compared(order, zero(order.child().dataType()));  // any constant: only the bounds of the reply are used
+    JsonNode bounds = ask(filters, filters.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
     FileBounds known = bounds.isEmpty() ? null : known(log, prepared, read);
     if (known == null || known.failure() != null) return null;
-    Tree.Values[] columns = known.read(log, bounds, asked.types(), conf().sessionLocalTimeZone());
+    Tree.Values[] columns = known.read(log, bounds, filters.types(), conf().sessionLocalTimeZone());
     int side = 0;
     while (side < columns.length && !Bounds.item(bounds, side).get("side").asText().equals(descending ? "max" : "min")) side++;
     if (side == columns.length) return null;
@@ -239,9 +241,12 @@ public class SkipFiles extends Rule {
     return compared(order, new Literal(values.get(limit - 1), order.child().dataType()));
   }
 
-  /** Whether each bound of a file is some row's value, but for cut strings and the sign of zeros: it is marked, and no row is gone. */
+  /**
+   * Whether each bound of a file is the value of some row, except for cut strings and the sign of zeros. This holds for files
+   * with the marker and without deletion vectors.
+   */
   public boolean isExact(AddFile file) {
-    return Decision.hasTag(file, mark, marks) && file.deletionVector() == null;
+    return Decision.hasTag(file, marker, markerValues) && file.deletionVector() == null;
   }
 
   private static Literal zero(DataType type) {

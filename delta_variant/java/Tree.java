@@ -18,7 +18,7 @@ public abstract class Tree {
   public static final int NULL = 0;
   public static final int TRUE = 1;
 
-  /** What it says of the file with that number. */
+  /** FALSE, NULL or TRUE for the file with this number. */
   public abstract int of(int file);
 
   /** The values of one bound, by file; null where it is unknown. */
@@ -30,8 +30,8 @@ public abstract class Tree {
   }
 
   /**
-   * The tree in a reply. `bounds` are Values; `constants` are Object[] without nulls; `others` are null, or say for each file
-   * whether Delta's skipping leaves it.
+   * The tree of a reply. `constants` are Object[] without nulls. `others` says for each predicate on ordinary columns, and
+   * each file, whether Delta's data skipping keeps the file; it is null if Delta was not asked.
    */
   public static Tree of(JsonNode tree, Values[] bounds, List constants, boolean[][] others) {
     String op = Bounds.item(tree, 0).asText();
@@ -53,7 +53,10 @@ public abstract class Tree {
     return new Check(first, op, constant);
   }
 
-  /** The values of these constants. Spark's InSet takes -0.0 and 0.0 for two, bounds of zero stand for either. */
+  /**
+   * The values of these constants, sorted. Spark's InSet distinguishes -0.0 and 0.0, while a bound of zero stands for either:
+   * the zeros of a list are therefore left out where its values are excluded.
+   */
   private static Object[] sorted(JsonNode numbers, List constants, Ordering order, boolean excluded) {
     List values = new ArrayList();
     for (int n = 0; n < numbers.size(); n++) {
@@ -69,21 +72,21 @@ public abstract class Tree {
     return sorted;
   }
 
-  /** AND, which ends with FALSE, or OR, which ends with TRUE. */
+  /** AND, which the first FALSE decides, or OR, which the first TRUE decides. */
   private static class Joined extends Tree {
     private final Tree[] parts;
-    private final int end;
+    private final int decisive;
 
-    Joined(Tree[] parts, int end) {
+    Joined(Tree[] parts, int decisive) {
       this.parts = parts;
-      this.end = end;
+      this.decisive = decisive;
     }
 
     public int of(int file) {
-      int result = -end;
+      int result = -decisive;
       for (int p = 0; p < parts.length; p++) {
         int part = parts[p].of(file);
-        if (part == end) return end;
+        if (part == decisive) return decisive;
         if (part == NULL) result = NULL;
       }
       return result;
@@ -91,14 +94,14 @@ public abstract class Tree {
   }
 
   private static class Other extends Tree {
-    private final boolean[] left;
+    private final boolean[] kept;
 
-    Other(boolean[] left) {
-      this.left = left;
+    Other(boolean[] kept) {
+      this.kept = kept;
     }
 
     public int of(int file) {
-      return left == null || left[file] ? NULL : FALSE;
+      return kept == null || kept[file] ? NULL : FALSE;
     }
   }
 
@@ -119,8 +122,8 @@ public abstract class Tree {
     private final Values values;
     private final Object constant;
     private final Ordering order;
-    private final int wanted;  // the sign of value - constant
-    private final boolean equal;  // is enough as well
+    private final int wanted;  // the sign of value - constant for which the comparison is TRUE
+    private final boolean equal;  // whether it is TRUE for equal values too
 
     Check(Values values, String op, Object constant) {
       this.values = values;
@@ -141,7 +144,7 @@ public abstract class Tree {
   private static class StartsWith extends Tree {
     private final Values values;
     private final UTF8String prefix;
-    private final int yes;
+    private final int yes;  // the result if the value starts with the prefix
 
     StartsWith(Values values, UTF8String prefix, int yes) {
       this.values = values;
@@ -155,7 +158,7 @@ public abstract class Tree {
     }
   }
 
-  /** Two bounds against a list of constants. */
+  /** A comparison of both bounds of a path with a list of constants. */
   private abstract static class Listed extends Tree {
     protected final Values low;
     protected final Values high;
@@ -169,7 +172,7 @@ public abstract class Tree {
       this.order = low.order();
     }
 
-    /** Where the first of the sorted values stands that is not below this one; their number, if all are. */
+    /** The index of the first of the sorted values that is not below this one; their number if all are below. */
     protected int notBelow(Object value) {
       int from = 0;
       int to = sorted.length;
@@ -182,7 +185,7 @@ public abstract class Tree {
     }
   }
 
-  /** Whether a constant lies between two bounds: the search for the smallest that is not below the lower one. */
+  /** Whether a constant lies between two bounds. If any does, so does the smallest one that is not below the lower bound. */
   private static class Between extends Listed {
     Between(Values low, Values high, Object[] sorted) {
       super(low, high, sorted);
@@ -191,14 +194,14 @@ public abstract class Tree {
     public int of(int file) {
       Object from = low.get(file);
       Object to = high.get(file);
-      int at = from == null ? 0 : notBelow(from);
-      if (at == sorted.length) return FALSE;
-      if (to != null && order.compare(sorted[at], to) > 0) return FALSE;
+      int index = from == null ? 0 : notBelow(from);
+      if (index == sorted.length) return FALSE;
+      if (to != null && order.compare(sorted[index], to) > 0) return FALSE;
       return from == null || to == null ? NULL : TRUE;
     }
   }
 
-  /** Whether two bounds leave room for another value than the constants. */
+  /** Whether two bounds allow values other than the constants. */
   private static class Differs extends Listed {
     Differs(Values low, Values high, Object[] sorted) {
       super(low, high, sorted);
@@ -207,8 +210,8 @@ public abstract class Tree {
     public int of(int file) {
       Object from = low.get(file);
       if (from == null) return NULL;
-      int at = notBelow(from);
-      if (at == sorted.length || order.compare(sorted[at], from) != 0) return TRUE;
+      int index = notBelow(from);
+      if (index == sorted.length || order.compare(sorted[index], from) != 0) return TRUE;
       Object to = high.get(file);
       return to == null ? NULL : order.compare(from, to) == 0 ? FALSE : TRUE;
     }

@@ -40,16 +40,16 @@ import scala.collection.immutable.Seq;
 public class TypedPlan {
   private static final String IGNORE_ANNOTATION = "spark.sql.parquet.ignoreVariantAnnotation";
   private static final String MAPPING = "delta.columnMapping.";
-  private static final int ROW = 8;  // what Spark's estimates add to the columns of a row
+  private static final int ROW = 8;  // bytes that Spark's estimates add to the columns of a row
   private static final String TYPED = "typed_value";  // VariantShredding, "Value Shredding"
   private static final String METADATA = "metadata";
 
-  /** Files that have the paths in columns of the same types, or (`types` is null) those of Spark's scan. */
+  /** Files that have the paths in columns of the same types or, if `types` is null, the files of Spark's scan. */
   public static class Group {
     final List files;  // AddFiles
-    final int width;  // of a row in the Variants of a file, in bytes as Spark expects them; 0 if it is not known
+    final int width;  // bytes that Spark's estimates assume for a row in the Variants of a file; 0 if that is not known
     final DataType[] types;  // by path
-    final JsonNode casts;  // by use, those of a path
+    final JsonNode casts;  // by use, without those that have no path
 
     public Group(List files, int width, JsonNode types, JsonNode casts) {
       this.files = files;
@@ -102,11 +102,11 @@ public class TypedPlan {
     return plan;
   }
 
-  /** A plan has to give what the plan before it gave. */
+  /** Throws an exception if a plan does not give the columns of the plan before it. */
   public static void check(LogicalPlan plan, LogicalPlan before) {
     List columns = columns(before);
-    if (!plan.resolved()) throw new IllegalStateException("not resolved: " + plan);
-    if (!columns(plan).equals(columns)) throw new IllegalStateException(columns + " became " + columns(plan));
+    if (!plan.resolved()) throw new IllegalStateException("the plan is not resolved: " + plan);
+    if (!columns(plan).equals(columns)) throw new IllegalStateException("the columns " + columns + " became " + columns(plan));
   }
 
   private static List columns(LogicalPlan plan) {
@@ -122,7 +122,7 @@ public class TypedPlan {
     return Scans.with(node instanceof Generate ? requiring((Generate) node, plan) : node, child, plan);
   }
 
-  /** Generate names the columns that it drops by their numbers. What a Variant left in its place goes with the last Variant. */
+  /** Generate lists the columns that it drops by number. It drops the columns in place of Variants if it drops all Variants. */
   private Generate requiring(Generate node, LogicalPlan plan) {
     Set dropped = new HashSet();
     boolean variants = false;
@@ -141,7 +141,7 @@ public class TypedPlan {
 
   // ---- above the chain --------------------------------------------------------------------------------------------
 
-  /** What leaves the chain in place of a Variant, for the uses above it. */
+  /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
   private void export(Attribute variant) {
     String place = uses.place(variant).key();
     for (Iterator i = uses.uses.values().iterator(); i.hasNext(); ) {
@@ -149,10 +149,10 @@ public class TypedPlan {
       if (!use.above || !use.variant.key().equals(place) || exports.containsKey(use.key())) continue;
       Expression value;
       if (use.path == null) {
-        // NULL in the rows that an outer join adds.
+        // The column is NULL in the rows that an outer join adds.
         value = new EqualNullSafe(exported(use.key(), new IsNotNull(variant), "present"), Literal$.MODULE$.TrueLiteral());
       } else if (alone && ((Group) groups.get(0)).types[use.number] instanceof NullType) {
-        // A column, not a constant: Spark takes no comparison with a constant for the key of a join.
+        // A column, not a constant: Spark makes no join key of a comparison with a constant.
         value = exported(use.key(), new Literal(null, use.type), use.path);
       } else if (alone) {
         Group group = (Group) groups.get(0);
@@ -160,7 +160,7 @@ public class TypedPlan {
       } else if (!use.fails) {
         value = exported(use.key(), get(variant, use.path, use), use.path);
       } else if (use.everyRow) {
-        // The cast is above the chain's filters, Spark's scan would make it below them.
+        // The cast is made above the chain's filters. Spark's scan would make it below them.
         value = exported(use.key(), get(path(variant, use), "$", use), use.path);
       } else {
         Expression path = path(variant, use);
@@ -187,7 +187,7 @@ public class TypedPlan {
     return Literal$.MODULE$.apply(text);
   }
 
-  /** The columns of a projection above the chain: what was exported, in place of Variants. */
+  /** The columns of a projection above the chain, with the exported columns in place of Variants. */
   private Seq passed(Seq list) {
     List passed = new ArrayList();
     boolean variants = false;
@@ -200,7 +200,7 @@ public class TypedPlan {
     return Bounds.seq(passed);
   }
 
-  /** The same for each projection of a node for ROLLUP and its like, and what it gives. */
+  /** The same for each projection of an Expand (ROLLUP and the like), and for its output. */
   private Expand passed(Expand node) {
     List projections = new ArrayList();
     for (int p = 0; p <= node.projections().size(); p++) {
@@ -314,14 +314,14 @@ public class TypedPlan {
       if (e instanceof AttributeReference) return uses.place(e) == null ? null : retyped(e, group);
       Uses.Use use = uses.use(e);
       if (use == null) return compared(e, group);
-      if (use.path == null) return e;  // of what the VARIANT is now
+      if (use.path == null) return e;  // whether the struct in place of the VARIANT is NULL
       return answer(leaf(retyped(use.child, group), use, group), use, cast(use, group));
     }
   }
 
   /**
-   * A comparison of integers with constants, made on the column itself, which Parquet's filters know; null where it is none. The
-   * cast between the two types changes no value.
+   * A comparison of integers with constants, made on the column itself, so that Spark can push it down to Parquet: the cast
+   * between the two types changes no value. Null if the expression is no such comparison.
    */
   private Expression compared(Expression e, Group group) {
     if (!(e instanceof BinaryComparison) && !(e instanceof In)) return null;
@@ -345,7 +345,7 @@ public class TypedPlan {
     return (Expression) e.withNewChildren(Bounds.seq(children));
   }
 
-  /** The same integer of another type; null where it is none, or that type has no room for it. */
+  /** The same integer in another type; null if the literal is not of the type `from`, or the other type cannot hold it. */
   private static Literal constant(Literal literal, DataType from, DataType to) {
     if (literal.value() == null || !literal.dataType().equals(from)) return null;
     Object same = Leaves.integer(((Number) literal.value()).longValue(), to);
@@ -384,13 +384,13 @@ public class TypedPlan {
     return "by variant";  // a value that leaves the chain as VARIANT
   }
 
-  /** What Spark's cast from Variant gives for a value that a column holds (delta_variant/reading/casts.py). */
+  /** An expression on a typed column that gives what Spark's cast from VARIANT gives (delta_variant/reading/casts.py). */
   private static Expression answer(Expression column, Uses.Use use, String how) {
     if (column.dataType() instanceof NullType) return new Literal(null, use.type);
     if (how.equals("as is")) return column;
     boolean castable = Cast.canAnsiCast(column.dataType(), use.type);
     boolean integers = column.dataType() instanceof IntegralType && use.type instanceof IntegralType;
-    // Between integers that have room Spark's quickest cast is as good.
+    // If all integers fit into the type, Spark's fastest cast gives the same.
     Expression value = new Cast(column, use.type, use.zone, how.equals("safe") && integers ? EvalMode.LEGACY() : EvalMode.TRY());
     if (castable && (how.equals("safe") || how.equals("checked") && !use.fails)) return value;
     Expression variant = new Cast(column, DataTypes.VariantType, use.zone, EvalMode.ANSI());
@@ -401,7 +401,7 @@ public class TypedPlan {
     return castable && how.equals("checked") ? new Coalesce(Bounds.seq(both)) : exact;
   }
 
-  /** The column of a path in what its Variant is now. */
+  /** The typed column of a path, in the struct in place of its Variant. */
   private Expression leaf(Expression variant, Uses.Use use, Group group) {
     String place = use.variant.key() + use.path;
     int number = ((Uses.Use) uses.paths.get(place)).number;
@@ -409,7 +409,7 @@ public class TypedPlan {
     List path = (List) keys.get(place);
     Expression leaf = Bounds.field(variant, TYPED);
     for (int k = 0; k < path.size(); k++) leaf = Bounds.field(Bounds.field(leaf, (String) path.get(k)), TYPED);
-    // Spark's Parquet filters fail for a constant of more bytes than the file has for a decimal: none is made of a Coalesce.
+    // Spark's Parquet filters fail if a constant has more bytes than the file's decimals. A Coalesce gets no such filter.
     boolean bytes = leaf.dataType() instanceof DecimalType && ((DecimalType) leaf.dataType()).precision() > 18;
     return bytes ? new Coalesce(Bounds.seq(java.util.Collections.singletonList(leaf))) : leaf;
   }
@@ -430,7 +430,7 @@ public class TypedPlan {
     return new StructType(typed);
   }
 
-  /** A struct of the typed columns of a Variant that are asked for; if none is, of `metadata`, which is NULL where the Variant is. */
+  /** The struct of a Variant's typed columns that are used; if none is, of `metadata`, which is NULL where the Variant is. */
   private DataType group(Uses.Place variant, Group group) {
     Object tree = null;
     for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
@@ -484,7 +484,7 @@ public class TypedPlan {
         Bounds.seq(output));
   }
 
-  /** The part of its files that a relation reads, by the estimate that Spark makes for a projection of ordinary columns. */
+  /** The share of its files' bytes that a relation reads, as Spark would estimate it for a projection of ordinary columns. */
   private static double share(int bytes, Group group) {
     int unread = group.width;
     for (int t = 0; t < group.types.length; t++) unread -= group.types[t].defaultSize();
@@ -502,11 +502,11 @@ public class TypedPlan {
     return new StructType(typed);
   }
 
-  /** Column mapping looks each field up in the table's schema: there the typed columns are under the names they have. */
+  /** Column mapping looks each field up in the table's schema. There, typed columns get the names that they have in files. */
   private static DeltaParquetFileFormat mapped(DeltaParquetFileFormat format, Map types) {
     Metadata table = format.metadata();
     if (format.columnMappingMode().name().equals("none")) return format;
-    // Parquet's field ids are those of columns. Files of this package have the physical names too, in both modes.
+    // Field ids end at the VARIANT. Files of this package have the physical names too, in both modes.
     scala.collection.immutable.Map settings = (scala.collection.immutable.Map) table.configuration().updated(MAPPING + "mode", "name");
     Metadata typed = table.copy(table.id(), table.name(), table.description(), table.format(),
         schema(format.referenceSchema(), types, true).json(), table.partitionColumns(), settings, table.createdTime());
@@ -514,7 +514,7 @@ public class TypedPlan {
         format.nullableRowTrackingGeneratedFields(), format.optimizationsEnabled(), format.tablePath(), format.isCDCRead());
   }
 
-  /** The type of the table, with what is read in place of its Variants. */
+  /** The type that the table has, with what is read in place of Variants. */
   private static DataType mapped(DataType type, DataType table) {
     if (table instanceof VariantType) return type instanceof StructType ? named((StructType) type) : table;
     if (!(type instanceof StructType) || !(table instanceof StructType)) return table;

@@ -38,22 +38,22 @@ import scala.collection.immutable.Seq;
  */
 public class TypedScans extends Rule implements Scans.Visit {
   private static final String SETTING = "spark.delta_variant.typedReading";
-  private static final String WORTH = "spark.delta_variant.footerBytes";  // of a file whose footer is read
-  private static final String WORTH_BYTES = "262144";  // Spark's scan of fewer takes no longer than to read it
-  private static final long MAX_LEAVES = 4000000;  // types to be read for all files of a scan: a few seconds, the first time
+  private static final String FOOTER_BYTES = "spark.delta_variant.footerBytes";  // footers of smaller files are not read
+  private static final String DEFAULT_BYTES = "262144";  // Spark's scan of fewer bytes takes no longer than the footer
+  private static final long MAX_LEAVES = 4000000;  // types of paths in all files of a scan: a few seconds, the first time
   private static final AtomicLong SCANS = new AtomicLong();
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final java.util.function.UnaryOperator decide;  // request JSON -> reply JSON
-  private final java.util.function.BiConsumer tell;  // level, text
+  private final java.util.function.BiConsumer tell;  // subject, text
   private final SkipFiles skipping;
-  private final String mark;  // the tag of files whose bounds prove typed columns
-  private final Seq marks;  // and its value
+  private final String marker;  // name of the tag that says that this package computed the bounds
+  private final Seq typedMarkers;  // the values with which bounds prove typed columns
 
-  public TypedScans(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, SkipFiles skipping, String mark,
-      Seq marks) {
-    this.mark = mark;
-    this.marks = marks;
+  public TypedScans(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, SkipFiles skipping,
+      String marker, Seq typedMarkers) {
+    this.marker = marker;
+    this.typedMarkers = typedMarkers;
     this.decide = decide;
     this.tell = tell;
     this.skipping = skipping;
@@ -87,7 +87,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     for (scala.collection.Iterator i = plan.children().iterator(); i.hasNext(); ) scans((LogicalPlan) i.next(), found);
   }
 
-  /** Whether a relation is a Delta scan of VARIANTs that the rule has not visited. */
+  /** Whether a relation is a Delta scan with VARIANTs that the rule has not visited yet. */
   private static boolean isOpen(LogicalRelation scan) {
     boolean variants = false;
     for (scala.collection.Iterator i = scan.output().iterator(); i.hasNext() && !variants; ) {
@@ -105,41 +105,46 @@ public class TypedScans extends Rule implements Scans.Visit {
 
   // ---- one scan ---------------------------------------------------------------------------------------------------
 
-  /** The plan after one of its scans was visited; what is left of one for which the log answers joins the `open` ones. */
+  /**
+   * The plan in which one scan is read from typed columns, as far as possible. If the log answers for some of its files, the
+   * scan of the others is added to `open`.
+   */
   private LogicalPlan typed(LogicalPlan plan, LogicalRelation scan, List open) throws Exception {
     Uses uses = new Uses(plan, scan);
     if (uses.paths.isEmpty()) return plan;
     ObjectNode outcome = JSON.createObjectNode().put("scan", SCANS.incrementAndGet());
     String logged = Scans.outcome(scan, Scans.LOGGED);
     if (logged != null) outcome.put("logged", Integer.parseInt(logged));
-    if (uses.whole() != null) return left(plan, scan, outcome, uses.whole());
+    if (uses.whole() != null) return unchanged(plan, scan, outcome, uses.whole());
     TahoeFileIndex index = index(scan);
     DeltaScan prepared = Scans.prepared(index);
     List files = Scans.files(index);
     Bounds log = skipping.log(prepared.scannedSnapshot());
     DeltaParquetFileFormat format = (DeltaParquetFileFormat) ((HadoopFsRelation) scan.relation()).fileFormat();
     outcome.put("files", files.size());
-    if ((long) files.size() * uses.paths.size() > MAX_LEAVES) return left(plan, scan, outcome, "too many paths for so many files");
+    if ((long) files.size() * uses.paths.size() > MAX_LEAVES) {
+      return unchanged(plan, scan, outcome, uses.paths.size() + " paths are too many for " + files.size() + " files");
+    }
     LogAggregates aggregates = logged != null || Scans.isCommand(index) ? null : LogAggregates.of(uses);
-    if (aggregates != null && Decision.anyTag(files, mark, null)) {
+    if (aggregates != null && Decision.anyTag(files, marker, null)) {
       LogicalPlan fromLog = fromLog(aggregates, scan, files, log, format, outcome, open);
       if (fromLog != null) return fromLog;
     }
     JsonNode proofs = proofs(uses, log, format);
-    if (proofs.has("reasons")) return left(plan, scan, outcome, proofs.get("reasons"));
+    if (proofs.has("reasons")) return unchanged(plan, scan, outcome, proofs.get("reasons"));
     String[][] types = new String[files.size()][2 * uses.paths.size()];
     FileBounds known = null;
-    if (!proofs.get("bounds").isEmpty() && Decision.anyTag(files, mark, marks)) {
+    if (!proofs.get("bounds").isEmpty() && Decision.anyTag(files, marker, typedMarkers)) {
       known = FileBounds.of(log, prepared);
       if (known.failure() != null) {
-        return left(plan, scan, outcome, "the bounds of this version could not be read: " + known.failure());
+        return unchanged(plan, scan, outcome, "the bounds of this version could not be read: " + known.failure());
       }
       byLog(known, log, proofs, files, types);
     }
     Map[] footers = hasFooters(format, prepared) ? byFooters(uses, index, proofs, files, types) : new Map[types.length];
 
     Map kinds = new LinkedHashMap();  // types of the leaves -> List of AddFiles
-    List widths = new ArrayList();  // by kind, that of its first file
+    List widths = new ArrayList();  // by kind, the width of its first file
     List others = new ArrayList();
     int[] proven = new int[uses.paths.size()];
     for (int f = 0; f < types.length; f++) {
@@ -160,16 +165,16 @@ public class TypedScans extends Rule implements Scans.Visit {
     return result;
   }
 
-  /** The plan in which the log answers for the files that it decides; null where it decides none. */
+  /** The plan in which the log answers for the files that it decides; null if it decides none. */
   private LogicalPlan fromLog(LogAggregates aggregates, LogicalRelation scan, List files, Bounds log, DeltaParquetFileFormat format,
       ObjectNode outcome, List open) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "extremes");
     request.set("columns", JSON.valueToTree(log.columns()));
     ArrayNode paths = request.putArray("paths");
     Map types = new HashMap();
-    List asked = aggregates.asked();
-    for (int u = 0; u < asked.size(); u++) {
-      Uses.Use use = (Uses.Use) asked.get(u);
+    List requested = aggregates.requested();
+    for (int u = 0; u < requested.size(); u++) {
+      Uses.Use use = (Uses.Use) requested.get(u);
       path(paths, use, format).put("type", use.type.catalogString());
       types.put(use.type.catalogString(), use.type);
     }
@@ -194,11 +199,14 @@ public class TypedScans extends Rule implements Scans.Visit {
     return plan;
   }
 
-  /** By file, for each path the type of its column, and that which has room for its integers; null where one is not proven. */
+  /**
+   * Sets the types that the log proves: by file, for each path the type of its column, and the smallest type that can hold its
+   * integers. A type that is not proven stays null.
+   */
   private void byLog(FileBounds known, Bounds log, JsonNode proofs, List files, String[][] types) throws Exception {
-    Map asked = new HashMap();
-    asked.put("bigint", DataTypes.LongType);
-    Tree.Values[] bounds = known.read(log, proofs.get("bounds"), asked, conf().sessionLocalTimeZone());
+    Map requested = new HashMap();
+    requested.put("bigint", DataTypes.LongType);
+    Tree.Values[] bounds = known.read(log, proofs.get("bounds"), requested, conf().sessionLocalTimeZone());
     JsonNode leaves = proofs.get("leaves");
     synchronized (known) {
       for (int f = 0; f < types.length; f++) {
@@ -213,21 +221,24 @@ public class TypedScans extends Rule implements Scans.Visit {
     }
   }
 
-  /** Whether files may be shredded, and have their columns by name: with ids other writers may name them as they like. */
+  /**
+   * Whether footers can prove types: files may be shredded, and columns are found by name. With column mapping by id, other
+   * writers may use any names.
+   */
   private static boolean hasFooters(DeltaParquetFileFormat format, DeltaScan prepared) {
     scala.collection.immutable.Set features = prepared.scannedSnapshot().protocol().readerAndWriterFeatureNames();
     boolean shredded = features.contains("variantShredding") || features.contains("variantShredding-preview");
     return shredded && !format.columnMappingMode().name().equals("id");
   }
 
-  /** The same for paths of which the log proves nothing. By file what its footer says, null where it was not asked. */
+  /** Sets the types that footers prove where the log proves none. Returns by file what its footer says; null if not read. */
   private Map[] byFooters(Uses uses, TahoeFileIndex index, JsonNode proofs, List files, String[][] types) throws Exception {
     List numbers = new ArrayList();
-    List open = new ArrayList();
+    List unproven = new ArrayList();
     for (int f = 0; f < types.length; f++) {
       if (isProven(types[f])) continue;
       numbers.add(Integer.valueOf(f));
-      open.add(files.get(f));
+      unproven.add(files.get(f));
     }
     List columns = new ArrayList();
     List keys = new ArrayList();
@@ -235,20 +246,20 @@ public class TypedScans extends Rule implements Scans.Visit {
       columns.add(texts(Bounds.item(proofs.get("columns"), p)));
       keys.add(texts(Bounds.item(proofs.get("keys"), p)));
     }
-    Map[] said = Footers.of(index, open, Long.parseLong(conf().getConfString(WORTH, WORTH_BYTES)));
-    boolean[] nullsCount = new boolean[keys.size()];  // a JSON null is not NULL
+    Map[] read = Footers.of(index, unproven, Long.parseLong(conf().getConfString(FOOTER_BYTES, DEFAULT_BYTES)));
+    boolean[] nullsCount = new boolean[keys.size()];  // by path: requested as VARIANT, for which a JSON null is not NULL
     for (Iterator i = uses.uses.values().iterator(); i.hasNext(); ) {
       Uses.Use use = (Uses.Use) i.next();
       if (use.path != null) nullsCount[use.number] |= use.type instanceof VariantType;
     }
     Map[] footers = new Map[types.length];
-    for (int o = 0; o < said.length; o++) {
-      int file = ((Integer) numbers.get(o)).intValue();
-      footers[file] = said[o];
+    for (int r = 0; r < read.length; r++) {
+      int file = ((Integer) numbers.get(r)).intValue();
+      footers[file] = read[r];
       String[] found = types[file];
-      for (int p = 0; p < keys.size() && said[o] != null; p++) {
+      for (int p = 0; p < keys.size() && read[r] != null; p++) {
         if (found[2 * p] != null) continue;
-        String type = Footers.type(said[o], (List) columns.get(p), (List) keys.get(p));
+        String type = Footers.type(read[r], (List) columns.get(p), (List) keys.get(p));
         if (type != null && !(nullsCount[p] && Leaves.hasJsonNulls(type))) found[2 * p] = Leaves.withoutJsonNulls(type);
       }
     }
@@ -280,7 +291,7 @@ public class TypedScans extends Rule implements Scans.Visit {
   private LogicalPlan replaced(LogicalPlan plan, LogicalRelation scan, Uses uses, JsonNode proofs, Map kinds, List widths,
       List others, ObjectNode outcome) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "groups");
-    request.set("uses", asked(uses));
+    request.set("uses", requested(uses));
     List members = new ArrayList(kinds.values());
     ArrayNode described = request.putArray("kinds");
     for (Iterator i = kinds.entrySet().iterator(); i.hasNext(); ) {
@@ -326,7 +337,7 @@ public class TypedScans extends Rule implements Scans.Visit {
     return result;
   }
 
-  /** The paths by name, and in how many files each is proven. */
+  /** The paths by name, with the number of files in which each is proven. */
   private static ArrayNode described(Uses uses, int[] proven) {
     ArrayNode paths = JSON.createArrayNode();
     for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) {
@@ -336,19 +347,19 @@ public class TypedScans extends Rule implements Scans.Visit {
     return paths;
   }
 
-  private static ArrayNode asked(Uses uses) {
-    ArrayNode asked = JSON.createArrayNode();
+  private static ArrayNode requested(Uses uses) {
+    ArrayNode requested = JSON.createArrayNode();
     for (Iterator i = uses.uses.values().iterator(); i.hasNext(); ) {
       Uses.Use use = (Uses.Use) i.next();
-      if (use.path != null) asked.addObject().put("path", use.number).put("type", use.type.catalogString());
+      if (use.path != null) requested.addObject().put("path", use.number).put("type", use.type.catalogString());
     }
-    return asked;
+    return requested;
   }
 
   private JsonNode proofs(Uses uses, Bounds log, DeltaParquetFileFormat format) throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "proofs");
     request.set("columns", JSON.valueToTree(log.columns()));
-    request.set("uses", asked(uses));
+    request.set("uses", requested(uses));
     ArrayNode paths = request.putArray("paths");
     for (Iterator i = uses.paths.values().iterator(); i.hasNext(); ) path(paths, (Uses.Use) i.next(), format);
     return ask(request);
@@ -366,11 +377,12 @@ public class TypedScans extends Rule implements Scans.Visit {
     return JSON.readTree(Question.ask(decide, request.toString()));
   }
 
-  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, String reason) {
-    return left(plan, scan, outcome, JSON.createArrayNode().add(reason));
+  /** The plan as it is; `explain` shows the reason. */
+  private static LogicalPlan unchanged(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, String reason) {
+    return unchanged(plan, scan, outcome, JSON.createArrayNode().add(reason));
   }
 
-  private static LogicalPlan left(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, JsonNode reasons) {
+  private static LogicalPlan unchanged(LogicalPlan plan, LogicalRelation scan, ObjectNode outcome, JsonNode reasons) {
     outcome.set("reasons", reasons);
     Scans.setOutcome(scan, Scans.READING, outcome.toString());
     return plan;

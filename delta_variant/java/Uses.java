@@ -29,7 +29,7 @@ import scala.collection.immutable.Seq;
  * its chain; a Variant that leaves the chain is followed further up. Janino compiles this file: no generics, no lambdas.
  */
 public class Uses {
-  /** A VARIANT, or a struct that leads to one: a column of the scan, or a field inside. */
+  /** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
   public static class Place {
     public final AttributeReference column;
     public final List ordinals;
@@ -57,16 +57,16 @@ public class Uses {
     }
   }
 
-  /** What a path is asked for. */
+  /** A use of a VARIANT by path: `variant_get`, a cast, IS NULL or IS NOT NULL. */
   public static class Use {
     public final Place variant;
-    public final Expression child;  // the Variant where the use stands
-    public final String path;  // null: whether the Variant is NULL
-    public final DataType type;
-    public final boolean fails;  // where the value does not fit
+    public final Expression child;  // the expression of the VARIANT in the use
+    public final String path;  // null for IS NULL and IS NOT NULL
+    public final DataType type;  // the requested type
+    public final boolean fails;  // a value that does not fit into the type raises an error; if false, it gives NULL
     public final Option zone;
     public int number;  // of the path, in `paths`
-    public boolean above;  // the chain
+    public boolean above;  // a node above the chain has this use
     public boolean everyRow;  // the plan computes its value for every row that leaves the chain
 
     Use(Place variant, Expression child, String path, DataType type, boolean fails, Option zone) {
@@ -84,12 +84,13 @@ public class Uses {
     }
   }
 
+  // Aggregate functions that evaluate their argument for every row.
   private static final List EVERY_ROW = java.util.Arrays.asList(new Object[] {"sum", "min", "max", "avg"});
 
   public final LogicalRelation scan;
   public final List nodes = new ArrayList();  // LogicalPlans from the one above the scan up to the root
   public final List children = new ArrayList();  // which child of each node the one before it is, Integers
-  public final int chain;  // how many of the nodes
+  public final int chain;  // how many of the nodes belong to the chain
   public final Map paths = new LinkedHashMap();  // key -> the first Use of a path
   public final Map uses = new LinkedHashMap();  // key -> Use
   public int last;  // the number of nodes that see the Variants
@@ -113,7 +114,7 @@ public class Uses {
       LogicalPlan node = (LogicalPlan) nodes.get(last);
       visible = visit(node, last >= chain, last == chain) && !carriers(node.output()).isEmpty();
     }
-    if (visible) asked(nodes.isEmpty() ? this.scan : (LogicalPlan) nodes.get(last - 1), false);
+    if (visible) visitOutput(nodes.isEmpty() ? this.scan : (LogicalPlan) nodes.get(last - 1), false);
   }
 
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
@@ -124,12 +125,12 @@ public class Uses {
     return false;
   }
 
-  /** Why no path can be read from a column, if so. */
+  /** Why no path can be read from a typed column; null if paths can be. */
   public String whole() {
     return whole;
   }
 
-  /** The plan above the scan's chain sees these of its columns: Attributes that are VARIANTs. */
+  /** The columns with VARIANTs that leave the chain, so that the plan above sees them: Attributes. */
   public List carried() {
     return chain == nodes.size() ? new ArrayList() : carriers(chain == 0 ? scan.output() : ((LogicalPlan) nodes.get(chain - 1)).output());
   }
@@ -138,7 +139,7 @@ public class Uses {
     return (node instanceof Project || node instanceof Filter) && Scans.isDeterministic(node);
   }
 
-  /** The plan as it was over the scan as it was; null for one that does not lead to it. */
+  /** Adds the nodes above the scan as they were before PushVariantIntoScan. Returns the plan, or null if it lacks the scan. */
   private LogicalPlan collect(LogicalPlan plan, LogicalPlan leaf, Unpush unpush) {
     if (plan == leaf) return scan;
     List inner = new ArrayList();
@@ -159,7 +160,7 @@ public class Uses {
   // ---- what PushVariantIntoScan did -------------------------------------------------------------------------------
 
   private static class Unpush extends scala.runtime.AbstractPartialFunction {
-    final Map columns = new HashMap();  // ExprId of a column that PushVariantIntoScan made -> the AttributeReference it was
+    final Map columns = new HashMap();  // ExprId of a column that PushVariantIntoScan made -> AttributeReference before
 
     LogicalRelation relation(LogicalRelation scan) {
       HadoopFsRelation source = (HadoopFsRelation) scan.relation();
@@ -216,7 +217,7 @@ public class Uses {
 
   // ---- the uses ---------------------------------------------------------------------------------------------------
 
-  /** The place that an expression is, null where it is something else. */
+  /** The place that an expression refers to; null if it refers to none. */
   public Place place(Expression e) {
     if (e instanceof Attribute) return (Place) places.get(((Attribute) e).exprId());
     if (!(e instanceof GetStructField)) return null;
@@ -229,7 +230,7 @@ public class Uses {
     return place != null && place.isVariant() ? place : null;
   }
 
-  /** The use that an expression is, null where it is something else. */
+  /** The use that an expression is; null if it is something else. */
   public Use use(Expression e) {
     if (e instanceof IsNotNull || e instanceof IsNull) {
       Expression child = (Expression) e.children().apply(0);
@@ -244,7 +245,7 @@ public class Uses {
         return new Use(variant, get.child(), path.toString(), get.dataType(), get.failOnError(), get.timeZoneId());
       }
     }
-    // What TypedPlan makes of a use that fails, so that Spark's scan gets the path as VARIANT.
+    // TypedPlan gives a use that can fail this form, so that Spark's scan reads the path as VARIANT.
     boolean twice = e instanceof VariantGet && ((VariantGet) e).child() instanceof VariantGet;
     if (twice && ((VariantGet) e).path().semanticEquals(Literal$.MODULE$.apply("$"))) {
       Use of = use(((VariantGet) e).child());
@@ -261,7 +262,7 @@ public class Uses {
     return new Use(of.variant, of.child, of.path, cast.dataType(), fails, cast.timeZoneId());
   }
 
-  /** Takes the uses of a node in, and says whether the Variants can be seen above it. */
+  /** Adds the uses of a node. Returns whether the nodes above it can see the Variants. */
   private boolean visit(LogicalPlan node, boolean above, boolean first) {
     if (node instanceof Project) {
       for (Iterator i = ((Project) node).projectList().iterator(); i.hasNext(); ) {
@@ -270,7 +271,7 @@ public class Uses {
         if (place == null || !Scans.hasVariant(place.type)) {
           visit(e, above, false);
         } else if (e instanceof Alias) {
-          if (above && !(((Alias) e).child() instanceof Attribute)) leave(inside(place));
+          if (above && !(((Alias) e).child() instanceof Attribute)) giveUp(inside(place));
           places.put(((Alias) e).exprId(), place);
         }
       }
@@ -292,11 +293,11 @@ public class Uses {
     }
     visitAll(node.expressions(), above, false);
     if (passes(node)) return true;
-    for (Iterator i = node.children().iterator(); i.hasNext(); ) asked((LogicalPlan) i.next(), true);
+    for (Iterator i = node.children().iterator(); i.hasNext(); ) visitOutput((LogicalPlan) i.next(), true);
     return false;
   }
 
-  /** Whether that column of a node for ROLLUP and its like is a VARIANT, or a struct with one, in each of its projections. */
+  /** Whether a column of an Expand (ROLLUP and the like) is the same VARIANT, or struct with one, in all projections. */
   public boolean carries(Expand node, int column) {
     Attribute output = (Attribute) node.output().apply(column);
     boolean carries = place(output) != null;
@@ -304,6 +305,7 @@ public class Uses {
     return carries;
   }
 
+  /** Whether a node passes on the columns of its children. */
   private static boolean passes(LogicalPlan node) {
     return node instanceof Filter || node instanceof Sort || node instanceof Join || node instanceof GlobalLimit
         || node instanceof LocalLimit || node instanceof Offset || node instanceof Window || node instanceof Sample
@@ -314,7 +316,7 @@ public class Uses {
     for (Iterator i = expressions.iterator(); i.hasNext(); ) visit((Expression) i.next(), above, everyRow);
   }
 
-  /** What the functions of an aggregate ask of every row: others stop at the first value, or have more than one child. */
+  /** Adds the uses that aggregate functions evaluate for every row. Others stop at the first value or have several children. */
   private void functions(Seq expressions) {
     for (Iterator i = expressions.iterator(); i.hasNext(); ) {
       Expression e = (Expression) i.next();
@@ -326,28 +328,28 @@ public class Uses {
     }
   }
 
-  /** `everyRow` where the value of the expression is computed for every row that leaves the chain. */
+  /** Adds the uses in an expression. `everyRow`: whether its value is computed for every row that leaves the chain. */
   private void visit(Expression e, boolean above, boolean everyRow) {
     Use use = use(e);
     Place place = place(e);
-    // What leaves the chain is a column for each use of a VARIANT column: structs stay below.
+    // A column leaves the chain for each use of a VARIANT column. Structs cannot leave it, so fields have no use above.
     boolean field = use != null ? !(use.child instanceof Attribute) : place != null && !Scans.hasVariant(place.type);
     if (above && field) {
-      leave(inside(use != null ? use.variant : place));
+      giveUp(inside(use != null ? use.variant : place));
     } else if (use != null) {
       add(use, above, everyRow);
     } else if (place != null) {
-      if (Scans.hasVariant(place.type)) leave("the whole of " + name(place) + " is asked for");
+      if (Scans.hasVariant(place.type)) giveUp("the whole of " + name(place) + " is asked for");
     } else {
       visitAll(e.children(), above, everyRow && (e instanceof Cast || e instanceof Alias));
     }
   }
 
   private static String inside(Place place) {
-    return "a field of the struct " + place.column.name() + " is asked for above a join or an aggregate";
+    return "a field of the struct " + place.column.name() + " is used above a join or an aggregate";
   }
 
-  private void leave(String reason) {
+  private void giveUp(String reason) {
     if (whole == null) whole = reason;
   }
 
@@ -365,8 +367,8 @@ public class Uses {
     known.number = ((Use) paths.get(path)).number;
   }
 
-  /** The columns of a plan are asked for as they are. */
-  private void asked(LogicalPlan plan, boolean above) {
+  /** Visits the columns of a plan, which are used as they are. */
+  private void visitOutput(LogicalPlan plan, boolean above) {
     visitAll(plan.output(), above, false);
   }
 
@@ -394,14 +396,14 @@ public class Uses {
   /** The fields of a schema that lead to a Variant of the scan. */
   public static List fields(Place variant, StructType schema) {
     List fields = new ArrayList();
-    DataType have = variant.column.dataType();
+    DataType type = variant.column.dataType();
     StructField field = named(schema, variant.column.name());
     fields.add(field);
     for (int o = 0; o < variant.ordinals.size(); o++) {
-      StructField step = ((StructType) have).fields()[((Integer) variant.ordinals.get(o)).intValue()];
+      StructField step = ((StructType) type).fields()[((Integer) variant.ordinals.get(o)).intValue()];
       field = named((StructType) field.dataType(), step.name());
       fields.add(field);
-      have = step.dataType();
+      type = step.dataType();
     }
     return fields;
   }

@@ -66,13 +66,13 @@ public class Write {
 
   private final WriteIntoDelta command;
   private final OptimisticTransaction transaction;
-  private final SparkSession users;  // its settings may name a transaction identifier, which Delta resets there
+  private final SparkSession users;  // its settings may hold a transaction identifier, which Delta resets there
   private final ArrayList actions = new ArrayList();
   private boolean conflict = false;
 
   /**
-   * A transaction on the newest snapshot. spark: the write's own session; users: the one of the rows. entry: the table in
-   * the catalog, if it has one. mode, options: those of DataFrameWriter. partitionBy, properties: of a new table.
+   * Starts a transaction on the newest snapshot. spark: the write's own session. users: the session of the rows. entry: the
+   * table in the catalog, if it is there. mode, options: those of DataFrameWriter. partitionBy, properties: for a new table.
    */
   public Write(SparkSession spark, SparkSession users, DeltaLog log, Option entry, String mode, Map options,
       List partitionBy, Map properties) {
@@ -98,8 +98,8 @@ public class Write {
     return scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(values));
   }
 
-  private void addAll(scala.collection.IterableOnce more) {
-    for (Iterator i = more.iterator(); i.hasNext(); ) actions.add(i.next());
+  private void addAll(scala.collection.IterableOnce added) {
+    for (Iterator i = added.iterator(); i.hasNext(); ) actions.add(i.next());
   }
 
   /** Whether the table has the transaction identifier of this write, or a later one. */
@@ -111,7 +111,7 @@ public class Write {
     return command.canMergeSchema();
   }
 
-  /** The schema of the rows becomes part of the table's, or the table's, or has to be it: what the command's options say. */
+  /** Merges the schema of the rows into the table's, replaces the table's, or checks that both agree, as the options say. */
   public void updateMetadata(StructType schema) {
     if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
     boolean first = transaction.canUpdateMetadata();
@@ -126,12 +126,12 @@ public class Write {
 
   private static final scala.reflect.ClassTag ROW = scala.reflect.ClassTag$.MODULE$.apply(InternalRow.class);
 
-  /** A DataFrame with these columns and no rows: a leaf that `run` puts rows in place of. */
+  /** A DataFrame with these columns and no rows. Its plan is a leaf, in whose place `run` puts the rows. */
   public static Dataset placeholder(SparkSession spark, StructType schema) {
     return spark.internalCreateDataFrame(spark.sparkContext().emptyRDD(ROW), schema, false);
   }
 
-  /** The order of the rows of `source`: [column, ascending, nulls first] for each key from the first that is a column. */
+  /** The sort keys of `source` before the first that is not a column: [index of the column, ascending, nulls first] each. */
   public String ordering(final Dataset source) {
     final ArrayNode keys = JSON.createArrayNode();
     OptimisticTransaction.withActive(transaction, false, new scala.runtime.AbstractFunction0() {
@@ -144,9 +144,9 @@ public class Write {
         for (Iterator i = plan.outputOrdering().iterator(); i.hasNext(); ) {
           SortOrder order = (SortOrder) i.next();
           if (!(order.child() instanceof Attribute)) break;
-          int at = columns.indexOf(((Attribute) order.child()).exprId());
-          if (at < 0) break;
-          keys.addArray().add(at).add("ASC".equals(order.direction().sql()))
+          int index = columns.indexOf(((Attribute) order.child()).exprId());
+          if (index < 0) break;
+          keys.addArray().add(index).add("ASC".equals(order.direction().sql()))
               .add("NULLS FIRST".equals(order.nullOrdering().sql()));
         }
         return null;
@@ -156,11 +156,13 @@ public class Write {
   }
 
   /**
-   * Runs the job. The rows of `source` are planned and run in their own session, as one execution of which its listeners
-   * and observations hear, and with this transaction as Delta's active one, so that what they read of the table is
-   * recorded. `rows` is a plan over a leaf that stands for them. `task` is a function of PySpark's, from the record batches
-   * that `batches`, the source of a class body, makes of what `rows` yields, to the reports of
-   * delta_variant/writer/task.py. Returns their totals as JSON.
+   * Runs the job. The rows of `source` are planned and run in their own session, as one execution, which the listeners and
+   * observations of that session see. This transaction is then Delta's active one, so what the rows read from the table is
+   * recorded.
+   *
+   * rows: a DataFrame over the placeholder of `source`. batches: the source of a class body that makes record batches of its
+   * rows (Batches.java). task: a PySpark function from record batches to the reports of delta_variant/writer/task.py. Returns
+   * the totals of the reports, as JSON.
    */
   public String run(final Dataset source, final Dataset rows, final PythonFunction task, final String batches) {
     transaction.hasWritten_$eq(true);
@@ -183,7 +185,7 @@ public class Write {
     });
   }
 
-  /** What a plan yields over these rows, which come in the place of the leaf that it has. */
+  /** The result of a plan in which these rows take the place of its leaf. */
   private static RDD under(final Dataset plan, final RDD rows) {
     LogicalPlan analyzed = plan.queryExecution().analyzed();
     if (analyzed instanceof LogicalRDD) return rows;
@@ -203,8 +205,8 @@ public class Write {
   }
 
   /**
-   * The record batches of rows, each a byte[], made where the rows are: Spark ships the source there and compiles it, and
-   * with it the code that takes the arrays out of the rows of its iterator.
+   * The record batches of rows, each a byte[]. They are made in the executors: Spark sends the source there and compiles it.
+   * It also compiles there the code that takes the arrays out of the rows that the source yields.
    */
   public static RDD batches(RDD rows, StructType schema, String source, SparkSession spark) {
     CodeAndComment code = new CodeAndComment(source, map(new HashMap()));
@@ -214,6 +216,7 @@ public class Write {
     return spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary"), false).as(Encoders.BINARY()).rdd();
   }
 
+  /** Keeps the Add actions of the reports. Returns the totals, or the first error, as JSON. */
   private String totals(byte[][] reports) throws java.io.IOException {
     long rows = 0;
     long bytes = 0;
@@ -238,44 +241,44 @@ public class Write {
     return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
   }
 
-  /** What DESCRIBE HISTORY shows as operationMetrics. */
+  /** Registers what DESCRIBE HISTORY shows as operationMetrics. */
   private void registerMetrics(Map metrics) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
     Map registered = new HashMap();
     for (java.util.Iterator i = metrics.entrySet().iterator(); i.hasNext(); ) {
       Map.Entry metric = (Map.Entry) i.next();
-      SQLMetric one = SQLMetrics.createMetric(spark.sparkContext(), (String) metric.getKey());
-      one.set(((Long) metric.getValue()).longValue());
-      registered.put(metric.getKey(), one);
+      SQLMetric registeredMetric = SQLMetrics.createMetric(spark.sparkContext(), (String) metric.getKey());
+      registeredMetric.set(((Long) metric.getValue()).longValue());
+      registered.put(metric.getKey(), registeredMetric);
     }
     transaction.registerSQLMetrics(spark, map(registered));
   }
 
-  // ---- the files that go ------------------------------------------------------------------------------------------
+  // ---- removed files ----------------------------------------------------------------------------------------------
 
-  /** The removal of every file the transaction sees; it thereby reads the whole table, and conflicts with appends. */
+  /** Removes every file of the snapshot. The transaction thereby reads the whole table, so it conflicts with appends. */
   public void removeAll() {
     remove(transaction.filterFiles());
   }
 
   /**
-   * The removal of the files that a predicate on partition columns selects, which are what the transaction reads. The
-   * predicate is resolved first: Delta takes one with an unresolved name that has a dot for a predicate on rows, which
-   * every file might satisfy.
+   * Removes the files that a predicate on partition columns selects; the transaction reads these files. The predicate is
+   * resolved first: Delta would take one with an unresolved name that has a dot for a predicate on rows, which every file might
+   * satisfy.
    */
   public void removeWhere(String predicate) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
     Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), transaction.metadata().partitionSchema());
     Expression condition = ((Filter) partitions.where(predicate).queryExecution().analyzed()).condition();
     if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, transaction.metadata().partitionColumns(), spark)) {
-      throw new IllegalArgumentException("a predicate on more than partition columns: " + predicate);
+      throw new IllegalArgumentException("the predicate uses columns that are not partition columns: " + predicate);
     }
-    List one = new ArrayList();
-    one.add(condition);
-    remove(transaction.filterFiles(seq(one), false));
+    List conditions = new ArrayList();
+    conditions.add(condition);
+    remove(transaction.filterFiles(seq(conditions), false));
   }
 
-  /** The removal of the files of the partitions that files were added to; call it after `run`. */
+  /** Removes the old files of the partitions to which `run` added files. */
   public void removePartitions() {
     List added = new ArrayList();
     for (java.util.Iterator i = actions.iterator(); i.hasNext(); ) {
@@ -295,7 +298,7 @@ public class Write {
 
   // ---- the commit ---------------------------------------------------------------------------------------------------
 
-  /** Commits, as Delta records a write, or the creation of a table by name. */
+  /** Commits. createsName: whether the commit is recorded as the creation of a table by name, and not as a write. */
   public void commit(boolean createsName) {
     Option identifier = command.createSetTransaction(users, transaction.deltaLog(), Option.apply(command.options()));
     addAll(identifier);
@@ -314,19 +317,19 @@ public class Write {
   private DeltaOperations.Operation write() {
     boolean dynamic = command.mode() == SaveMode.Overwrite && command.options().isDynamicPartitionOverwriteMode();
     return new DeltaOperations.Write(command.mode(), Option.apply(command.partitionColumns()),
-        command.options().replaceWhere(), command.options().userMetadata(), set(dynamic),
-        set(command.canOverwriteSchema()), set(command.canMergeSchema()), none(), none());
+        command.options().replaceWhere(), command.options().userMetadata(), trueOrNone(dynamic),
+        trueOrNone(command.canOverwriteSchema()), trueOrNone(command.canMergeSchema()), none(), none());
   }
 
-  private static Option set(boolean option) {
+  private static Option trueOrNone(boolean option) {
     return option ? Option.apply(Boolean.TRUE) : none();
   }
 
-  /** Puts a new table, committed at `location`, into the catalog, as saveAsTable does: a managed one. */
+  /** Puts a new table, which is committed at `location`, into the catalog as a managed table, as saveAsTable does. */
   public void register(SparkSession spark, TableIdentifier name, java.net.URI location) {
-    CatalogStorageFormat none = CatalogStorageFormat.empty();
-    CatalogStorageFormat storage = none.copy(Option.apply(location), none.inputFormat(), none.outputFormat(), none.serde(),
-        none.compressed(), none.properties(), none.serdeName());
+    CatalogStorageFormat empty = CatalogStorageFormat.empty();
+    CatalogStorageFormat storage = empty.copy(Option.apply(location), empty.inputFormat(), empty.outputFormat(),
+        empty.serde(), empty.compressed(), empty.properties(), empty.serdeName());
     CatalogTable table = new CatalogTable(name, CatalogTableType.MANAGED(), storage, new StructType(),
         Option.apply("delta"), CatalogTable.$lessinit$greater$default$6(), none(), CatalogTable.$lessinit$greater$default$8(),
         CatalogTable.$lessinit$greater$default$9(), CatalogTable.$lessinit$greater$default$10(),
@@ -339,13 +342,13 @@ public class Write {
         seq(new ArrayList()), none(), false, none()).updateCatalog(spark, table, snapshot, none(), false, none());
   }
 
-  /** The version committed, -1 as long as there is none. */
+  /** The version that was committed; -1 before the commit. */
   public long version() {
     Option committed = transaction.getCommitted();
     return committed.isDefined() ? ((CommittedTransaction) committed.get()).committedVersion() : -1;
   }
 
-  /** Whether the commit failed because of what another writer committed. */
+  /** Whether the commit failed because it conflicts with another writer's commit. */
   public boolean conflict() {
     return conflict;
   }

@@ -1,5 +1,5 @@
-"""From the value of a typed column to the result of Spark's cast from VARIANT: one table by (type of the column, type asked
-for).
+"""From the value of a typed column to the result of Spark's cast from VARIANT: one table by (type of the column, requested
+type).
 
 `variant_get` casts by Spark's own `Cast` in TRY mode, from BIGINT, DECIMAL, DOUBLE and so on, and raises an error if the
 result is NULL. Where Spark's cast from VARIANT does something else, or refuses, the value is converted back to VARIANT
@@ -13,16 +13,17 @@ from typing import Final
 AS_IS: Final = "as is"
 """The column's value is the answer."""
 SAFE: Final = "safe"
-"""Spark's cast of the column is the answer; no value fails."""
+"""Spark's cast of the column is the answer; no value makes it fail."""
 CHECKED: Final = "checked"
-"""Spark's cast of the column is the answer unless it is NULL: then the cast of the value as a Variant is, or its error."""
+"""Spark's cast of the column is the answer unless it is NULL. Then the value is cast through VARIANT, which gives the answer or
+Spark's error."""
 BY_VARIANT: Final = "by variant"
-"""The cast of the value as a Variant is the answer."""
+"""The answer is the column cast to VARIANT, and the VARIANT cast to the requested type."""
 
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _WIDTHS: Final = tuple(_DIGITS)
 INTEGERS: Final = frozenset(_DIGITS)
-"""The types of integers."""
+"""Spark's integer types."""
 _FLOATS: Final = ("float", "double")
 _TABLE: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "integer": (("float", "double", "boolean", "string"), ()),
@@ -35,25 +36,31 @@ _TABLE: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "timestamp": (("date", "timestamp_ntz", "string"), (*_WIDTHS, *_FLOATS, "decimal")),
     "timestamp_ntz": (("date", "string"), ("timestamp",)),
 }
-"""Kind of column: the types asked for that are SAFE, and those that are CHECKED; all others are BY_VARIANT. Between numbers of
-whole digits it is the digits that decide."""
+"""Type of the column → the requested types that are SAFE, and those that are CHECKED; all others are BY_VARIANT. Between
+integers and decimals, `cast` compares the digits instead."""
 
 
-def cast(column: str, asked: str, room: str | None = None) -> str:
-    """How a column of that Spark type answers a use that asks for that type; `room` is the smallest type of integers that has
-    room for the values, where that is known. `void` is the type of a path that no row has."""
-    if column in {asked, "void"}:
+def cast(column: str, requested: str, room: str | None = None) -> str:
+    """How a column of one Spark type answers a use that requests another: AS_IS, SAFE, CHECKED or BY_VARIANT.
+
+    `column` is `void` for a path that no row has. `room` is the smallest integer type that holds all values of the column, if
+    that is known.
+
+    >>> cast("int", "bigint"), cast("bigint", "int"), cast("bigint", "int", "smallint"), cast("int", "date")
+    ('safe', 'checked', 'safe', 'by variant')
+    """
+    if column in {requested, "void"}:
         return AS_IS
-    if room in INTEGERS and asked in INTEGERS:
-        return SAFE if _DIGITS[asked] >= _DIGITS[room] else CHECKED
+    if room in INTEGERS and requested in INTEGERS:
+        return SAFE if _DIGITS[requested] >= _DIGITS[room] else CHECKED
     kind = "integer" if column in _DIGITS else _head(column)
-    if kind in {"integer", "decimal"} and (asked in _DIGITS or _head(asked) == "decimal"):
-        if kind == "decimal" and asked in _DIGITS:
+    if kind in {"integer", "decimal"} and (requested in _DIGITS or _head(requested) == "decimal"):
+        if kind == "decimal" and requested in _DIGITS:
             return CHECKED
-        (digits, scale), (most, places) = _decimal(column), _decimal(asked)
-        return SAFE if most - places >= digits - scale and places >= scale else CHECKED
+        (digits, scale), (requested_digits, requested_scale) = _decimal(column), _decimal(requested)
+        return SAFE if requested_digits - requested_scale >= digits - scale and requested_scale >= scale else CHECKED
     safe, checked = _TABLE.get(kind, ((), ()))
-    return SAFE if _head(asked) in safe else CHECKED if _head(asked) in checked else BY_VARIANT
+    return SAFE if _head(requested) in safe else CHECKED if _head(requested) in checked else BY_VARIANT
 
 
 def _head(data_type: str) -> str:

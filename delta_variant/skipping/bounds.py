@@ -31,35 +31,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Log:
-    """What the log of a table can hold."""
+    """What the log can hold about the files of one scan."""
 
     columns: tuple[tuple[str, ...], ...]
-    """The VARIANT columns with statistics, in physical names."""
+    """The VARIANT columns in the schema of Delta's statistics, by their physical names."""
     marked: bool = True
-    """Whether any file's bounds were computed from values."""
+    """Whether any file has the marker, which says that this package computed its bounds from the values."""
     nonnull: bool = False
-    """Whether any file has the tag for paths without bounds."""
+    """Whether any file has the tag for paths without bounds (`stats.NONNULL_TAG`)."""
     trust_all: bool = False
-    """Whether every file's bounds count for every kind of value."""
+    """Whether bounds of every type count in files without the marker too (`spark.delta_variant.trustAllBounds`)."""
 
 
 @dataclass
 class Projection:
     """The distinct bounds that trees compare, in the order of their numbers.
 
-    A bound is (side, path), side one of min and max; `kind`, the type of the bound that a path has, as KINDS names it; and
-    `values`, whether any row has the path: FALSE where the file counts none, NULL where it does not count.
+    A bound is a pair (side, path). The side says what Java reads from the log for the path:
+
+        min, max    the minimum or the maximum
+        kind        the type of the path's bound, as KINDS spells it: BIGINT
+        values      whether any row has a value at the path: FALSE if the tag (protocol/README.md, M2) shows that none has,
+                    NULL if the tag does not list the path
     """
 
     log: Log
     bounds: dict[tuple[str, Path], int] = field(default_factory=dict)
 
     def number(self, side: str, path: Path) -> int:
-        """The number of a bound."""
+        """The number of a bound, which is added if it is new."""
         return self.bounds.setdefault((side, path), len(self.bounds))
 
     def json(self) -> list[dict[str, Any]]:
-        """Each bound, as `java/Bounds.java` reads it: where it stands, its possible types, and those that it is cast to."""
+        """Each bound as `java/Bounds.java` reads it: its location in the log, the types that it may have, and the types that it
+        is cast to."""
         return [self._bound(side, path) for side, path in self.bounds]
 
     def _bound(self, side: str, path: Path) -> dict[str, Any]:
@@ -68,17 +73,17 @@ class Projection:
             "column": self.log.columns.index(path.column),
             "key": normalized(path.keys),
             "tag": place(path.column, path.keys) if self.log.nonnull else None,
-            "kinds": accepted(path, self.log, needs_mark=False),
-            "marked": accepted(path, self.log, needs_mark=True),
+            "kinds": accepted(path, self.log, needs_marker=False),
+            "marked": accepted(path, self.log, needs_marker=True),
             "types": [path.type, *path.casts],
         }
 
 
 @dataclass(frozen=True)
 class Check:
-    """`bound op constant`; `side` is min or max, op one of < <= > >= startswith, NOT startswith.
+    """Whether `bound op constant` holds. `side` is min or max; `op` is one of < <= > >= startswith, NOT startswith.
 
-    NULL where the file has no such bound, or one of a type whose order the path's type does not keep.
+    NULL if the file has no such bound, or if the cast from the bound's type to the path's type does not preserve order.
     """
 
     side: str
@@ -87,32 +92,31 @@ class Check:
     constant: Constants
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return [self.op, projection.number(self.side, self.path), self.constant.number]
 
 
 @dataclass(frozen=True)
 class Between:
-    """Whether one of these values lies between the bounds of the path: FALSE if none does, for which one bound may be
-    enough."""
+    """Whether a constant lies between the bounds of the path. FALSE if none does, which one bound alone can prove."""
 
     path: Path
     constants: tuple[Constants, ...]
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["between", *_both(self.path, projection), _numbers(self.constants)]
 
 
 @dataclass(frozen=True)
 class OtherThan:
-    """Whether the path has other values than these: FALSE if both bounds are the same value, and it is one of these."""
+    """Whether the path has values other than the constants. FALSE if both bounds are the same value, and it is a constant."""
 
     path: Path
     constants: tuple[Constants, ...]
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["differs", *_both(self.path, projection), _numbers(self.constants)]
 
 
@@ -126,48 +130,48 @@ def _numbers(constants: Sequence[Constants]) -> list[int]:
 
 @dataclass(frozen=True)
 class HasValues:
-    """Whether a row has the path: FALSE where the file counts none, NULL where it does not count. Asked where `Log.nonnull`.
+    """Whether any row has a value at the path: the side `values` of `Projection`. Used only if `Log.nonnull` is set.
 
-    JSON nulls are values for a query that asks for the Variant itself, and not for others.
+    JSON nulls are values only for a query that requests the path as VARIANT.
     """
 
     path: Path
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["values", projection.number("values", self.path)]
 
 
 @dataclass(frozen=True)
 class OtherColumns:
-    """Whether rows might match a predicate on ordinary columns: FALSE or NULL."""
+    """What Delta's data skipping says of a predicate on ordinary columns: FALSE if no row of the file can match, else NULL."""
 
     number: int
 
     def json(self, projection: Projection) -> list[Any]:  # noqa: ARG002  # as the others
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["other", self.number]
 
 
 @dataclass(frozen=True)
 class AllOf:
-    """Conjunction; of nothing, TRUE."""
+    """AND of the parts; TRUE if there are none."""
 
     parts: tuple[Bounds, ...]
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["all", *(part.json(projection) for part in self.parts)]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Disjunction; of nothing, FALSE."""
+    """OR of the parts; FALSE if there are none."""
 
     parts: tuple[Bounds, ...]
 
     def json(self, projection: Projection) -> list[Any]:
-        """See the module."""
+        """The tree as JSON, in the form that the module describes."""
         return ["any", *(part.json(projection) for part in self.parts)]
 
 
@@ -178,11 +182,12 @@ ROWS_CANNOT_MATCH: Final = AnyOf(())
 
 
 def size(bounds: Bounds) -> int:
-    """How many comparisons a tree makes for one file at most."""
+    """The largest number of comparisons that a tree makes for one file."""
     return sum(map(size, bounds.parts)) if isinstance(bounds, AllOf | AnyOf) else 1
 
 
-def accepted(path: Path, log: Log, *, needs_mark: bool) -> list[str]:
-    """The types of bounds that answer a question on the path: those of marked files only, or those of any."""
+def accepted(path: Path, log: Log, *, needs_marker: bool) -> list[str]:
+    """The types of bounds that can answer a question about the path: those that count only in files with the marker, or those
+    that count in every file."""
     kinds = [KINDS[name] for name in kinds_for(path.type)]
-    return [name for names, mark in kinds if (mark and not log.trust_all) == needs_mark for name in names]
+    return [name for names, marked_only in kinds if (marked_only and not log.trust_all) == needs_marker for name in names]

@@ -1,4 +1,4 @@
-"""Which bounds can answer a comparison: one table by (type of the bound, type asked for).
+"""Which bounds can answer a comparison: one table by (type of the bound, requested type).
 
 A query casts a value before it compares it, and Spark casts the bound in the same way. This is exact if the cast preserves
 the weak order, also for `<>`: if both bounds become 5, so does every value between them. The reason for each pair:
@@ -18,16 +18,17 @@ KINDS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
     "timestamp": (("TIMESTAMP",), False),
     "timestamp_ntz": (("TIMESTAMP_NTZ",), False),
 }
-"""Kind of bound: the types `schema_of_variant` gives for it, and whether only marked files can be trusted with it.
+"""Kind of bound → the types that `schema_of_variant` gives for it, and whether it counts only in files with the marker.
 
-delta-spark's own are too narrow where a row group has no footer statistics (a NaN, a value over 4 KB); booleans' it does not
-write."""
+String and floating-point bounds of delta-spark can be too narrow if a row group has no footer statistics (a NaN, a value over
+4 KB). delta-spark writes no bounds for booleans."""
 
-# Used: between numbers (truncation and rounding keep the order, overflow gives NULL), false and true as 0 and 1 and as text,
-# instants as seconds and seconds as instants, dates as midnights without a zone and back.
-# Not used: numbers as booleans (-1, 0, 1 are true, false, true); numbers, dates and times as text, and text as anything else;
-# and what depends on the zone: timestamp as timestamp_ntz or date and back, which lose the order where clocks change (in
-# St. John's the 29th of October 2006 began twice), and date as timestamp.
+# Used: casts between numbers (truncation and rounding preserve order, overflow gives NULL), from booleans to numbers (0 and 1)
+# and to strings, between timestamps and numbers (seconds), and between dates and timestamp_ntz (midnight).
+# Not used: casts from numbers to booleans (-1, 0, 1 become true, false, true), from numbers, dates and times to strings, from
+# strings to anything else, and casts that depend on the time zone. Of the latter, timestamp to timestamp_ntz or date, and
+# timestamp_ntz to timestamp, lose the order where clocks change (in St. John's the 29th of October 2006 began twice); date to
+# timestamp does not.
 _NUMBERS: Final = ("exact", "approximate", "boolean", "timestamp")
 KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "tinyint": _NUMBERS,
@@ -46,14 +47,18 @@ KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
-def kinds_for(asked: str) -> tuple[str, ...]:
-    """The kinds of bounds whose order Spark's cast to that type keeps, whatever the session's time zone is; a query may have
-    been resolved under another zone than it is planned in."""
-    return KINDS_FOR.get(asked.partition("(")[0], ())
+def kinds_for(requested: str) -> tuple[str, ...]:
+    """The kinds of bounds whose order Spark's cast to the requested type preserves in every time zone: a query may be analyzed
+    in one zone and planned in another."""
+    return KINDS_FOR.get(requested.partition("(")[0], ())
 
 
 def keeps_order(source: str, target: str) -> bool:
-    """Whether a cast between these Spark types never fails and never turns a smaller value into a larger one."""
+    """Whether a cast between two Spark types never fails, and never makes the smaller of two values the larger one.
+
+    >>> keeps_order("int", "bigint"), keeps_order("bigint", "int"), keeps_order("int", "string")
+    (True, False, False)
+    """
     if target in {"float", "double"}:
         return source in _DIGITS or source.startswith("decimal") or source in {"float", target}
     if {source, target} == {"date", "timestamp_ntz"}:

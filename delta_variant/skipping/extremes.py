@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 
 
 def extremes(request: Mapping[str, Any]) -> dict[str, Any]:
-    """{"columns": [[name, ...], ...], "paths": [{"column": [name, ...], "path": `variant_get`'s, "type": Spark's}, ...]} →
-    {"bounds": [...]}: for each path, in that order, the smallest and the largest value, and last the number of rows. The list
-    is empty where one of the paths has no such bounds.
+    """The bounds to read for MIN and MAX of some paths.
+
+    In: {"columns": [[name, ...], ...], "paths": [{"column": [name, ...], "path": path of `variant_get`, "type": Spark type},
+    ...]}, with the `columns` of `requests`. Out: {"bounds": [...]}: for each path, in that order, its minimum and its maximum,
+    and last the number of rows. The list is empty if one of the paths has no such bounds.
+
+    >>> request = {"columns": [["v"]], "paths": [{"column": ["v"], "path": "$.id", "type": "bigint"}]}
+    >>> [bound["side"] for bound in extremes(request)["bounds"]]
+    ['min', 'max', 'rows']
     """
     log = Log(tuple(map(tuple, request["columns"])))
     bounds: list[dict[str, Any]] = []
-    for asked in request["paths"]:
-        path = _path(asked)
+    for requested in request["paths"]:
+        path = _path(requested)
         if path is None or path.column not in log.columns:
             return {"bounds": []}
         both = Projection(log)
@@ -37,12 +43,12 @@ def extremes(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"bounds": [*bounds, {"side": "rows"}]}
 
 
-def _path(asked: Mapping[str, Any]) -> Path | None:
+def _path(requested: Mapping[str, Any]) -> Path | None:
     try:
-        steps = parse_variant_path(asked["path"])
+        steps = parse_variant_path(requested["path"])
     except InvalidPathError:
         return None
     keys = tuple(step for step in steps if isinstance(step, str))
-    if len(keys) < len(steps) or asked["type"].startswith("string") or not kinds_for(asked["type"]):
+    if len(keys) < len(steps) or requested["type"].startswith("string") or not kinds_for(requested["type"]):
         return None
-    return Path(tuple(asked["column"]), keys, asked["type"])
+    return Path(tuple(requested["column"]), keys, requested["type"])

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_SHOWN: Final = 5  # constants of a list, in texts for people
+_SHOWN: Final = 5  # constants of a list that `explain` shows
 _SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
 class Path:
-    """`variant_get(column, keys, type)`, then `casts` in that order; types in Spark's catalog notation."""
+    """`variant_get(column, keys, type)`, followed by `casts` in that order; types are written as in Spark's catalog."""
 
     column: tuple[str, ...]  # physical names; more than one for a VARIANT inside structs
     keys: tuple[str, ...]
     type: str = "variant"
     casts: tuple[str, ...] = ()
-    name: str = ""  # how the query calls the column
+    name: str = ""  # the column's name in the query
 
     @property
     def result(self) -> str:
@@ -36,7 +36,7 @@ class Path:
 
     @property
     def place(self) -> str:
-        """The path without its types, `v:a.b`."""
+        """The path without its types: `v:a.b`."""
         steps = "".join(f".{key}" if _SIMPLE_KEY.match(key) else f"['{key}']" for key in self.keys)
         return f"{self.name or '.'.join(self.column)}:{steps.removeprefix('.') or '$'}"
 
@@ -46,10 +46,11 @@ class Path:
 
 @dataclass(frozen=True)
 class Constants:
-    """A constant, or the list of an IN, whose values Catalyst holds under one `number`.
+    """A constant, or the list of an IN. The values themselves stay in Catalyst, under one `number`.
 
-    `texts` are the first of them, for people: hex of UTF-8 for a string, which may be cut, days for a date, microseconds for a
-    timestamp. NULL is no value: `size` and `texts` leave it out, `null` says whether it is there.
+    `size` is the number of values, and `texts` has the first of them as text: a string as the hex of its UTF-8 bytes, which may
+    be cut; a date as days and a timestamp as microseconds since 1970. NULL does not count as a value; `null` says whether it is
+    in the list.
     """
 
     type: str
@@ -63,25 +64,25 @@ class Constants:
 
 
 def _shown(constants: Iterable[Constants]) -> str:
-    """The first constants as a person would write them."""
+    """The first constants, in a form for people."""
     lists = list(constants)
     texts = [_readable(part.type, text) for part in lists for text in part.texts[:_SHOWN]][:_SHOWN]
     more = ["..."] * (sum(part.size for part in lists) > len(texts))
     return ", ".join([*texts, *more, *["NULL"] * any(part.null for part in lists)])
 
 
-def _readable(of: str, text: str) -> str:
-    if of == "string":
+def _readable(data_type: str, text: str) -> str:
+    if data_type == "string":
         return repr(bytes.fromhex(text).decode("utf-8", "replace"))
-    if of == "date":
+    if data_type == "date":
         return _moment(days=int(text)).removesuffix(" 00:00:00") or f"day {text}"
-    if of.startswith("timestamp"):
-        return _moment("Z" * (of == "timestamp"), microseconds=int(text)) or f"{text} us"
+    if data_type.startswith("timestamp"):
+        return _moment("Z" * (data_type == "timestamp"), microseconds=int(text)) or f"{text} us"
     return text
 
 
 def _moment(zone: str = "", **after_epoch: int) -> str:
-    """ISO text; empty outside the years 1 to 9999."""
+    """The moment as ISO text; empty outside the years 1 to 9999."""
     try:
         return str(datetime(1970, 1, 1) + timedelta(**after_epoch)) + zone  # noqa: DTZ001  # without a zone on purpose
     except OverflowError:
@@ -102,7 +103,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class In:
-    """`path IN (constants)`, or NOT."""
+    """`path IN (constants)`, or `path NOT IN (constants)` if negated."""
 
     path: Path
     constants: tuple[Constants, ...]
@@ -114,7 +115,7 @@ class In:
 
 @dataclass(frozen=True)
 class StartsWith:
-    """`startswith(path, prefix)`, or NOT."""
+    """`startswith(path, prefix)`, or its NOT if negated."""
 
     path: Path
     prefix: Constants
@@ -136,7 +137,7 @@ class NotNull:
 
 @dataclass(frozen=True)
 class And:
-    """True where all parts are."""
+    """The AND of the parts."""
 
     parts: tuple[Predicate, ...]
 
@@ -146,7 +147,7 @@ class And:
 
 @dataclass(frozen=True)
 class Or:
-    """True where a part is."""
+    """The OR of the parts."""
 
     parts: tuple[Predicate, ...]
 
@@ -156,7 +157,7 @@ class Or:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A predicate that bounds cannot answer, and why; without a reason if it does not concern Variant paths."""
+    """A predicate that bounds cannot answer, and why. The reason is empty if the predicate does not concern Variant paths."""
 
     reason: str = ""
 
@@ -182,10 +183,15 @@ _OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=":
 
 
 def negate(predicate: Predicate) -> Predicate:
-    """The negation: TRUE where the predicate is FALSE, FALSE where it is TRUE, NULL where it is NULL."""
+    """The negation: TRUE where the predicate is FALSE, FALSE where it is TRUE, NULL where it is NULL.
+
+    >>> a = Path(("v",), ("a",), "int")
+    >>> str(negate(Comparison("<", a, Constants("int", ("5",)))))
+    'v:a::int >= 5'
+    """
     match predicate:
         case Comparison("<=>", path, _):
-            return Unknown(f"{path}: NOT <=> is true for rows without the path, of which bounds say nothing")
+            return Unknown(f"{path}: NOT <=> is true for rows without the path, and bounds say nothing about these")
         case Comparison(op, path, constant):
             return Comparison(_OPPOSITE[op], path, constant)
         case In(path, constants, negated):
@@ -193,7 +199,7 @@ def negate(predicate: Predicate) -> Predicate:
         case StartsWith(path, prefix, negated):
             return StartsWith(path, prefix, not negated)
         case NotNull(path):
-            return Unknown(f"{path} IS NULL: bounds say nothing of rows without the path")
+            return Unknown(f"{path} IS NULL: bounds say nothing about rows without the path")
         case And(parts):
             return Or(tuple(map(negate, parts)))
         case Or(parts):
@@ -205,10 +211,14 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def merged(predicate: Predicate) -> Predicate:
-    """An equivalent predicate with fewer leaves.
+    """An equivalent predicate with no more leaves than the given one, and often fewer.
 
-    In an OR, equalities and INs on one path become one IN: `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`. In an AND, inequalities
-    and NOT INs become one NOT IN. Chains of AND, and of OR, become one.
+    In an OR, equalities and INs on one path become one IN: `a = 1 OR a IN (2, 3)` becomes `a IN (1, 2, 3)`. In an AND,
+    inequalities and NOT INs on one path become one NOT IN. An AND inside an AND is flattened, and so is an OR inside an OR.
+
+    >>> a = Path(("v",), ("a",), "int")
+    >>> str(merged(Or((Comparison("=", a, Constants("int", ("1",))), In(a, (Constants("int", ("2", "3"), 2),))))))
+    'v:a::int IN (1, 2, 3)'
     """
     match predicate:
         case And(parts):
@@ -219,25 +229,26 @@ def merged(predicate: Predicate) -> Predicate:
             return predicate
 
 
-def _flat(kind: type[And | Or], parts: Iterable[Predicate]) -> Iterator[Predicate]:
+def _flat(operator: type[And | Or], parts: Iterable[Predicate]) -> Iterator[Predicate]:
     for part in parts:
         inner = merged(part)
-        if isinstance(inner, And | Or) and isinstance(inner, kind):
+        if isinstance(inner, And | Or) and isinstance(inner, operator):
             yield from inner.parts
         else:
             yield inner
 
 
-def _joined(kind: type[And | Or], parts: Iterable[Predicate], *, negated: bool) -> Predicate:
-    """The parts, with those that list values of one path joined where the first of them stood."""
+def _joined(operator: type[And | Or], parts: Iterable[Predicate], *, negated: bool) -> Predicate:
+    """The AND or OR of the parts. Those that list values of one path are joined, at the position of the first of them."""
     joined: dict[Path | int, list[Predicate]] = {}
     for number, part in enumerate(parts):
         joined.setdefault(part.path if _lists(part, negated=negated) else number, []).append(part)  # type: ignore[union-attr]
     whole = tuple(same[0] if len(same) == 1 else _list(same, negated=negated) for same in joined.values())
-    return whole[0] if len(whole) == 1 else kind(whole)
+    return whole[0] if len(whole) == 1 else operator(whole)
 
 
 def _lists(part: Predicate, *, negated: bool) -> bool:
+    """Whether a part says that a path has one of some values or, if negated, none of them."""
     match part:
         case Comparison(op, _, _):
             return op in (("<>",) if negated else ("=", "<=>"))
@@ -259,7 +270,12 @@ def _list(parts: Iterable[Predicate], *, negated: bool) -> In:
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
-    """The comparisons in a predicate, from left to right."""
+    """The comparisons in a predicate, from left to right.
+
+    >>> a, b = (Path(("v",), (key,), "int") for key in "ab")
+    >>> [str(leaf) for leaf in leaves(And((NotNull(a), Or((Unknown(), NotNull(b))))))]
+    ['v:a::int IS NOT NULL', 'v:b::int IS NOT NULL']
+    """
     match predicate:
         case And(parts) | Or(parts):
             for part in parts:

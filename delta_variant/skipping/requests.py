@@ -3,10 +3,10 @@
     {"operands": [expression, ...], "filters": [filter, ...], "columns": [[name, ...], ...], "files": count,
      "marked": bool, "nonnull": bool, "trust_all": bool, "explain": bool}
 
-`operands` are the distinct expressions that the filters compare; `columns` have bounds as VARIANT in Delta's parsed
-statistics; the other fields are those of `bounds.Log`. A filter is {"op": ..., "args": [...]}; its arguments are filters,
-{"operand": number} or {"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. An unknown filter keeps
-every file.
+`operands` are the distinct expressions that the filters compare. `columns` have bounds as VARIANT in Delta's parsed
+statistics. `files` is the number of files in the scan. `marked`, `nonnull` and `trust_all` are those of `bounds.Log`. `explain`
+asks for reasons in the reply. A filter is {"op": ..., "args": [...]}; its arguments are filters, {"operand": number} or
+{"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. An unknown filter keeps every file.
 """
 
 from __future__ import annotations
@@ -41,37 +41,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_COMPARISONS: Final = 2_000
-"""Of bounds, for one file; an IN of any length is one."""
+"""Comparisons of bounds for one file. An IN of any length counts as one."""
 MAX_ALL_COMPARISONS: Final = 100_000_000
-"""Of bounds, for all files of a scan: about a second."""
+"""Comparisons of bounds for all files of a scan, which take about a second."""
 MAX_BOUNDS: Final = 128
-"""Distinct ones; a path has two, and a file of this package bounds for 32 paths of a column."""
+"""Distinct bounds. A path has two, and a file of this package has bounds for 32 paths of a column."""
 MAX_ALL_BOUNDS: Final = 4_000_000
-"""To be read for all files of a scan: a few seconds, the first time."""
+"""Bounds that are read for all files of a scan, which takes a few seconds the first time."""
 MAX_QUESTIONS: Final = 128
-"""Of a query's, that `explain` counts files for."""
+"""Questions of one query for which `explain` counts files."""
 
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply to a request: `tree` is the predicate on bounds (see `bounds`), None where nothing can be proved, and `bounds`
-    what it compares.
+    """The reply to a request.
 
-    To `explain`, it adds `predicates`, what the query asks of Variant paths, `reasons` why parts of it are not used,
-    `verdicts`, which bounds say what each question proves for a file, and the request, from which `questions` makes them again.
+    `tree` is the predicate on bounds (see `bounds`), or None if nothing can be proven. `bounds` lists the bounds that it
+    compares. With `explain`, the reply also has `predicates`, the query's predicates on Variant paths as text; `reasons`, why
+    parts of them are not used; `verdicts`, from which Java computes what each question proves for a file; and the `request`,
+    from which `questions` makes the questions again.
+
+    >>> operand = {"get": {"column": ["v"], "name": "v"}, "path": "$.a", "type": "int"}
+    >>> less = {"op": "<", "args": [{"operand": 0}, {"constant": 0, "type": "int", "texts": ["5"]}]}
+    >>> log = {"columns": [["v"]], "files": 10, "marked": True, "nonnull": False, "trust_all": False}
+    >>> answer({"operands": [operand], "filters": [less], **log, "explain": False})["tree"]
+    ['all', ['<', 0, 0]]
     """
-    asked, log = questions(request)
-    trees, projection, reasons = _affordable(asked, log, max(request["files"], 1))
+    predicate, log = questions(request)
+    trees, projection, reasons = _affordable(predicate, log, max(request["files"], 1))
     reply: dict[str, Any] = {"tree": ["all", *trees] if projection.bounds else None}
     if request["explain"]:
-        each = list(leaves(asked))
+        each = list(leaves(predicate))
         if len(each) > MAX_QUESTIONS:
             reasons.append(
-                f"{len(each) - MAX_QUESTIONS} questions more than the {MAX_QUESTIONS} above are asked, and not counted"
+                f"the query has {len(each):,} questions: files are counted for the first {MAX_QUESTIONS} of them, and not "
+                "counted for the others, which can prune files all the same"
             )
         reply |= {
-            "predicates": [str(part) for part in asked.parts if not isinstance(part, Unknown)],
+            "predicates": [str(part) for part in predicate.parts if not isinstance(part, Unknown)],
             "reasons": reasons,
             "verdicts": verdicts(each[:MAX_QUESTIONS], projection),
             "request": request,
@@ -79,22 +87,24 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     return reply | {"bounds": projection.json()}
 
 
-def _affordable(asked: And, log: Log, files: int) -> tuple[list[Any], Projection, list[str]]:
-    """The trees of those parts that fit into the budget of planning, the bounds they compare, and why others were left out."""
+def _affordable(predicate: And, log: Log, files: int) -> tuple[list[Any], Projection, list[str]]:
+    """The trees of the parts that fit into the budget of planning, the bounds that they compare, and why other parts are left
+    out."""
     trees: list[Any] = []
     reasons: list[str] = []
     count, known = 0, Projection(log)
-    for part in asked.parts:
-        bounds, why = translate(part, log)
-        reasons += why
+    for part in predicate.parts:
+        bounds, unused = translate(part, log)
+        reasons += unused
         needed = Projection(log, dict(known.bounds))
         tree = bounds.json(needed)
         comparisons, read = count + size(bounds), len(needed.bounds)
         long = comparisons > min(MAX_COMPARISONS, MAX_ALL_COMPARISONS / files)
         if long or read > min(MAX_BOUNDS, MAX_ALL_BOUNDS / files):
+            earlier = f", with the {count:,} of earlier predicates," if count else ""
             reasons.append(
-                f"{next(leaves(part))}, and what is beside it: {size(bounds):,} comparisons of {read:,} bounds are too many "
-                f"for {files:,} files"
+                f"the predicate that contains {next(leaves(part), part)}: {size(bounds):,} comparisons{earlier} of {read:,} "
+                f"bounds are too many for {files:,} files"
             )
         else:
             trees.append(tree)
@@ -103,10 +113,17 @@ def _affordable(asked: And, log: Log, files: int) -> tuple[list[Any], Projection
 
 
 def questions(request: Mapping[str, Any]) -> tuple[And, Log]:
-    """The query's predicate on Variant paths, and what the log can hold."""
+    """The query's predicate on Variant paths, and what the log can hold about the scan's files.
+
+    >>> operand = {"get": {"column": ["v"], "name": "v"}, "path": "$.a", "type": "int"}
+    >>> less = {"op": "<", "args": [{"operand": 0}, {"constant": 0, "type": "int", "texts": ["5"]}]}
+    >>> log = {"columns": [["v"]], "marked": True, "nonnull": False, "trust_all": False}
+    >>> str(questions({"operands": [operand], "filters": [less], **log})[0])
+    '(v:a::int < 5)'
+    """
     operands = [_expression(node) for node in request["operands"]]
     filters = [_predicate(node, operands) for node in request["filters"]]
-    # Spark infers IS NOT NULL from the comparisons beside it.
+    # Spark infers IS NOT NULL from other comparisons of the path. It adds nothing to them.
     implied = {leaf.path for part in filters if not isinstance(part, NotNull | Or) for leaf in leaves(part)}
     filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
     whole = merged(And(tuple(filters)))
@@ -152,14 +169,14 @@ def _side(node: Mapping[str, Any], operands: Sequence[Path | Unknown]) -> Path |
 
 
 def _test(op: str, path: Path, constants: tuple[Constants, ...]) -> Predicate:
-    """The predicate `path op constants`. For `<=>`, a NULL constant is special: a missing path equals it."""
+    """The predicate `path op constants`. `path <=> NULL` is unknown, because it is true for rows without the path."""
     if op == "in":
         return In(path, constants)
     if op == "isnotnull":
         return NotNull(path)
     if op == "startswith":
         return StartsWith(path, constants[0])
-    if op == "like":  # of the pattern Java sends what stands before its first wildcard or escape
+    if op == "like":  # the constant is the part of the pattern before its first wildcard or escape
         if constants[0].texts != ("",):
             return And((StartsWith(path, constants[0]), Unknown()))
         return Unknown(f"{path} LIKE: the pattern has no fixed beginning")
@@ -190,4 +207,4 @@ def _narrowed(path: Path, node: Mapping[str, Any]) -> Path | Unknown:
         return replace(path, keys=path.keys + keys, type=target)
     if "cast" in node and keeps_order(path.result, target):
         return replace(path, casts=(*path.casts, target))
-    return Unknown(f"{path}: a cast to {target} does not keep the order")
+    return Unknown(f"{path}: a cast to {target} can fail or change the order of values")

@@ -48,7 +48,13 @@ _SIDE: Final = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 
 
 def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
-    """The predicate on a file's bounds, and the reasons why parts of the query could not be used, in words."""
+    """The predicate on the bounds of a file, and in words why parts of the query's predicate could not be used.
+
+    >>> a = Path(("v",), ("a",), "int")
+    >>> bounds, reasons = translate(Comparison("<", a, Constants("int", ("5",))), Log((("v",),)))
+    >>> bounds.side, bounds.op, bounds.constant.texts, reasons
+    ('min', '<', ('5',), [])
+    """
     match predicate:
         case And(parts):
             sides = [translate(part, log) for part in parts]
@@ -61,7 +67,7 @@ def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
             sides = [translate(part, log) for part in parts]
             if any(side == ROWS_MIGHT_MATCH for side, _ in sides):
                 reasons = [reason for _, reasons in sides for reason in reasons]
-                return ROWS_MIGHT_MATCH, reasons or ["one side of an OR is not about a Variant path"]
+                return ROWS_MIGHT_MATCH, reasons or ["one operand of an OR is not about a Variant path"]
             useful = tuple(side for side, _ in sides if side != ROWS_CANNOT_MATCH)
             return (useful[0] if len(useful) == 1 else AnyOf(useful)), []
         case Other(number):
@@ -79,17 +85,17 @@ def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
 
 
 def useless(leaf: Leaf, log: Log) -> str | None:
-    """Why bounds can never answer a question; None if they may."""
+    """Why bounds cannot answer a question for any file; None if they may for some."""
     path = leaf.path
     if path.column not in log.columns:
-        return f"{path}: the table's statistics hold no Variant bounds for column {path.name or '.'.join(path.column)}"
+        return f"{path}: the table's statistics have no Variant bounds for column {path.name or '.'.join(path.column)}"
     if isinstance(leaf, NotNull):
-        return None if log.nonnull else f"{leaf}: no file counts its rows without the path (tag {NONNULL_TAG})"
+        return None if log.nonnull else f"{leaf}: no file counts the rows that lack the path (tag {NONNULL_TAG})"
     kinds = kinds_for(path.type)
     if not kinds:
         return f"{path}: values read as {path.type} have no bounds"
     if not log.marked and not log.trust_all and all(KINDS[kind][1] for kind in kinds):
-        return f"{path}: {path.type} bounds count only in files whose Add has the tag {BOUNDS_TAG}; none here has"
+        return f"{path}: {path.type} bounds count only in files whose Add has the tag {BOUNDS_TAG}; no file of the scan has it"
     for constant in _constants(leaf):
         if constant.type != path.result:
             return f"{path}: compared with a {constant.type}"
@@ -106,7 +112,7 @@ def _constants(leaf: Leaf) -> Sequence[Constants]:
 
 
 def question(leaf: Comparison | In | StartsWith) -> Bounds:
-    """The predicate on bounds for one comparison."""
+    """The predicate on bounds for one comparison: `a < 1` becomes `min(a) < 1`."""
     match leaf:
         case Comparison(op, path, constant):
             return _compared(op, path, constant)
@@ -119,7 +125,8 @@ def question(leaf: Comparison | In | StartsWith) -> Bounds:
 
 
 def _compared(op: str, path: Path, constant: Constants) -> Bounds:
-    """Whether a file may have a value v with `v op constant`. A NULL constant matches nothing."""
+    """Whether a file may have a value v with `v op constant`. A comparison with NULL matches no row. As there are two booleans,
+    `a <> true` is the same as `a < true`."""
     if constant.null:
         return ROWS_CANNOT_MATCH
     if op == "<>" and constant.type == "boolean":
@@ -132,7 +139,8 @@ def _compared(op: str, path: Path, constant: Constants) -> Bounds:
 
 
 def _starting(path: Path, prefix: Constants, negated: bool) -> Bounds:
-    """Strings that start with a prefix are contiguous in the order of UTF-8 bytes, and begin with the prefix itself."""
+    """Whether a file may have a string that starts with the prefix or, if negated, one that does not. In the order of UTF-8
+    bytes, the strings that start with a prefix are contiguous, and the prefix itself is the first of them."""
     if prefix.null:
         return ROWS_CANNOT_MATCH
     if negated:

@@ -25,23 +25,30 @@ _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "ot
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of a query on a Variant path."""
+    """What one question of a query proved."""
 
     predicate: str
     path: str
     """`column:path`."""
     files_ruled_out: int
-    """By this question alone, of the files that Delta left."""
+    """Files that this question alone rules out, of those that Delta's own data skipping left."""
     reasons: tuple[str, ...]
-    """Why others could not be ruled out by it."""
+    """Why the question does not rule out more files."""
 
 
 def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
-    """What Java needs to compute the verdicts on each comparison that bounds can answer.
+    """What Java needs to compute a verdict for each file, on each comparison that bounds can answer.
 
-    Java decides in this order. If `tree` is FALSE, the file is ruled out. If `question` is TRUE, the file may match.
-    Otherwise the verdict comes from the type of the path's bound (`kind`): there is no bound; its type is in neither
-    `kinds` nor `marked`, and names the verdict; its type is in `marked` and the file has no marker; or another cause.
+    The verdict is `out` if `tree` is FALSE: the file is ruled out. Otherwise it is `maybe` if `question` is TRUE: the file may
+    match. Otherwise the type of the path's bound (`kind`, None for IS NOT NULL) gives the verdict: `none` if there is no bound;
+    the type itself if it is in neither `kinds` nor `marked`; `unmarked` if it is in `marked` and the file has no marker; and
+    `other` in all other cases.
+
+    >>> from delta_variant.skipping import Comparison, Constants, Log, Path, Projection
+    >>> less = Comparison("<", Path(("v",), ("a",), "date"), Constants("date", ("0",)))
+    >>> [verdict] = verdicts([less], Projection(Log((("v",),))))
+    >>> verdict["tree"], verdict["kinds"]
+    (['<', 0, 0], ['DATE', 'TIMESTAMP_NTZ'])
     """
     log = projection.log
     return [
@@ -50,8 +57,8 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, An
             "tree": translate(leaf, log)[0].json(projection),
             "question": (translate(leaf, log)[0] if isinstance(leaf, NotNull) else question(leaf)).json(projection),
             "kind": None if isinstance(leaf, NotNull) else projection.number("kind", leaf.path),
-            "kinds": accepted(leaf.path, log, needs_mark=False),
-            "marked": accepted(leaf.path, log, needs_mark=True),
+            "kinds": accepted(leaf.path, log, needs_marker=False),
+            "marked": accepted(leaf.path, log, needs_marker=True),
         }
         for number, leaf in enumerate(asked)
         if useless(leaf, log) is None
@@ -59,7 +66,13 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, An
 
 
 def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
-    """The verdicts on one question (verdict → files) in words."""
+    """The verdicts on one question in words. `counts` maps each verdict to the number of its files.
+
+    >>> from delta_variant.skipping import Comparison, Constants, Log, Path
+    >>> less = Comparison("<", Path(("v",), ("a",), "int"), Constants("int", ("5",)))
+    >>> finding(less, Log((("v",),)), {"out": 4, "none": 2}).reasons
+    ('no bounds for v:a in 2 of 6 files',)
+    """
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
     if static:
@@ -67,13 +80,13 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
     words = {
         _NONE: f"no bounds for {path.place} in",
         _UNMARKED: f"bounds for {path.place} that another writer may have made too narrow (no tag {BOUNDS_TAG}) in",
-        _OTHER: f"{path.place} IS NOT NULL: rows without the path not counted in"
+        _OTHER: f"{path.place} IS NOT NULL: rows that lack the path are not counted in"
         if isinstance(leaf, NotNull)
         else f"bounds for {path.place} that do not fit {path.result} in",
     }
     reasons = []
     for verdict, count in sorted(counts.items()):
         if verdict not in {_OUT, _MAYBE}:
-            text = words.get(verdict) or f"{verdict.lower()} bounds, {path.type} question, for {path.place} in"
+            text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {path.type}, in"
             reasons.append(f"{text} {count} of {files} files")
     return Finding(str(leaf), path.place, counts.get(_OUT, 0), tuple(reasons))

@@ -1,0 +1,73 @@
+"""What several test modules need: lengths for `make test` and `make soak`, and the scans of a query."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql import DataFrame
+
+from delta_variant import jvm, report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+SOAK = "DELTA_VARIANT_SOAK" in os.environ
+"""Whether the tests run at full length, as `make soak` has them."""
+
+
+def share(cases: Iterable[T], step: int, start: int = 0) -> list[T]:
+    """Every `step`-th of the cases; all of them in `make soak`."""
+    return list(cases) if SOAK else list(cases)[start::step]
+
+
+def length(variable: str, short: int, full: int) -> int:
+    """How many cases a test generates, which the environment variable of that name can say."""
+    return int(os.environ.get(variable, full if SOAK else short))
+
+
+def scans(df: DataFrame) -> list[report.Scan]:
+    """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
+    described = jvm.java_class(df.sparkSession, *report.SOURCES)
+    plan: Any = df._jdf.queryExecution().optimizedPlan()
+    nodes = jvm.construct(df.sparkSession, described).planned(plan)
+    return report.of(json.loads(nodes), enabled=report.has_rules(df.sparkSession)).scans
+
+
+def prepared(spark: SparkSession, query: str) -> str:
+    """The query on temporary views of its tables, whose files Delta has listed once: each plan of a table takes a job for that.
+
+    The rules see the same as in a plan of the table itself. Queries for `_metadata`, which views do not have, stay as they are.
+    """
+    return query if "_metadata" in query else re.sub("delta\\.`([^`]+)`", partial(_view, spark), query)
+
+
+def _view(spark: SparkSession, table: re.Match[str]) -> str:
+    newest = max(Path(table[1], "_delta_log").glob("*.json"))
+    name = "prepared_" + hashlib.blake2s(str(newest).encode(), digest_size=8).hexdigest()
+    if not spark.catalog.tableExists(name):
+        plan = spark.sql(f"select * from {table[0]}")._jdf.queryExecution().optimizedPlan()
+        dataset = jvm.static(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
+        DataFrame(dataset, spark).createTempView(name)
+    return name
+
+
+@contextlib.contextmanager
+def without_rules(spark: SparkSession) -> Iterator[None]:
+    """The session without the optimizer rules that it has. `disable` and `enable` would test the rules once more."""
+    rules = jvm.rules(spark)
+    jvm.set_rules(spark, [])
+    try:
+        yield
+    finally:
+        jvm.set_rules(spark, rules)
