@@ -1,7 +1,7 @@
 """The command `delta-variant`: what the package does, from a shell.
 
-Each command is a function here; what it prints goes to standard output, progress to standard error. An error of the package's
-family ends a command with its message and exit code 1.
+Each command is a function here. Its results go to standard output, its progress to standard error. An error of this package
+ends a command with the error's message and exit code 1.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHAPE = (
     "id string, geometry struct<coordinates: array<decimal(18,7)>>, "
     "properties struct<mag: decimal(18,2), magType: string, net: string, place: string, time: bigint, updated: bigint>"
 )
-"""Files of so few rows would be smaller plain, which shred="auto" sees."""
+"""The shredding schema of the demo. With shred="auto" its small files would stay plain, because they are smaller so."""
 
 QUERIES = (
     (
@@ -84,7 +84,7 @@ QUERIES = (
 @main.command()
 @click.option("--path", type=click.Path(path_type=Path), help="Where the tables go; a new temporary folder by default.")
 def demo(path: Path | None) -> None:
-    """Write a real feed shredded and query it, counting the files opened."""
+    """Write a real earthquake feed, shredded and plain, query it, and count the files that are opened."""
     check_java()
     folder = (path or Path(tempfile.mkdtemp(prefix="delta-variant-demo-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,8 +128,8 @@ def _query(spark: Any, title: str, sql: str, tables: dict[str, Path]) -> None:
 
 
 def _feed(spark: Any) -> Any:
-    """The bundled feed, a VARIANT column in some twenty ranges of time."""
-    from pyspark.sql import functions as F  # noqa: PLC0415  # half a second that `--help` need not wait for
+    """The bundled feed as a VARIANT column, in about twenty ranges of time."""
+    from pyspark.sql import functions as F  # noqa: PLC0415  # takes half a second, which `--help` need not wait for
 
     packed = resources.files("delta_variant").joinpath("data/earthquakes.ndjson.zst").read_bytes()
     lines = zstandard.ZstdDecompressor().decompress(packed).decode().splitlines()
@@ -159,7 +159,7 @@ def _session(folder: Path) -> Any:
 
 @contextmanager
 def _quiet(log: Path) -> Iterator[None]:
-    """Sends standard error of this process, and of the JVM started under it, to a file; shows the file where that fails."""
+    """Sends standard error of this process, and of the JVM that it starts, to a file; shows the file if the block fails."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -176,15 +176,15 @@ def _quiet(log: Path) -> Iterator[None]:
 
 @contextmanager
 def _step(what: str) -> Iterator[None]:
-    """A line that shows the work goes on, and how long it took."""
+    """Shows a line while a step runs, and how long it took."""
     done, start = threading.Event(), time.monotonic()
     terminal = os.fdopen(os.dup(2), "w") if sys.stderr.isatty() else None
 
     def turn() -> None:
-        for mark in itertools.cycle("|/-\\"):
+        for symbol in itertools.cycle("|/-\\"):
             if terminal is None or done.wait(0.2):
                 return
-            terminal.write(f"\r{mark} {what} … {time.monotonic() - start:.0f} s ")
+            terminal.write(f"\r{symbol} {what} … {time.monotonic() - start:.0f} s ")
             terminal.flush()
 
     thread = threading.Thread(target=turn, daemon=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
-# Delta gives tables of its own making the name of the preview unless this is off.
+# Unless this is off, Delta gives tables that it creates the feature under the preview's name.
 PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
 _BOUNDS_LIMIT = "spark.databricks.delta.stats.limitPerVariant"
 DELTA_SETTINGS = {
@@ -28,7 +28,7 @@ DELTA_SETTINGS = {
     _BOUNDS_LIMIT: "100",
     PREVIEW_NAMES: "false",
 }
-"""What makes delta-spark collect Variant bounds, which it does not by default, and call the feature `variantShredding`."""
+"""With these settings delta-spark collects Variant bounds, and calls the feature `variantShredding`. By default it does not."""
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -43,9 +43,10 @@ _LEGACY = {
 }
 _TABLE_FEATURES_VERSION = 7
 
-# Done by Delta while it commits (row ids, commit timestamps, checkpoints), by the expressions of Delta that `writer` puts
-# before the files are written (constraints, defaults, generated columns), by `writer` itself (mapped columns), or nothing
-# for a writer of whole files to do: the change feed of an append, and of whole files removed, is the actions themselves.
+# A feature is handled in one of four ways. Delta handles it when it commits (row ids, commit timestamps, checkpoints). `writer`
+# applies Delta's expressions before files are written (constraints, defaults, generated columns). `writer` handles it itself
+# (mapped columns). Or a writer of whole files has nothing to do: if whole files are added or removed, the actions themselves
+# are the change feed.
 _HANDLED = (
     SHREDDING_FEATURES
     | VARIANT_FEATURES
@@ -74,15 +75,15 @@ _HANDLED = (
 
 @dataclass(frozen=True)
 class TableFeatures:
-    """Protocol and metadata of one table version."""
+    """The protocol and the metadata of one version of a table."""
 
     table: str
-    """How messages call the table."""
+    """The name of the table in messages."""
     names: frozenset[str]
-    """Every feature a writer must know, those a legacy protocol implies included."""
+    """Every feature that a writer must know, including those that a legacy protocol implies."""
     properties: Mapping[str, str]
     schema: Mapping[str, Any]
-    """The table's schema, as the JSON Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
+    """The table's schema in the JSON that Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
     partition_by: tuple[str, ...]
 
     @classmethod
@@ -109,7 +110,7 @@ class TableFeatures:
 
     @property
     def random_prefix(self) -> int:
-        """Letters of the random directory that each file goes to; 0 where it is the directory of its partition."""
+        """The length of the names of random directories for files; 0 if files go to the directory of their partition."""
         randomized = self.mapping != "none" or _is_true(self.properties, "delta.randomizeFilePrefixes")
         return int(self.properties.get("delta.randomPrefixLength", "2")) if randomized else 0
 
@@ -119,7 +120,7 @@ class TableFeatures:
         return self.properties.get(SHREDDING_PROPERTY) == "true" and not self.names.isdisjoint(SHREDDING_FEATURES)
 
     def check_shredding(self) -> None:
-        """TableError that says what to switch on, where `shredding` is False."""
+        """Raises TableError if new files must not be shredded, and says what to switch on."""
         if self.shredding:
             return
         value = self.properties.get(SHREDDING_PROPERTY)
@@ -132,8 +133,9 @@ class TableFeatures:
         )
 
     def check_writable(self, *, overwrite: bool) -> None:
-        """UnsupportedFeatureError for a feature that is not handled; TableError where the table forbids to remove files,
-        as `overwrite` says that the write is to do.
+        """Raises UnsupportedFeatureError for a feature that is not handled, TableError for overwriting an append-only table.
+
+        overwrite: whether the write removes files.
         """
         for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
             self._refuse(name, "is in the protocol")
@@ -155,12 +157,15 @@ class TableFeatures:
 
 
 def delta_settings(found: Callable[[str, None], str | None]) -> dict[str, str]:
-    """Those of DELTA_SETTINGS to be set in a session, whose settings `found` looks up: a limit that the user has set stays."""
+    """The settings of DELTA_SETTINGS that a session is to get; a limit that the user has set stays.
+
+    found: looks up a setting of the session, with a default.
+    """
     return {key: value for key, value in DELTA_SETTINGS.items() if key != _BOUNDS_LIMIT or found(key, None) is None}
 
 
 def fields(schema: Mapping[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Every field of a schema in JSON with its path, structs first, into arrays and maps too."""
+    """Every field of a schema in JSON with its path, also inside arrays and maps; a struct comes before its fields."""
     for field in schema["fields"]:
         path = (*parents, field["name"])
         yield path, field
@@ -181,7 +186,7 @@ def _is_true(properties: Mapping[str, str], key: str) -> bool:
 
 
 def _with_metadata(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
-    """The columns whose field metadata has one of these keys (a key that ends in a dot stands for all below it)."""
+    """The columns whose field metadata has one of these keys. A key that ends in a dot stands for all that begin with it."""
 
     def uses(table: TableFeatures) -> Iterator[str]:
         for path, field in fields(table.schema):
@@ -203,9 +208,9 @@ def _materialized(table: TableFeatures) -> Iterator[str]:
     return iter(table.partition_by if "materializePartitionColumns" in table.names else ())
 
 
-# Refused only where the metadata puts them to use, whatever the protocol lists.
+# Refused only if the metadata uses them, whether or not the protocol lists them.
 _IN_USE: dict[str, Callable[[TableFeatures], Iterator[str]]] = {
-    "columnMapping": _column_mapping,  # a mode that nobody taught this writer
+    "columnMapping": _column_mapping,  # a mode other than none, id and name
     "icebergCompatV1": _with_property("delta.enableIcebergCompatV1"),
     "icebergCompatV2": _with_property("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _with_property("delta.enableIcebergCompatV3"),

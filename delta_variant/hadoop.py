@@ -23,18 +23,19 @@ _PREFIXES = ("fs.", "google.cloud.", "hadoop.security.credential.")
 
 
 def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:
-    """The storage of a path. conf: a Configuration that may be changed.
+    """The storage of a path.
 
-    UnsupportedFeatureError for what `Storage.of` refuses; an error of py4j's for a credential store that cannot be read.
+    path: Hadoop's Path. conf: its Configuration, which this function may change. Raises UnsupportedFeatureError for what
+    `Storage.of` refuses, and an error of py4j's for a credential store that cannot be read.
     """
     location, uri = str(path), path.toUri()
     if uri.getScheme() in (None, "file"):
         return Storage.of(location)
     settings = _settings(spark, conf)
     stores = [settings.pop(_STORE, "").strip()]
-    if uri.getScheme() in ("s3", "s3a"):  # S3A asks its own stores first, and those of the bucket in place of the general ones
-        general, particular = (settings.pop(name.format(uri.getHost()), None) for name in _S3A_STORES)
-        stores.insert(0, ((general if particular is None else particular) or "").strip())
+    if uri.getScheme() in ("s3", "s3a"):  # S3A looks into its own stores first; those of the bucket replace its general ones
+        general, of_bucket = (settings.pop(name.format(uri.getHost()), None) for name in _S3A_STORES)
+        stores.insert(0, ((general if of_bucket is None else of_bucket) or "").strip())
     if any(stores):
         conf.set(_STORE, ",".join(filter(None, stores)))
         settings |= _secrets(spark, conf)
@@ -42,14 +43,14 @@ def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:
 
 
 def _settings(spark: SparkSession, conf: Any) -> dict[str, str]:
-    """The settings of file systems and their credentials, with variables filled in."""
+    """The settings of file systems and their credentials, with variables substituted."""
     mapper = jvm.static(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
     texts = {prefix: mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)) for prefix in _PREFIXES}
     return {prefix + name: value for prefix, text in texts.items() for name, value in json.loads(text).items()}
 
 
 def _secrets(spark: SparkSession, conf: Any) -> dict[str, str]:
-    """What the credential stores hold for file systems; the first store that has a name counts."""
+    """The entries of the credential stores for file systems. If several stores have a name, the first of them counts."""
     providers = jvm.static(spark, "org.apache.hadoop.security.alias.CredentialProviderFactory")
     secrets: dict[str, str] = {}
     for store in providers.getProviders(conf):
@@ -60,7 +61,7 @@ def _secrets(spark: SparkSession, conf: Any) -> dict[str, str]:
 
 
 def _bucket_region(path: Any, conf: Any) -> str | None:
-    """Where S3A finds the bucket, by the request for its metadata; None where that is not allowed."""
+    """The region in which S3A finds the bucket when it requests its metadata; None if the request fails."""
     try:
         region = path.getFileSystem(conf).getS3AInternals().getBucketMetadata().bucketRegion()
     except Py4JError:

@@ -14,32 +14,35 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import RDD
 from pyspark.core.rdd import _wrap_function
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant.errors import SessionError
+from delta_variant.errors import SessionError, TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
-# gateway -> names -> class loader; a gateway stands for one JVM
+# gateway -> names of Java sources -> class loader; a gateway stands for one JVM
 _compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+_patching = threading.Lock()
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
 def classic(spark: SparkSession) -> SparkSession:
-    """The session given, when it is a classic one that runs; SessionError otherwise."""
+    """Returns the session if it is a classic one that is running. Raises SessionError otherwise."""
     session = getattr(spark, "_jsparkSession", None)
     if session is None:
         raise SessionError(
@@ -51,30 +54,79 @@ def classic(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Sets session settings for the duration of a `with` block, and restores or unsets them afterwards."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    try:
+        for key, value in values.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+@contextmanager
+def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A clone of the session, with settings of its own, that is the active session of this thread in a `with` block.
+
+    It starts with the session's settings, temporary views, functions and optimizer rules.
+    """
+    cloned = classic(spark)._jsparkSession.cloneSession()
+    with _patching:
+        to_df = RDD.toDF  # which every new session replaces
+        clone = SparkSession(spark.sparkContext, cloned)
+        RDD.toDF = to_df  # type: ignore[method-assign]
+    sessions = static(spark, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(clone._jsparkSession)
+    try:
+        yield clone
+    finally:
+        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
+
+
+@contextmanager
+def delta_errors(doing: str) -> Iterator[None]:
+    """Raises exceptions of Delta and Spark on the driver as TableError: `doing`, and their message."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise TableError(f"{doing} failed: {message(error)}") from error
+
+
+def message(error: Exception) -> str:
+    """The message of a JVM exception, without its stack trace."""
+    cause = getattr(error, "java_exception", None)
+    text = str(error) if cause is None else str(cause.getMessage() or cause)
+    return text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
+
+
 def scala_seq(spark: SparkSession, values: Iterable[Any]) -> Any:
-    """A Scala immutable Seq of the values; one call per value."""
+    """A Scala immutable Seq of the values, by one call for each value."""
     return static(spark, _PYTHON_UTILS).toSeq(list(values))
 
 
 def scala_map(spark: SparkSession, mapping: Mapping[str, Any]) -> Any:
-    """A Scala immutable Map; one call per entry."""
+    """A Scala immutable Map, by one call for each entry."""
     return static(spark, _PYTHON_UTILS).toScalaMap(dict(mapping))
 
 
 def option(spark: SparkSession, value: Any = None) -> Any:
-    """Some(value), or Scala's None."""
+    """Scala's Some(value), or its None for None."""
     return static(spark, "scala.Option").apply(value)
 
 
 def items(seq: Any) -> list[Any]:
-    """The elements of a Scala Seq, one call each: for small sequences only."""
+    """The elements of a Scala Seq, by one call for each: for small sequences only."""
     return [seq.apply(i) for i in range(seq.size())]
 
 
 def versions(spark: SparkSession) -> tuple[str, str | None]:
-    """The versions of Spark and of Delta Lake in the JVM; None for Delta where the session does not have it."""
+    """The versions of Spark and of Delta Lake in the JVM; None for Delta if the session does not have it."""
     try:
-        delta = load_class(spark, "io.delta.package$").getField("MODULE$").get(None).VERSION()
+        delta = scala_object(spark, "io.delta.package").VERSION()
     except Py4JJavaError:
         delta = None
     return spark.version, delta
@@ -83,14 +135,14 @@ def versions(spark: SparkSession) -> tuple[str, str | None]:
 def static(spark: SparkSession, name: str) -> JavaClass:
     """A Java class by its name, for its static methods and its constructor.
 
-    The dotted way through py4j's packages asks the JVM at every dot, which looks for a class of that name in every JAR.
+    `_jvm.org.apache…` would be slower: py4j asks the JVM at every dot, and the JVM looks for a class of that name in every JAR.
     """
     gateway: Any = classic(spark).sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
 
 
 def data_type(spark: SparkSession, kind: DataType) -> Any:
-    """The JVM's DataType."""
+    """A Spark type as the DataType of the JVM."""
     return static(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json())
 
 
@@ -100,19 +152,24 @@ def data_frame(spark: SparkSession, plan: Any) -> DataFrame:
 
 
 def python_function(spark: SparkSession, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Any:
-    """A function for a PythonRDD: from the number of a task and its byte arrays to byte arrays."""
+    """A Python function for a PythonRDD. It takes the number of a task and its byte arrays, and yields byte arrays."""
     return _wrap_function(spark.sparkContext, function, NoOpSerializer(), NoOpSerializer())
 
 
 def load_class(spark: SparkSession, name: str) -> Any:
-    """The java.lang.Class of that binary name (`a.b.C$D`), JARs of `spark.jars.packages` included."""
+    """The java.lang.Class of a binary name (`a.b.C$D`), including classes in JARs of `spark.jars.packages`."""
     return _loader(spark).loadClass(name)
+
+
+def scala_object(spark: SparkSession, name: str) -> Any:
+    """A Scala singleton object by its full name, including those in JARs of `spark.jars.packages`."""
+    return load_class(spark, f"{name}$").getField("MODULE$").get(None)
 
 
 def java_class(spark: SparkSession, *names: str) -> Any:
     """The java.lang.Class `delta_variant.<last name>`, compiled once per JVM from `delta_variant/java/<name>.java`.
 
-    Several names: each file is compiled against those before it.
+    If there are several names, each file is compiled against those before it.
     """
     gateway = spark.sparkContext._gateway
     with _lock:
@@ -132,7 +189,7 @@ def java_source(name: str) -> str:
 
 
 def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
-    """A new object of a java.lang.Class by its first public constructor."""
+    """Creates an object of a java.lang.Class with its first public constructor."""
     values = static(spark, "java.util.ArrayList")()
     for argument in arguments:
         values.add(argument)
@@ -140,7 +197,7 @@ def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
 
 
 def rules(spark: SparkSession) -> list[Any]:
-    """The optimizer rules that were added to the session, in their order. Raises SessionError on Spark Connect."""
+    """The optimizer rules that were added to the session, in order. Raises SessionError on Spark Connect."""
     return items(classic(spark)._jsparkSession.experimental().extraOptimizations())
 
 
@@ -151,9 +208,10 @@ def set_rules(spark: SparkSession, rules: list[Any]) -> None:
 
 
 def start_callbacks(spark: SparkSession) -> None:
-    """Let the JVM call Python objects that have a `Java` class with `implements`; does nothing the second time."""
+    """Lets the JVM call Python objects that have a class `Java` with `implements`. A second call does nothing."""
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
 
 
 def _loader(spark: SparkSession) -> Any:
+    """The class loader that sees the JARs of `spark.jars.packages`."""
     return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()

@@ -38,11 +38,14 @@ _SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
 def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
     """The builder with Delta's package, SQL extension and catalog added.
 
-    A local master's workers run the Python of this process, unless PYSPARK_PYTHON says otherwise: PySpark alone would take
-    the python3 of the PATH, which need not have this package.
+    Example:
+        spark = dv.configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
-    `packages` are further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
+    packages: further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
     (`configure_spark_with_delta_pip` alone would drop the packages).
+
+    With a local master, workers run the Python of this process unless PYSPARK_PYTHON is set. PySpark alone would take the
+    python3 of the PATH, which may not have this package.
     """
     options = builder._options  # noqa: SLF001  # a builder has no public getter
     given = [name for name in _names(options.get(_PACKAGES)) if not name.startswith("io.delta:delta-spark")]
@@ -63,8 +66,13 @@ def _names(setting: object) -> list[str]:
 def enable(spark: SparkSession) -> None:
     """Let the session's queries skip files by Variant path, and delta-spark's writes collect bounds.
 
-    It covers this session and those cloned from it (streams), not `newSession()`. Raises SessionError on Spark Connect, on
-    versions of Spark and Delta that this package does not know, and where a query of its own does not skip what it should.
+    Example:
+        dv.enable(spark)
+        hits = spark.sql("SELECT v FROM events WHERE variant_get(v, '$.id', 'long') = 5")
+
+    This changes the session and those cloned from it later (streams), but not `newSession()`. A second call does nothing.
+    Raises SessionError on Spark Connect, for versions of Spark and Delta that this package does not support, and if a query of
+    its own does not skip the files that it should.
     """
     if report.has_rules(jvm.classic(spark)):
         return
@@ -83,17 +91,23 @@ def _check_versions(spark: str, delta: str | None) -> None:
     known = (f"{_SPARK_VERSION}.", f"{_DELTA_VERSION}.")
     if not (spark.startswith(known[0]) and delta.startswith(known[1])):
         raise SessionError(
-            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable knows Spark {_SPARK_VERSION} with "
-            f"Delta {_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do "
-            "without enable (queries are right, and open every file)"
+            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable supports Spark {_SPARK_VERSION} "
+            f"with Delta {_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do "
+            "without enable (queries are right without it, and open every file)"
         )
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`: remove the rule, and restore the settings that are still as `enable` set them."""
+    """Undo `enable`: remove the optimizer rules, and restore the settings that are still as `enable` set them.
+
+    Example:
+        dv.disable(spark)
+
+    Does nothing in a session without the rules. Raises SessionError on Spark Connect.
+    """
     for key, value in optimizer.remove(jvm.classic(spark)).items():
         if spark.conf.get(key, None) != DELTA_SETTINGS[key]:
-            continue  # somebody else has changed it since
+            continue  # it was changed after `enable`
         if value is None:
             spark.conf.unset(key)
         else:
@@ -101,7 +115,13 @@ def disable(spark: SparkSession) -> None:
 
 
 def check_java() -> None:
-    """SessionError, in one sentence, when the Java that Spark would start is missing or older than 17."""
+    """Raises SessionError if the Java that Spark would start is missing or older than 17.
+
+    Example:
+        from delta_variant.session import check_java
+
+        check_java()
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     advice = f"install Java {_JAVA} (Debian: apt-get install openjdk-{_JAVA}-jre-headless) or point JAVA_HOME at one"

@@ -1,7 +1,7 @@
-"""`VariantTable`: the bounds in the log of a Delta table, as a DataFrame and as a plot, and its shredding on and off.
+"""`VariantTable`: shows the bounds in the log of a Delta table, as a DataFrame and as a plot, and turns shredding on and off.
 
 In: a table, and for plots a path such as `v:actor.id`. Out: the bounds of the log, decoded by Delta, as a DataFrame with a
-row for each file and path, which scales as Delta's own statistics do; or a drawing of every file's range. Source: Delta
+row for each file and path, which scales as Delta's own statistics do; or a plot of every file's range. Source: Delta
 variantShredding, "Statistics for Variant Columns". Invariant: data files are never changed; only the two switches change
 the table, by its properties.
 """
@@ -24,7 +24,7 @@ from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
-from delta_variant.transaction import Table, delta_errors, own_session
+from delta_variant.transaction import Table, own_session
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +39,10 @@ _SCHEMA = "file string, column string, path string, type string, min variant, ma
 
 
 class VariantTable:
-    """A Delta table with VARIANT columns. Made by `forPath` and `forName`, which raise TableError where there is none."""
+    """A Delta table with VARIANT columns.
+
+    `forPath` and `forName` make it. They raise TableError if there is no Delta table.
+    """
 
     def __init__(self, table: Table) -> None:
         if not table.exists():
@@ -48,42 +51,69 @@ class VariantTable:
 
     @classmethod
     def forPath(cls, spark: SparkSession, path: str | os.PathLike[str]) -> VariantTable:  # noqa: N802  # as DeltaTable has it
-        """The table in a directory."""
+        """The table in a directory.
+
+        Example:
+            table = dv.VariantTable.forPath(spark, "/data/events")
+        """
         return cls(Table.of(spark, f"delta.{quoted(str(path))}"))
 
     @classmethod
     def forName(cls, spark: SparkSession, name: str) -> VariantTable:  # noqa: N802
-        """The table of that name in the session's catalog."""
+        """The table of a name in the session's catalog.
+
+        Example:
+            table = dv.VariantTable.forName(spark, "events")
+        """
         return cls(Table.of(spark, name))
 
     def toDF(self) -> DataFrame:  # noqa: N802
-        """The table's rows."""
+        """The table's rows.
+
+        Example:
+            table.toDF().selectExpr("v:id::bigint").show()
+        """
         return self._table.spark.table(self._table.name)
 
     def enable_shredding(self) -> int:
-        """Later writes shred VARIANT columns: sets `delta.enableVariantShredding` to `true`, and adds the features it needs.
+        """Makes later writes shred VARIANT columns. Existing files stay as they are.
 
-        A table whose Variants have the preview feature gets the preview of shredding, as its readers support the previews.
-        Files that are there stay as they are. Returns the table's version, and raises TableError, with Delta's message, where
-        the table cannot be altered.
+        Example:
+            table.enable_shredding()
+
+        Sets `delta.enableVariantShredding` to `true`, and adds the table features that this needs. A table with the preview
+        feature for VARIANT gets the preview feature for shredding, because its readers support the previews. Returns the
+        version of the table. Raises TableError, with Delta's message, if the table cannot be altered.
         """
         return self._switch(on=True)
 
     def disable_shredding(self) -> int:
-        """Later writes are plain: sets `delta.enableVariantShredding` to `false`; the features stay, as shredded files do.
+        """Makes later writes plain. Shredded files stay as they are.
 
-        Returns the table's version, and raises TableError as `enable_shredding` does.
+        Example:
+            table.disable_shredding()
+
+        Sets `delta.enableVariantShredding` to `false`, and leaves the table features. Returns the version of the table. Raises
+        TableError, with Delta's message, if the table cannot be altered.
         """
         return self._switch(on=False)
 
     def stats(self) -> DataFrame:
-        """The bounds in the log of the newest version, a row for each file, VARIANT column and path that has a minimum or a
-        maximum.
+        """The bounds in the log of the newest version: one row for each file, VARIANT column and path that has any.
 
-        file: the path of the Add action; column: logical names, joined by dots inside structs; path: RFC 9535 normalized; type:
-        as `schema_of_variant` has it; min, max: VARIANT, null where there is none; source: `delta-variant` where this package
-        computed the bounds from the values, `writer` where another one did, `tag` where they are over the values that are not
-        null, for which the protocol has no place.
+        Example:
+            table.stats().show()
+
+        The columns are:
+
+        * file: the path in the Add action.
+        * column: the logical name of the VARIANT column, with dots inside structs.
+        * path: a normalized path (RFC 9535).
+        * type: the type of the bounds, as `schema_of_variant` writes it.
+        * min, max: VARIANT, null if the file does not have this bound.
+        * source: `delta-variant` if this package computed the bounds from the values; `writer` if another writer computed them;
+          `tag` if they are bounds of the values that are not null, which are in a tag because the protocol has no place for
+          them.
         """
         files, columns = self._files()
         source = F.when(F.col("mark").isNotNull(), "delta-variant").otherwise("writer")
@@ -100,18 +130,22 @@ class VariantTable:
             whole = F.concat("parent", "step")
             of_column = tagged.where((whole == column) | whole.startswith(f"{column}["))
             path = F.concat(F.lit("$"), F.substring(whole, len(column) + 1, 1 << 30))
-            low, high = (F.try_element_at("array", F.lit(at)) for at in (3, 4))
+            low, high = (F.try_element_at("array", F.lit(position)) for position in (3, 4))
             low, high = (F.when(~F.is_variant_null(bound), bound) for bound in (low, high))
             of_column = of_column.where(low.isNotNull() | high.isNotNull())
             found = found.union(_bounds(of_column, logical, path, low, high, F.lit("tag")))
         return found
 
     def plot(self, path: str) -> Figure:
-        """Every file's range on a path, `v:actor.id`, as a picture: files from the smallest minimum up, so that overlap shows.
+        """Draws every file's range of values at a path, files with the smallest minimum first, so that overlaps are visible.
 
-        Returns a matplotlib figure, which notebooks draw and `savefig` writes. A range without one of its ends is dashed to the
-        edge; strings are drawn by their order; where types differ between files, those of the most common one are drawn. Raises
-        InvalidPathError, and TableError where no file has bounds there.
+        Example:
+            table.plot("v:id").savefig("ids.png")
+
+        path: a column and a path in it (`v:actor.id`). Returns a matplotlib figure, which notebooks show. If a file has only
+        one of the bounds, its line is dashed up to the edge. Strings are drawn by their order. If files have bounds of
+        different types, only those of the most common type are drawn. Raises InvalidPathError, TableError if no file has bounds
+        for the path, and DeltaVariantError if matplotlib is not installed.
         """
         try:
             from matplotlib.figure import Figure as New  # noqa: PLC0415  # an extra of this package
@@ -120,11 +154,11 @@ class VariantTable:
         column, keys = _split(path)
         rows = self.stats().where((F.col("column") == column) & (F.col("path") == normalized(keys))).select("min", "max")
         ranges = [(_drawn(low), _drawn(high)) for low, high in rows.collect()]
-        kinds = Counter(_kind(bounds) for bounds in ranges)
-        if not kinds:
-            raise TableError(f"no file of {self._table.name} has bounds for {path}")
-        kind = kinds.most_common(1)[0][0]
-        drawn = [bounds for bounds in ranges if _kind(bounds) is kind]
+        types = Counter(_type_of(bounds) for bounds in ranges)
+        if not types:
+            raise TableError(f"no file of {self._table.name} has bounds for {path}: choose a path that `stats` lists")
+        most_common = types.most_common(1)[0][0]
+        drawn = [bounds for bounds in ranges if _type_of(bounds) is most_common]
         figure = New(figsize=(8, min(12, 2 + len(drawn) / 12)), layout="constrained")
         _draw(figure.add_subplot(), drawn, f"{path}: bounds of {len(drawn)} of {self._files()[0].count()} files")
         return figure
@@ -135,36 +169,38 @@ class VariantTable:
         if on and names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
         by_preview = "variantShredding-preview" in names or ("variantType-preview" in names and "variantType" not in names)
-        with delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
+        with jvm.delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
             spark.conf.set(PREVIEW_NAMES, str(by_preview).lower())
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
         return int(self._table.snapshot().version())
 
     def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
-        """What the log of the newest version knows, a row per file (`java/Bounds.java`), and the VARIANT columns it numbers:
-        physical names, and the logical one."""
+        """Returns the bounds in the log of the newest version, one row per file (`java/Bounds.java`), and the VARIANT columns.
+
+        A column is given by its physical names and its logical name; its index in the list is its number in the DataFrame.
+        """
         spark = self._table.spark
-        with delta_errors(f"reading the statistics of {self._table.name}"):
+        with jvm.delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
-            marks = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
-            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, marks, NONNULL_TAG)
+            markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
+            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, markers, NONNULL_TAG)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
             columns = [tuple(names) for names in bounds.columns()]
             return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]
 
 
 def _mapped(column: str, values: str) -> Column:
-    """A column of bounds as a map from its keys."""
+    """A column of bounds, which are Variant objects, as a map from their keys."""
     return F.try_variant_get(F.col(column), "$", f"map<string, {values}>")
 
 
 def _bounds(rows: DataFrame, column: str, path: Column, low: Column, high: Column, source: Column) -> DataFrame:
-    """The columns of `stats`."""
+    """Rows with the columns of `stats`."""
     return rows.select("path", F.lit(column), path, F.schema_of_variant(F.coalesce(low, high)), low, high, source)
 
 
 def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:
-    """The names that queries use, from those that files use."""
+    """The logical names of a column, from its physical names."""
     for name in names:
         field = next(field for field in schema if field.metadata.get(_PHYSICAL_NAME, field.name) == name)
         yield field.name
@@ -176,27 +212,27 @@ def _split(path: str) -> tuple[str, tuple[str, ...]]:
     """`column:path` as the column's name and the keys. Raises InvalidPathError."""
     names, variant_path = parse_column_path(path)
     if variant_path is None:
-        raise InvalidPathError(f"{path!r} is not column:path, such as v:actor.id")
+        raise InvalidPathError(f"{path!r} is not a column and a path: write it as v:actor.id")
     steps = parse_variant_path(variant_path)
     keys = tuple(step for step in steps if isinstance(step, str))
     if len(keys) < len(steps):
-        raise InvalidPathError(f"{path!r} goes through an array, which has no bounds")
+        raise InvalidPathError(f"{path!r} goes through an array, which has no bounds: choose a path through objects only")
     return ".".join(names), keys
 
 
-# ---- the picture -----------------------------------------------------------------------------------------------------
+# ---- the plot --------------------------------------------------------------------------------------------------------
 
 
 Range = tuple[Any, Any]
 
 
 def _drawn(bound: VariantVal | None) -> Any:
-    """A bound as matplotlib takes it."""
+    """A bound as a value that matplotlib can draw."""
     value = None if bound is None else bound.toPython()
     return float(value) if isinstance(value, (int, Decimal)) else value
 
 
-def _kind(bounds: Range) -> type:
+def _type_of(bounds: Range) -> type:
     return type(next(end for end in bounds if end is not None))
 
 
@@ -204,9 +240,9 @@ def _draw(axes: Axes, ranges: list[Range], title: str) -> None:
     ends = [end for bounds in ranges for end in bounds if end is not None]
     texts = sorted({end for end in ends if isinstance(end, str)}, key=str.encode)
     if texts:
-        place = {text: i for i, text in enumerate(texts)}
-        ranges = [(place.get(low), place.get(high)) for low, high in ranges]
-        ends = list(place.values())
+        rank = {text: i for i, text in enumerate(texts)}
+        ranges = [(rank.get(low), rank.get(high)) for low, high in ranges]
+        ends = list(rank.values())
         shown = range(0, len(texts), -(-len(texts) // 10))
         axes.set_xticks(list(shown), [texts[i][:12] for i in shown], rotation=30, ha="right")
     edges = min(ends), max(ends)
@@ -221,6 +257,6 @@ def _draw(axes: Axes, ranges: list[Range], title: str) -> None:
 
 
 def _overlap(ranges: list[Range]) -> int:
-    """The most ranges that any one value lies in."""
+    """The largest number of ranges that one value lies in."""
     lows, highs = sorted(low for low, _ in ranges), sorted(high for _, high in ranges)
     return max(bisect_right(lows, low) - bisect_left(highs, low) for low in lows)

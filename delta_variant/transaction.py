@@ -5,8 +5,8 @@ Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, ea
 `java/Write.java`; only the data files are not written by Delta. Conflict detection, schema merging, log stores, row ids,
 checkpoints and post-commit hooks are therefore Delta's (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
 
-Invariants: everything that a write reads from the table is read in its transaction. A commit that succeeded is never
-reported as failed. Data that grows with the number of files stays in the JVM.
+Invariants: everything that a write reads from the table is read in its transaction. An error after a successful commit says
+that the table is committed. Data that grows with the number of files stays in the JVM.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
-from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -42,64 +40,19 @@ if TYPE_CHECKING:
 
 _QUOTED_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _SESSION_CATALOG = "spark_catalog"
-_patching = threading.Lock()
-
-
-def scala_object(spark: SparkSession, name: str) -> Any:
-    """A Scala singleton object, also one in a JAR of `spark.jars.packages`."""
-    return jvm.load_class(spark, f"{name}$").getField("MODULE$").get(None)
-
-
-@contextmanager
-def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Sets session settings for the duration of a `with` block, and restores or unsets them afterwards."""
-    before = {key: spark.conf.get(key, None) for key in values}
-    try:
-        for key, value in values.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
 @contextmanager
 def own_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A clone of the session, with settings of its own, that is the active session of this thread in a `with` block.
+    """A clone of the session that has the settings of a write and is the active session of this thread in a `with` block.
 
-    It starts with the session's settings, temporary views, functions and optimizer rules. Delta uses the active session,
-    so files that Delta writes in it, such as those of an auto compaction after the commit, have bounds.
+    Delta uses the active session, so files that Delta writes in it, such as those of an auto compaction after the commit,
+    have bounds.
     """
-    cloned = jvm.classic(spark)._jsparkSession.cloneSession()
-    with _patching:
-        to_df = RDD.toDF  # every session made replaces it
-        clone = SparkSession(spark.sparkContext, cloned)
-        RDD.toDF = to_df  # type: ignore[method-assign]
-    for key, value in delta_settings(clone.conf.get).items():
-        clone.conf.set(key, value)
-    sessions = jvm.static(spark, "org.apache.spark.sql.classic.SparkSession")
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(clone._jsparkSession)
-    try:
+    with jvm.cloned_session(spark) as clone:
+        for key, value in delta_settings(clone.conf.get).items():
+            clone.conf.set(key, value)
         yield clone
-    finally:
-        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
-
-
-@contextmanager
-def delta_errors(doing: str) -> Iterator[None]:
-    """Raises exceptions of Delta and Spark on the driver as TableError, with their message."""
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        raise TableError(f"{doing} failed: {message(error)}") from error
-
-
-def message(error: Exception) -> str:
-    """The message of a JVM exception, without its stack trace."""
-    cause = getattr(error, "java_exception", None)
-    text = str(error) if cause is None else str(cause.getMessage() or cause)
-    return text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
 
 
 @dataclass(frozen=True)
@@ -108,22 +61,23 @@ class Table:
 
     spark: SparkSession
     name: str
-    """How messages call it."""
+    """Its name in messages."""
     path: str | None
-    """As the user gave it; None for a table that is known by its name."""
+    """As the user gave it; None for a table that is given by its name."""
     identifier: Any = None
-    """Spark's TableIdentifier of a table that is known by its name, with its database."""
+    """Spark's TableIdentifier, with the database, of a table that is given by its name."""
     entry: Any = None
-    """Its CatalogTable in the JVM; None without one."""
+    """Its CatalogTable in the JVM; None if the catalog does not have the table."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings of Hadoop's for its storage, `fs.…`, which go before the session's."""
+    """Hadoop settings for its storage, `fs.…`. They take precedence over the session's."""
 
     @classmethod
     def of(cls, spark: SparkSession, target: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Table:
-        """The table a user names: a path, delta.`path`, or a name.
+        """The table at a target: a path, delta.`path`, or a name.
 
-        Text without a slash is a name, so that `events` is the table and `./events` the directory. UnsupportedFeatureError
-        for an option that is none of Hadoop's file systems.
+        Text without a slash is a name: `events` is the table, `./events` the directory. Raises UnsupportedFeatureError for an
+        option that is not a setting of Hadoop's file systems and for another catalog, TableError for a view and for a table
+        of another format.
         """
         jvm.classic(spark)
         options = dict(options or {})
@@ -140,17 +94,17 @@ class Table:
 
     @property
     def log(self) -> Any:
-        """Delta's DeltaLog. UnsupportedFeatureError for storage that files cannot be written to."""
+        """Delta's DeltaLog. Raises UnsupportedFeatureError for storage that `write` does not support."""
         path = jvm.static(self.spark, "org.apache.hadoop.fs.Path")(self._location())
         default = jvm.static(self.spark, "org.apache.hadoop.fs.FileSystem").getDefaultUri(self._hadoop_conf())
         Storage.of(str(path if path.toUri().getScheme() else default))
-        with delta_errors(f"opening {self.name}"):
+        with jvm.delta_errors(f"opening {self.name}"):
             log = jvm.static(self.spark, "org.apache.spark.sql.delta.DeltaLog")
             options = jvm.scala_map(self.spark, self.options)
             return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry, options)
 
     def _location(self) -> Any:
-        """A path, or a URI."""
+        """Where the table is or will be, as a path or a URI."""
         if self.path is not None:
             return self.path
         if self.entry is not None:
@@ -162,18 +116,18 @@ class Table:
         return state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.options))
 
     def snapshot(self) -> Any:
-        """Delta's newest Snapshot; its version is -1 where there is no table."""
-        with delta_errors(f"reading {self.name}"):
-            # tableExists() answers from the snapshot in Delta's cache, of a directory that may be gone.
+        """Delta's newest Snapshot; its version is -1 if there is no table."""
+        with jvm.delta_errors(f"reading {self.name}"):
+            # tableExists() would answer from a snapshot in Delta's cache, even if the directory was deleted since.
             return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
 
     def features(self) -> TableFeatures:
-        """Of the newest snapshot."""
+        """The table features of the newest snapshot."""
         snapshot = self.snapshot()
         return TableFeatures.from_json(self.name, snapshot.protocol().json(), snapshot.metadata().json())
 
     def exists(self) -> bool:
-        """Whether there is a Delta table; TableError for a path where something else is."""
+        """Whether there is a Delta table. Raises TableError for a path where something else is."""
         if self.path is None:
             return self.entry is not None
         if int(self.snapshot().version()) >= 0:
@@ -182,25 +136,26 @@ class Table:
         return False
 
     def check_free(self) -> None:
-        """Raises TableError if something else is where the new table is to be."""
+        """Raises TableError if the location of a new table holds something else."""
         path = self.log.dataPath()
         files = path.getFileSystem(self._hadoop_conf())
-        # An empty log stands beside the files of a writer that was killed while it created the table.
+        # An empty log, with data files beside it, is what a writer leaves that was killed while it created the table.
         foreign = files.exists(path) and not files.exists(self.log.logPath())
         if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
-            place = path.toUri().getPath()
-            raise TableError(f"{place} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
+            shown = path.toUri().getPath()
+            raise TableError(f"{shown} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
 
 
 def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
-    """The TableIdentifier of that name, and its CatalogTable if there is one. TableError for a view, and for other formats."""
+    """The TableIdentifier of a name, and its CatalogTable if there is one. Raises TableError for views and other formats."""
     state = spark._jsparkSession.sessionState()
-    with delta_errors(f"finding the table {name!r}"):
+    with jvm.delta_errors(f"finding the table {name!r}"):
         parts = jvm.items(state.sqlParser().parseMultipartIdentifier(name))
         catalog = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
         if catalog != _SESSION_CATALOG or len(parts) > 3:
             raise UnsupportedFeatureError(
-                f"{name} is in the catalog {catalog}, and delta_variant.write knows tables of {_SESSION_CATALOG} and paths"
+                f"{name} is in the catalog {catalog}, and delta_variant supports only tables of {_SESSION_CATALOG} and paths: "
+                "use the table's path"
             )
         given = jvm.static(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
         database = jvm.option(spark, parts[-2] if len(parts) > 1 else None)
@@ -228,15 +183,15 @@ class Removal:
 
 @dataclass(frozen=True)
 class Written:
-    """What a job wrote."""
+    """The totals of what a job wrote."""
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
     shredded: tuple[tuple[str, ...], ...] = ()
-    """Of each file, the columns that are shredded in it."""
+    """For each file, the columns that are shredded in it."""
     left_plain: int = 0
-    """Files that shredding would have made larger."""
+    """How many files are plain because shredding would have made them larger."""
     error: tuple[str, str] | None = None
     """Class and message of an error that a task reported."""
 
@@ -254,17 +209,17 @@ class Transaction:
         partition_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Takes the table's newest snapshot; `version` is -1 where there is no table yet.
+        """Starts a transaction on the table's newest snapshot; `version` is -1 if there is no table yet.
 
-        users: the session that the rows are computed in, the table's without it. mode: a save mode (Append, Overwrite,
-        ErrorIfExists, Ignore). options: those of Delta's DataFrameWriter. partition_by, properties: of the table to be created.
+        users: the session in which the rows are computed, by default the table's. mode: a save mode (Append, Overwrite,
+        ErrorIfExists, Ignore). options: those of Delta's DataFrameWriter. partition_by, properties: of a table to be created.
         """
         self.spark = table.spark
         """The session of the table: the write's own."""
         self._table = table
         self.log = table.log
         """Delta's DeltaLog."""
-        with delta_errors(f"reading {table.name}"):
+        with jvm.delta_errors(f"reading {table.name}"):
             self._write = jvm.construct(
                 self.spark,
                 jvm.java_class(self.spark, "Write"),
@@ -283,13 +238,13 @@ class Transaction:
 
     @cached_property
     def features(self) -> TableFeatures:
-        """Of the snapshot, or of the table as `update_metadata` has it."""
+        """The table features of the snapshot or, after `update_metadata`, of the changed table."""
         return TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
 
     @property
     def storage(self) -> Storage:
         """Where the data files go."""
-        with delta_errors(f"reading the storage settings of {self._table.name}"):
+        with jvm.delta_errors(f"reading the storage settings of {self._table.name}"):
             return storage_of(self.spark, self.log.dataPath(), self.log.newDeltaHadoopConf())
 
     @property
@@ -297,7 +252,7 @@ class Transaction:
         """How many data files the snapshot has: from its checksum file if there is one, since counting them takes a job."""
         if self.version < 0:
             return 0
-        with delta_errors(f"reading {self._table.name}"):
+        with jvm.delta_errors(f"reading {self._table.name}"):
             snapshot = self.delta.snapshot()
             checksum = snapshot.checksumOpt()
             return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
@@ -305,7 +260,7 @@ class Transaction:
     def has_been_executed(self) -> bool:
         """Whether the table has the transaction identifier of this write (`txnAppId`, `txnVersion`) or a later one.
 
-        Otherwise Delta refuses the commit if the application records another one in between.
+        If not, and if the application records another identifier in between, Delta refuses the commit.
         """
         return bool(self._write.hasBeenExecuted())
 
@@ -317,34 +272,36 @@ class Transaction:
     def update_metadata(self, schema: StructType | None) -> None:
         """Create the table, or merge or overwrite its schema, as mode and options say.
 
-        schema: None for rows that have the schema of the table.
-
-        Delta derives the protocol, gives new columns their ids, and refuses what does not fit, names and types included.
+        schema: None for rows that have the schema of the table. Delta derives the protocol and gives new columns their ids.
+        Raises TableError for names, types and changes that Delta refuses.
         """
         doing = "creating" if self.version < 0 else "changing the schema of"
-        with delta_errors(f"{doing} {self._table.name}"):
+        with jvm.delta_errors(f"{doing} {self._table.name}"):
             parsed = schema and jvm.data_type(self.spark, schema)
             self._write.updateMetadata(parsed or self.delta.metadata().schema())
         self.__dict__.pop("features", None)
 
     def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """The rows of a DataFrame, to be planned anew in its own session, and a DataFrame of this session that stands for them:
-        it has the same columns and no rows."""
+        """Returns the rows of a DataFrame, to be planned anew in its own session, and a placeholder for them in this session.
+
+        The placeholder is a DataFrame with the same columns and no rows. `run` puts the rows in its place.
+        """
         source = jvm.data_frame(df.sparkSession, df._jdf.logicalPlan())
         return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf.schema()), self.spark)
 
     def ordering(self, source: DataFrame) -> list[tuple[int, bool, bool]]:
-        """How the rows of a DataFrame are sorted within its tasks: for each key the number of a column, whether it ascends,
-        and whether nulls come first. The DataFrame is planned, not run.
+        """How the rows of a DataFrame are sorted within its tasks, from its physical plan; the DataFrame is not run.
+
+        Returns for each key the index of a column, whether the key ascends, and whether nulls come first.
         """
-        return [(at, ascending, nulls_first) for at, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
+        return [(i, ascending, nulls_first) for i, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
 
     def run(self, source: DataFrame, rows: DataFrame, task: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Written:
         """Run a job that writes files, and keep their Add actions.
 
-        source: the rows (`planned`), whose session's listeners hear of the job. rows: a plan over what stands for them.
-        task: from the number of a task and the record batches of its rows (`writer.record_batches`) to reports
-        (`writer.task`) in JSON. Raises what Spark raises.
+        source: the rows, as `planned` returned them; the listeners of their session are told of the job. rows: a DataFrame over
+        their placeholder. task: a function from the number of a task and the record batches of its rows
+        (`writer.record_batches`) to reports in JSON (`writer.task`). Raises what Spark raises.
         """
         function = jvm.python_function(self.spark, task)
         totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
@@ -355,10 +312,10 @@ class Transaction:
         return Written(totals["files"], totals["rows"], totals["bytes"], shredded, totals["left_plain"])
 
     def remove(self, removal: Removal) -> None:
-        """Remove files, which the transaction thereby reads; call it after `run`."""
+        """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`."""
         if self.version < 0:
             return
-        with delta_errors(f"reading {self._table.name}"):
+        with jvm.delta_errors(f"reading {self._table.name}"):
             if removal.where is not None:
                 self._write.removeWhere(removal.where)
             elif removal.dynamic:
@@ -367,15 +324,15 @@ class Transaction:
                 self._write.removeAll()
 
     def commit(self) -> int:
-        """Commit, put a table that is new by its name into the catalog, and return the version.
+        """Commit, put a new table that was given by its name into the catalog, and return the version.
 
-        Where there is nothing to commit, that is the version of the snapshot. ConflictError for what another writer committed
-        in between, TableError for another failure, both with Delta's message and with the table as it was. What fails after
-        the commit, a hook of Delta's, is a DeltaVariantWarning.
+        If there is nothing to commit, this is the version of the snapshot. Raises ConflictError if another writer's commit
+        conflicts, and TableError for other failures, both with Delta's message; the table is then as it was. If one of Delta's
+        hooks fails after the commit, this is a DeltaVariantWarning.
         """
         is_new_name = self.version < 0 and self._table.identifier is not None and self._table.entry is None
         try:
-            with delta_errors(f"committing to {self._table.name}"):
+            with jvm.delta_errors(f"committing to {self._table.name}"):
                 self._write.commit(is_new_name)
         except TableError as error:
             if self._write.conflict():
@@ -397,6 +354,6 @@ class Transaction:
             self._write.register(self.spark._jsparkSession, self._table.identifier, location)
         except (Py4JError, PySparkException) as error:
             raise TableError(
-                f"{self._table.name} is committed at {location}, but could not be put into the catalog: {message(error)}: use "
-                f"CREATE TABLE … USING delta LOCATION '{location}'"
+                f"{self._table.name} is committed at {location}, but could not be put into the catalog: "
+                f"{jvm.message(error)}: run CREATE TABLE … USING delta LOCATION '{location}'"
             ) from error

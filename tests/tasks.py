@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from delta_variant import errors
 from delta_variant.storage import Storage
-from delta_variant.writer.task import Plan, write_files
+from delta_variant.writer.plan import Plan
+from delta_variant.writer.task import write_files
 
 
 def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Plan:

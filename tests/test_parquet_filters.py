@@ -15,9 +15,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from delta_variant import shredding
+from delta_variant import jvm, shredding
 from delta_variant.parquet import FileWriter
-from delta_variant.transaction import settings
 
 INF, NAN = math.inf, math.nan
 PAGE = 20_000  # rows; pyarrow's default
@@ -134,7 +133,7 @@ def test_spark_finds_every_row(spark, file, vectorized, few):
         "spark.sql.parquet.ignoreVariantAnnotation": "true",
         "spark.sql.codegen.wholeStage": "false",  # compiling the scans takes longer than running them
     }
-    with settings(spark, reading):
+    with jvm.settings(spark, reading):
         rows = spark.read.schema(SCHEMA).parquet(str(file))
         rows.createOrReplaceTempView("floats")
         plan = rows.where("v.typed_value.d.typed_value = 1.0d")._jdf.queryExecution().toString()

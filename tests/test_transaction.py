@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
+from delta_variant import jvm
 from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES
-from delta_variant.transaction import Removal, Table, Transaction, Written, own_session, settings
+from delta_variant.transaction import Removal, Table, Transaction, Written, own_session
 
 pytestmark = pytest.mark.spark
 
@@ -120,7 +121,7 @@ def test_many_actions(spark, tmp_path):
 def test_creation_uses_the_stable_feature(spark, tmp_path):
     """A table made here has variantShredding and variantType, whatever the session says, and the session says it still."""
     schema = t.StructType([t.StructField("v", t.VariantType())])
-    with settings(spark, {PREVIEW_NAMES: "true"}):
+    with jvm.settings(spark, {PREVIEW_NAMES: "true"}):
         with own_session(spark) as own:
             transaction = Transaction(Table.of(own, tmp_path / "t"), properties={"delta.enableVariantShredding": "true"})
             transaction.update_metadata(schema)
@@ -187,7 +188,7 @@ def test_settings_come_back_after_an_error(spark):
     spark.conf.set("spark.sql.shuffle.partitions", "3")
 
     def fail() -> None:
-        with settings(spark, {"spark.sql.shuffle.partitions": "5", "delta_variant.none": "1"}):
+        with jvm.settings(spark, {"spark.sql.shuffle.partitions": "5", "delta_variant.none": "1"}):
             assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
             raise ZeroDivisionError
 

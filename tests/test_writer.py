@@ -17,11 +17,12 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, MalformedVariantError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.stats import BOUNDS_TAG
-from delta_variant.transaction import settings
 from delta_variant.writer import Commit, write
+from tests.support import SOAK
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +75,7 @@ def adds(path, version: int) -> list[dict]:
 
 def vacuum(spark, path) -> None:
     few_tasks = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "2"}
-    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false", **few_tasks}):
+    with jvm.settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false", **few_tasks}):
         spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
 
 
@@ -234,7 +235,7 @@ def test_partition_times_of_every_year(spark, tmp_path):
 def test_partition_timestamps_in_other_time_zones(spark, tmp_path):
     """A partition timestamp is written in UTC, whatever zone the session has, the hour that comes twice included."""
     start = 1_699_163_400
-    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+    with jvm.settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
         df = spark.range(5).selectExpr("id", f"timestamp_seconds({start} + id * 1800) t")
         write(df, tmp_path / "t", partition_by=["t"])
         assert canonical(read(spark, tmp_path / "t")) == canonical(df)
@@ -280,7 +281,7 @@ def test_nested_variants(spark, tmp_path):
     assert commit.shredded == ("h.v", "s.deep.v", "s.inner")
     assert canonical(read(spark, tmp_path / "t")) == canonical(df)
     files = [str(tmp_path / "t" / add["path"]) for add in adds(tmp_path / "t", 0)]
-    with settings(spark, {"spark.sql.session.timeZone": "Asia/Kolkata"}):  # Arrow timestamps in a zone of their own
+    with jvm.settings(spark, {"spark.sql.session.timeZone": "Asia/Kolkata"}):  # Arrow timestamps in a zone of their own
         write(df, tmp_path / "t")
         assert canonical(read(spark, tmp_path / "t")) == canonical(df.union(df))
     assert spark.read.parquet(*files).schema["s"].dataType["inner"].dataType == t.VariantType()
@@ -328,7 +329,7 @@ def test_columns_that_do_not_fit(spark, tmp_path, query, message):
 def test_values_out_of_range_are_an_error(spark, tmp_path):
     """A value that its column cannot hold fails the write, also where the session's own casts give null."""
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (b tinyint) USING delta")
-    with settings(spark, {"spark.sql.ansi.enabled": "false"}), pytest.raises(Exception, match="CAST_OVERFLOW"):
+    with jvm.settings(spark, {"spark.sql.ansi.enabled": "false"}), pytest.raises(Exception, match="CAST_OVERFLOW"):
         write(spark.sql("SELECT 1000 b"), tmp_path / "t")
     assert version(spark, tmp_path / "t") == 0
 
@@ -400,31 +401,36 @@ FEATURES = {
     "v2Checkpoint": "'delta.checkpointPolicy' = 'v2'",
     "vacuumProtocolCheck": "'delta.feature.vacuumProtocolCheck' = 'supported'",
 }
+TOGETHER = [["appendOnly"], [feature for feature in FEATURES if feature != "appendOnly"]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature", FEATURES)
-def test_table_features_that_delta_handles(spark, tmp_path, feature):
-    """On a table that uses the feature, append and overwrite leave what delta-spark reads, changes and checkpoints."""
+@pytest.mark.parametrize("features", [[feature] for feature in FEATURES] if SOAK else TOGETHER, ids=" ".join)
+def test_table_features_that_delta_handles(spark, tmp_path, features):
+    """On a table that uses the features, append and overwrite leave what delta-spark reads, changes and checkpoints.
+
+    `make soak` tests each feature by itself.
+    """
     path = tmp_path / "t"
+    properties = ", ".join(FEATURES[feature] for feature in features)
     spark.sql(
-        f"CREATE TABLE delta.`{path}` (id int, v variant, n timestamp_ntz) USING delta TBLPROPERTIES ({FEATURES[feature]}, "
+        f"CREATE TABLE delta.`{path}` (id int, v variant, n timestamp_ntz) USING delta TBLPROPERTIES ({properties}, "
         "'delta.enableVariantShredding' = 'true')"
     )
-    assert feature in spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().tableFeatures
+    assert set(features) <= set(spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first().tableFeatures)
     df = spark.range(0, 10, 1, 1).selectExpr(
         "cast(id as int) id", "parse_json(concat('{\"k\":', id, '}')) v", "timestamp_ntz'2024-01-01 00:00:00' n"
     )
     df.write.format("delta").mode("append").save(str(path))
     table = DeltaTable.forPath(spark, str(path))
-    if feature == "typeWidening":
+    if "typeWidening" in features:
         spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN id TYPE bigint")
         table = DeltaTable.forPath(spark, str(path))
-    if feature != "appendOnly":
+    if "appendOnly" not in features:
         table.delete("id = 3")
     assert write(df, path, shred={"v": "k bigint"}).shredded == ("v",)
-    assert read(spark, path).count() == (20 if feature == "appendOnly" else 19)
-    if feature == "appendOnly":
+    assert read(spark, path).count() == (20 if "appendOnly" in features else 19)
+    if "appendOnly" in features:
         with pytest.raises(TableError, match="append-only"):
             write(df, path, "overwrite")
         return
@@ -436,12 +442,12 @@ def test_table_features_that_delta_handles(spark, tmp_path, feature):
     assert canonical(read(spark, path)) == canonical(
         df.withColumn("id", F.col("id").cast(read(spark, path).schema["id"].dataType))
     )
-    if feature == "rowTracking":
+    if "rowTracking" in features:
         assert read(spark, path).select("_metadata.row_id").distinct().count() == 10
-    if feature == "changeDataFeed":
+    if "changeDataFeed" in features:
         changes = spark.sql(f"SELECT _change_type, count(*) FROM table_changes_by_path('{path}', {overwritten}) GROUP BY 1")
         assert dict(changes.collect()) == {"insert": 10, "delete": 17}
-    if feature == "inCommitTimestamp":
+    if "inCommitTimestamp" in features:
         first = json.loads(Path(path, "_delta_log", f"{overwritten:020}.json").read_text().splitlines()[0])
         assert first["commitInfo"]["inCommitTimestamp"] > 0
 

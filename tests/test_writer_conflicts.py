@@ -6,8 +6,8 @@ committed. So each has read the table without the other's rows, whatever the mac
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,11 +18,11 @@ import pytest
 from delta_variant import jvm
 from delta_variant.errors import ConflictError
 from delta_variant.writer import write
+from tests.support import share
 from tests.test_writer import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SOAK = "DELTA_VARIANT_SOAK" in os.environ
 
 GATE = """
 import java.util.concurrent.CountDownLatch;
@@ -119,10 +119,6 @@ THEIRS = {
 }  # fmt: skip
 
 
-CHOSEN = {"first": ["append to 1", "DELETE in 1"], "second": ["UPDATE in 1"]}
-"""What CI runs, by the order in which ours comes; `make soak` runs all of them."""
-
-
 def by_us(spark, path: str, case: str) -> None:
     df, mode, options = OURS[case](spark, path)
     write(df, path, mode, **options)
@@ -173,23 +169,24 @@ def base(spark, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("ours", OURS)
-@pytest.mark.parametrize("order", ["first", "second"])
-def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order):
+CASES = list(itertools.product(OURS, ("first", "second"), THEIRS))
+"""What we do, whether we come first, and what they do. Of every five one runs in `make test`: each of ours and theirs does."""
+
+
+@pytest.mark.parametrize(("ours", "order", "theirs"), share(CASES, 5))
+def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order, theirs):
     """Success or conflict of both writers, the rows of the table, and what the log says of the commit are those of the same
     pair with delta-spark's writer."""
-    chosen = THEIRS if SOAK else CHOSEN[order]
-    for theirs in chosen:
-        other, found = THEIRS[theirs], {}
-        for writer in (by_us, by_delta):
-            path = str(tmp_path / f"{writer.__name__} {theirs}")
-            shutil.copytree(base, path)
-            actions = [partial(writer, spark, path, ours), partial(other, spark, path)]
-            outcomes = both(spark, gate, path, *(actions if order == "first" else actions[::-1]))
-            rows = sorted(map(tuple, read(spark, path).select("id", "p", "who").collect()))
-            found[writer] = (outcomes, rows, commits(path))
-        assert found[by_us] == found[by_delta], theirs
-        print(f"{ours:20} {order:6} beside {theirs:11} {', '.join(found[by_us][0])}")
+    found = {}
+    for writer in (by_us, by_delta):
+        path = str(tmp_path / writer.__name__)
+        shutil.copytree(base, path)
+        actions = [partial(writer, spark, path, ours), partial(THEIRS[theirs], spark, path)]
+        outcomes = both(spark, gate, path, *(actions if order == "first" else actions[::-1]))
+        rows = sorted(map(tuple, read(spark, path).select("id", "p", "who").collect()))
+        found[writer] = (outcomes, rows, commits(path))
+    assert found[by_us] == found[by_delta]
+    print(f"{ours:20} {order:6} beside {theirs:11} {', '.join(found[by_us][0])}")
 
 
 def commits(path: str) -> list[tuple]:

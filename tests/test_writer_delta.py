@@ -12,8 +12,8 @@ from pyspark.errors import PythonException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from delta_variant import jvm
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.transaction import settings
 from delta_variant.writer import write
 from tests.test_writer import adds, canonical, read, version
 
@@ -60,7 +60,7 @@ def test_rows_are_computed_once_and_observed(spark, tmp_path, large):
 
 def test_the_plan_of_the_rows_keeps_the_settings_of_its_session(spark, tmp_path):
     """Settings that a write needs reach no shuffle and no function of the user's."""
-    with settings(spark, {"spark.sql.shuffle.partitions": "7", "spark.sql.adaptive.coalescePartitions.enabled": "false"}):
+    with jvm.settings(spark, {"spark.sql.shuffle.partitions": "7", "spark.sql.adaptive.coalescePartitions.enabled": "false"}):
         tasks = spark.range(100).groupBy(F.expr("id % 50 k")).count().select("k", F.spark_partition_id().alias("task"))
         write(tasks, tmp_path / "t")
     assert read(spark, tmp_path / "t").agg(F.max("task")).first()[0] == 6
@@ -69,7 +69,7 @@ def test_the_plan_of_the_rows_keeps_the_settings_of_its_session(spark, tmp_path)
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"id": [batch.num_rows] * batch.num_rows})
 
-    with settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "3"}):
+    with jvm.settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "3"}):
         write(spark.range(0, 9, 1, 1).mapInArrow(lengths, "id long"), tmp_path / "batches")
     assert {row.id for row in read(spark, tmp_path / "batches").collect()} == {3}
 
@@ -99,7 +99,7 @@ def test_the_users_sort_is_kept_in_partitions(spark, tmp_path):
         "not gathered": df.sortWithinPartitions(F.desc("ts")),
     }
     for name, rows in cases.items():
-        with settings(spark, {"spark.databricks.delta.optimizeWrite.enabled": str(name != "not gathered").lower()}):
+        with jvm.settings(spark, {"spark.databricks.delta.optimizeWrite.enabled": str(name != "not gathered").lower()}):
             write(rows, tmp_path / name, partition_by=["p"])
         files = adds(tmp_path / name, 0)
         assert len(files) == (12 if name == "not gathered" else 3)
@@ -177,7 +177,7 @@ def test_settings_of_the_session(spark, tmp_path):
         "spark.databricks.delta.write.txnVersion": "7",
     }
     df = spark.range(0, 250, 1, 1)
-    with settings(spark, session):
+    with jvm.settings(spark, session):
         assert write(df, tmp_path / "t").files == 3
         assert write(df, tmp_path / "t").files == 0
         assert write(df, tmp_path / "u", compression="snappy", max_rows_per_file=200, user_metadata="given").files == 2
@@ -185,7 +185,7 @@ def test_settings_of_the_session(spark, tmp_path):
     assert codecs == {"GZIP"}
     assert [commits(tmp_path / name)[0]["userMetadata"] for name in ("t", "u")] == ["from the session", "given"]
     brotli = {"spark.sql.parquet.compression.codec": "brotli"}
-    with settings(spark, brotli), pytest.raises(UnsupportedFeatureError, match=r"compression\.codec=brotli is not one of"):
+    with jvm.settings(spark, brotli), pytest.raises(UnsupportedFeatureError, match=r"compression\.codec=brotli is not one of"):
         write(df, tmp_path / "t")
 
 
@@ -193,7 +193,7 @@ def test_schemas_merge_by_the_session(spark, tmp_path):
     """autoMerge lets new columns in, unless merge_schema says no."""
     write(spark.range(1), tmp_path / "t")
     more = spark.range(1).withColumn("more", F.lit(1))
-    with settings(spark, {"spark.databricks.delta.schema.autoMerge.enabled": "true"}):
+    with jvm.settings(spark, {"spark.databricks.delta.schema.autoMerge.enabled": "true"}):
         with pytest.raises(InvalidSchemaError, match="column more is not in"):
             write(more, tmp_path / "t", merge_schema=False)
         write(more, tmp_path / "t")
@@ -238,7 +238,7 @@ def test_overwrites_keep_the_clustering_as_delta_does(spark, tmp_path):
 
 def test_files_are_compacted_after_a_commit(spark, tmp_path):
     """Auto compaction follows a commit as it follows delta-spark's, and the compacted file has Variant bounds."""
-    with settings(spark, {"spark.databricks.delta.autoCompact.minNumFiles": "3"}):
+    with jvm.settings(spark, {"spark.databricks.delta.autoCompact.minNumFiles": "3"}):
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id long, v variant) USING delta TBLPROPERTIES "
             "('delta.autoOptimize.autoCompact' = 'true', 'delta.enableVariantShredding' = 'true')"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from delta_variant import jvm
 from delta_variant.errors import (
     InvalidPathError,
     InvalidSchemaError,
@@ -22,7 +23,6 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.storage import Storage
-from delta_variant.transaction import settings
 from delta_variant.writer import write
 from tests import tasks
 from tests.strategies import column
@@ -47,7 +47,7 @@ TABLES = {
 def lake(spark, tmp_path_factory) -> Path:
     """A directory of tables, and of what is none."""
     lake = tmp_path_factory.mktemp("lake")
-    with settings(spark, {"spark.databricks.delta.allowArbitraryProperties.enabled": "true"}):  # for delta.targetFileSize
+    with jvm.settings(spark, {"spark.databricks.delta.allowArbitraryProperties.enabled": "true"}):  # for delta.targetFileSize
         for name, text in TABLES.items():
             spark.sql(f"CREATE TABLE delta.`{lake / name}` {text}")
     spark.sql(f"ALTER TABLE delta.`{lake / 't'}` ADD CONSTRAINT small CHECK (p < 100)")

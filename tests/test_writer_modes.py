@@ -10,10 +10,11 @@ from delta import DeltaTable
 from pyspark import RDD
 from pyspark.sql import functions as F
 
+from delta_variant import jvm
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
-from delta_variant.transaction import Table, Transaction, own_session, settings
+from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import Commit, foreach_batch, write
 from tests.test_writer import canonical, read, version
 from tests.test_writer_tables import last
@@ -93,12 +94,12 @@ def test_dynamic_overwrite(spark, tmp_path, by):
     if by == "argument":
         commit = write(new, ours, "overwrite", partition_overwrite="dynamic")
     else:
-        with settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+        with jvm.settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
             commit = write(new, ours, "overwrite")
     assert canonical(read(spark, ours)) == canonical(read(spark, twin))
     assert removed(ours, commit.version) == removed(twin, commit.version) == 3
     assert spark.sql(f"DESCRIBE HISTORY delta.`{ours}`").first().operationParameters["isDynamicPartitionOverwrite"] == "true"
-    with settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+    with jvm.settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
         write(new, ours, "overwrite", partition_overwrite="static")
         assert canonical(read(spark, ours)) == canonical(new)
         write(new.drop("p", "q"), tmp_path / "plain")

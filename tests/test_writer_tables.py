@@ -14,9 +14,11 @@ from delta import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.transaction import Table, Transaction, settings
+from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import write
+from tests.support import SOAK
 from tests.test_writer import adds, canonical, read, version
 
 pytestmark = pytest.mark.spark
@@ -95,6 +97,12 @@ KINDS = {
         then=("INSERT INTO {} (id, n) VALUES (1, 1)", "ALTER TABLE {} ALTER COLUMN n TYPE bigint"),
         rows=(*ROWS, "5000000000 * id n"),
     ),
+    "everyFeature": Kind(
+        "'delta.enableRowTracking' = 'true', 'delta.enableInCommitTimestamps' = 'true', 'delta.enableChangeDataFeed' = 'true', "
+        "'delta.enableDeletionVectors' = 'true', 'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2', "
+        "'delta.randomizeFilePrefixes' = 'true'",
+        then=("INSERT INTO {} (id) VALUES (1), (2), (3)", "DELETE FROM {} WHERE id = 2"),
+    ),
     "rowTracking": Kind("'delta.enableRowTracking' = 'true'"),
     "inCommitTimestamp": Kind("'delta.enableInCommitTimestamps' = 'true'"),
     "changeDataFeed": Kind("'delta.enableChangeDataFeed' = 'true'"),
@@ -111,6 +119,9 @@ KINDS = {
         "'delta.minReaderVersion' = '1', 'delta.minWriterVersion' = '4'", columns="id bigint, s string", rows=ROWS[:2]
     ),
 }  # fmt: skip
+
+ALONE = {"rowTracking", "inCommitTimestamp", "changeDataFeed", "deletionVectors", "v2Checkpoint", "randomPrefixes"}
+"""What `make soak` tests by itself, and `make test` in "everyFeature"."""
 
 
 def make(spark, path: Path, kind: Kind) -> None:
@@ -195,7 +206,7 @@ def field_ids(spark, path, number: int) -> dict[str, int]:
     return {name: number for name, number in ids(schema) if name not in metadata["partitionColumns"]}
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", KINDS if SOAK else [name for name in KINDS if name not in ALONE])
 def test_twins(spark, tmp_path, name):
     """The same rows by `write` and by delta-spark: equal data, schema, protocol, partition values, statistics, field ids."""
     kind, ours, twin = KINDS[name], tmp_path / "ours", tmp_path / "twin"
@@ -298,6 +309,6 @@ def test_constraints_follow_the_session(spark, tmp_path):
     path = tmp_path / "t"
     spark.sql(f"CREATE TABLE delta.`{path}` (s string) USING delta")
     spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT number CHECK (coalesce(cast(s as int), 1) > 0)")
-    with settings(spark, {"spark.sql.ansi.enabled": "false"}):
+    with jvm.settings(spark, {"spark.sql.ansi.enabled": "false"}):
         assert write(spark.sql("SELECT 'text' s"), path).rows == 1
         assert spark.conf.get("spark.sql.ansi.enabled") == "false"

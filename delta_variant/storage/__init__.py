@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _SCHEMES = {"file": "file", "s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
 _FILE_SYSTEMS = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem"}
 _LOCATION = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<host>[^/]*))?(?P<path>.*)", re.DOTALL)
-# How the names of settings look, the more particular first. {0} is what is before the @ of a location's host, {1} the rest.
+# The full names of settings, the most specific first. {0} is what stands before the @ in the host of a location, {1} the rest.
 _FORMS = {
     "s3": ("fs.s3a.bucket.{1}.{{}}", "fs.s3a.{{}}"),
     "gs": ("fs.gs.{{}}", "google.cloud.{{}}"),
     "abfs": ("fs.azure.{{}}.{0}.{1}", "fs.azure.{{}}.{1}", "fs.azure.{{}}"),
 }
-# Hadoop's file systems whose settings are known here.
+# The file systems of Hadoop whose settings this package knows.
 _IMPLEMENTATIONS = {
     "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem",),
     "gs": ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"),
@@ -53,19 +53,19 @@ _AWS_LASTING = re.compile(
     r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET)"
 )
 
-# How AWS says that a bucket is in another region, where pyarrow passes it on.
+# What pyarrow's errors contain if AWS says that the bucket is in another region.
 _AWS_ELSEWHERE = re.compile(r"HTTP status 301|the region '[^']*' is wrong; expecting '[^']*'|the bucket is located in '[^']*'")
 _CREDENTIAL_STORE = {"hadoop.security.credential.provider.path": ("", "give the keys in settings")}
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A directory and how to reach it."""
+    """A directory, and how to open its file system."""
 
     scheme: str
     """file, s3, gs or abfs."""
     root: str
-    """The directory, as pyarrow names it: a path, or bucket/path."""
+    """The directory as pyarrow names it: a path, or bucket/path."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Arguments for pyarrow's file system, in a form that can be sent to tasks (`s3.arguments`)."""
 
@@ -79,9 +79,10 @@ class Storage:
     ) -> Storage:
         """The storage of a location: /a/path, file:/a/path, s3a://bucket/path, gs://…, abfs://container@account/….
 
-        location: not percent-encoded, as Hadoop's Path prints it. setting: the value of one of Hadoop's settings, or None.
-        names: all settings that there are, to find those that are not known here. bucket_region: asks AWS for the region of the
-        bucket. UnsupportedFeatureError for another scheme, and for a setting that pyarrow cannot follow.
+        location: not percent-encoded, as Hadoop's Path prints it. setting: returns the value of one of Hadoop's settings, or
+        None. names: the names of all settings that are set, to find those that this package does not know. bucket_region: asks
+        AWS for the region of the bucket. Raises UnsupportedFeatureError for another scheme, and for a setting that pyarrow
+        cannot follow.
         """
         match = _LOCATION.fullmatch(location)
         assert match is not None
@@ -89,8 +90,8 @@ class Storage:
         scheme, host, path = _SCHEMES.get(given), match["host"] or "", match["path"].strip("/")
         if scheme is None or (scheme != "file" and not hasattr(fs, _FILE_SYSTEMS[scheme])):
             raise UnsupportedFeatureError(
-                f"{location} is on {given}: storage, and delta_variant.write writes to {', '.join(_SCHEMES)}, as far as this "
-                "pyarrow does"
+                f"{location} is on {given}: storage, and delta_variant.write supports {', '.join(_SCHEMES)}, as far as the "
+                "installed pyarrow does: choose another location"
             )
         if scheme == "file":
             return cls(scheme, match["path"].rstrip("/") or "/")
@@ -110,7 +111,7 @@ class Storage:
         return cls(scheme, f"{container or account}/{path}".rstrip("/"), options)
 
     def open(self) -> fs.FileSystem:
-        """The file system, in which `root` is the directory."""
+        """Opens the file system, in which `root` is the directory. Raises TableError as `s3.arguments` does."""
         if self.scheme == "file":
             return fs.LocalFileSystem()
         arguments = s3.arguments(self.options) if self.scheme == "s3" else self.options
@@ -123,11 +124,11 @@ class Storage:
 
     @property
     def has_directories(self) -> bool:
-        """Whether a directory has to be made before there are files in it; object stores have none."""
+        """Whether directories have to be created before files; object stores have no directories."""
         return self.scheme == "file"
 
     def explained(self, error: OSError) -> TableError | None:
-        """The error for what trying again will not change: no room, no right, no such bucket; None for anything else."""
+        """The error for a failure that would occur again: no space, no permission, no such bucket; None for all others."""
         text = str(error)
         refused, elsewhere = _AWS_LASTING.search(text), _AWS_ELSEWHERE.search(text)
         if elsewhere:

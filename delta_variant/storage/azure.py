@@ -1,8 +1,8 @@
 """Hadoop's ABFS → arguments of `pyarrow.fs.AzureFileSystem`.
 
-Source: the settings that ABFS documents in Hadoop 3.5 (`ConfigurationKeys`). Those that end in the container and the account go
-first, then those that end in the account. As for S3: what pyarrow can do is passed on, what decides identity, encryption or
-place and cannot be followed is refused.
+Source: the settings that ABFS documents in Hadoop 3.5 (`ConfigurationKeys`). Names that end in the container and the account
+take precedence, then names that end in the account. As for S3, settings that pyarrow supports are passed on, and settings that
+decide identity, encryption or location and that pyarrow cannot follow are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HONOURED = (
 )  # fmt: skip
 _IDENTITY = "use an account key, a fixed SAS token, a client's secret or a managed identity"
 _ENCRYPTION = "unset it and make the encryption that of the account"
-# name: the value that changes nothing, and the way out
+# Name: the value that changes nothing and is allowed, and the advice in the message.
 REFUSED = {
     "account.keyprovider": (f"{_ABFS}services.SimpleKeyProvider", _IDENTITY),
     "sas.token.provider.type": ("", _IDENTITY),
@@ -34,7 +34,8 @@ REFUSED = {
     "encryption.context.provider.type": ("", _ENCRYPTION),
     "abfs.endpoint": ("", "name the account's own host in the location"),
 }
-# Of other accounts; read only with a type that is refused; of the driver for wasb:, and of identities that ABFS shows.
+# Without effect here: settings of other accounts, those that are read only with a type that is refused, those of the driver for
+# wasb:, and those for the identities that ABFS shows.
 _WITHOUT_MEANING = (
     *(f"{name}.*" for name in (*HONOURED, *REFUSED)), "account.oauth2.*", "oauth.token.fetch.*", "custom.token.fetch.*",
     "sas.token.renew.period.for.streams", "sas.expiry.period", "local.sas.key.mode", "saskey.*", "secure.mode",
@@ -44,7 +45,7 @@ _SENSITIVE = re.compile(r"encrypt|credential|secret|token|passw|\bauth|oauth|ide
 
 
 def options(account: str, settings: Settings) -> dict[str, Any]:
-    """Arguments of AzureFileSystem. account: the host, as in acct.dfs.core.windows.net."""
+    """The arguments of AzureFileSystem. account: the host of the account, such as acct.dfs.core.windows.net."""
     settings.refuse(REFUSED)
     settings.refuse_unknown((*HONOURED, *REFUSED, *_WITHOUT_MEANING), _SENSITIVE, "unset it, for this account at least")
     name, _, authority = account.partition(".")
@@ -56,19 +57,19 @@ def options(account: str, settings: Settings) -> dict[str, Any]:
 
 
 def _credentials(settings: Settings) -> dict[str, Any]:
-    kind = (settings.get("account.auth.type") or "").lower()
+    auth_type = (settings.get("account.auth.type") or "").lower()
     key, token = settings.get("account.key"), settings.get("sas.fixed.token")
-    if kind in ("", "sharedkey") and key:
+    if auth_type in ("", "sharedkey") and key:
         return {"account_key": key}
-    if kind in ("", "sas") and token:
+    if auth_type in ("", "sas") and token:
         return {"sas_token": token.removeprefix("?")}
-    if kind in ("", "oauth"):
+    if auth_type in ("", "oauth"):
         return _oauth(settings)
     raise settings.refused("account.auth.type", _IDENTITY, shown=True)
 
 
 def _oauth(settings: Settings) -> dict[str, Any]:
-    """Without a provider, a client and its secret where both are set, and the default credentials of Azure otherwise."""
+    """Arguments for OAuth. Without a provider: a client and its secret if both are set, else Azure's default credentials."""
     provider = (settings.get("account.oauth.provider.type") or "").removeprefix(f"{_ABFS}oauth2.")
     client, secret = settings.get("account.oauth2.client.id"), settings.get("account.oauth2.client.secret")
     if provider == "MsiTokenProvider":

@@ -1,7 +1,8 @@
 """Google's connectors for Hadoop → arguments of `pyarrow.fs.GcsFileSystem`.
 
 Source: the settings of Hadoop's own connector (3.5) and of Google's (2 and 3), under `fs.gs.` or the older `google.cloud.`. As
-for S3: what pyarrow can do is passed on, what decides identity, encryption, billing or place and cannot be followed is refused.
+for S3, settings that pyarrow supports are passed on, and settings that decide identity, encryption, billing or location and
+that pyarrow cannot follow are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _KEY_FILES = {
     for name in ("json.keyfile", "keyfile", "email", "private.key", "private.key.id")
 } | {"auth.service.account.enable": ("true", _DEFAULT)}  # fmt: skip
 _ENCRYPTION = "unset it and make the encryption the default of the bucket"
-# name: the value that changes nothing, and the way out
+# Name: the value that changes nothing and is allowed, and the advice in the message.
 REFUSED = {
     "auth.access.token.provider": ("", _DEFAULT),
     "auth.access.token.provider.impl": ("", _DEFAULT),
@@ -40,7 +41,7 @@ REFUSED = {
     "requester.pays.mode": ("disabled", "write to a bucket whose owner pays"),
     "requester.pays.project.id": ("", "write to a bucket whose owner pays"),
 }
-# What the connectors read only together with a type that is refused.
+# Without effect here: the connectors read these only with a type that is refused.
 _WITHOUT_MEANING = ("auth.client.id", "auth.client.secret", "auth.refresh.token", "auth.workload.identity.*")
 _SENSITIVE = re.compile(
     r"encrypt|credential|secret|token|passw|\bauth|identity|impersonation|delegation|requester|proxy|headers"
@@ -48,15 +49,15 @@ _SENSITIVE = re.compile(
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """Arguments of GcsFileSystem."""
-    kind = (settings.get("auth.type") or "").upper()
-    if kind not in ("", "COMPUTE_ENGINE", "APPLICATION_DEFAULT", "UNAUTHENTICATED"):
+    """The arguments of GcsFileSystem. Raises UnsupportedFeatureError for settings that it cannot follow."""
+    auth_type = (settings.get("auth.type") or "").upper()
+    if auth_type not in ("", "COMPUTE_ENGINE", "APPLICATION_DEFAULT", "UNAUTHENTICATED"):
         raise settings.refused("auth.type", _DEFAULT, shown=True)
-    refused = REFUSED if kind in ("APPLICATION_DEFAULT", "UNAUTHENTICATED") else {**REFUSED, **_KEY_FILES}
+    refused = REFUSED if auth_type in ("APPLICATION_DEFAULT", "UNAUTHENTICATED") else {**REFUSED, **_KEY_FILES}
     settings.refuse(refused)
     settings.refuse_unknown((*HONOURED, *REFUSED, *_KEY_FILES, *_WITHOUT_MEANING), _SENSITIVE, "unset it")
     chosen: dict[str, Any] = {}
-    if kind == "UNAUTHENTICATED":
+    if auth_type == "UNAUTHENTICATED":
         chosen["anonymous"] = True
     account = settings.get("auth.impersonation.service.account")
     if account:

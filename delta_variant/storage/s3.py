@@ -1,10 +1,10 @@
 """Hadoop's S3A → arguments of `pyarrow.fs.S3FileSystem`.
 
-Source: the settings that S3A documents in Hadoop 3.5 (core-default.xml, `Constants`), of which `fs.s3a.bucket.<bucket>.*` goes
-before `fs.s3a.*`. What pyarrow can do is passed on. What decides encryption, ownership, billing, credentials or the place of
-the bytes, and pyarrow cannot do, is refused by its name, and so is a name that sounds like it and is not known here. Everything
-else tunes S3A's own client (buffers, threads, listing, retries of its own, committers, checksums, logging), and data files are
-not written by it.
+Source: the settings that S3A documents in Hadoop 3.5 (core-default.xml, `Constants`). `fs.s3a.bucket.<bucket>.*` takes
+precedence over `fs.s3a.*`. Settings that pyarrow supports are passed on. Settings that decide about encryption, ownership,
+billing, credentials or location, and that pyarrow cannot follow, are refused by name; so are unknown settings whose names
+suggest one of these. All other settings tune S3A's own client (buffers, threads, listing, its own retries, committers,
+checksums, logging), which does not write data files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delta_variant.storage.settings import Settings
 
 FALLBACK_REGION = "us-east-2"
-"""The region that S3A signs for where neither a setting nor the endpoint names one."""
+"""The region that S3A signs for if neither a setting nor the endpoint names one."""
 
 _S3A, _SDK, _SDK_1 = "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credentials.", "com.amazonaws.auth."
 _PROVIDERS = {
@@ -45,7 +45,7 @@ _PROVIDERS = {
     f"{_S3A}auth.AssumedRoleCredentialProvider": "role",
 }
 _DEFAULT_PROVIDERS = ("temporary keys", "keys", "environment", "chain")
-# The default chain of AWS stands for these two in this order: it asks the environment first.
+# The lists of providers that AWS's default chain, which asks the environment first, can stand for.
 _CHAINS = (["environment", "chain"], ["chain"])
 _OTHER_CREDENTIALS = (
     "use keys, the environment, the credentials of the instance or the container, a role assumed with those, or anonymous "
@@ -69,7 +69,7 @@ _SIGNING = "leave signing to the AWS SDK"
 _KEYS_ELSEWHERE = "give the keys in another way, such as fs.s3a.access.key and fs.s3a.secret.key"
 _STORE = "give the keys in settings"
 _NTLM = "use a proxy without NTLM"
-# name: the value that changes nothing, and the way out
+# Name: the value that changes nothing and is allowed, and the advice in the message.
 REFUSED = {
     "encryption.algorithm": ("", _ENCRYPTION),
     "encryption.key": ("", _ENCRYPTION),
@@ -108,7 +108,7 @@ _SENSITIVE = re.compile(
     r"encrypt|credential|secret|token|passw|kms|keyring|signer|signing|\bacl\b|\bauth\b|\brole\b|identity|delegation|"
     r"access\.?grants|access\.?point|requester|storage\.class|custom\.headers|interceptor|proxy|fips"
 )
-# Of these, what S3A reads only together with something that is refused, or no longer.
+# Names that match and have no effect: S3A reads them only together with a setting that is refused, or no longer.
 _WITHOUT_MEANING = ("assumed.role.*", "auth.profile.*", "access.grants.fallback.to.iam", "s3guard.*", "bucket.*", "audit.*")
 
 _VPC_ENDPOINT = re.compile(r"^(?:.+\.)?([a-z0-9-]+)\.vpce\.amazonaws\.(?:com|com\.cn)$")
@@ -117,15 +117,19 @@ _OTHER_ENDPOINT = re.compile(r"^(?:.+\.)?s3[.-]([a-z0-9-]+)\.")
 
 
 def options(settings: Settings, bucket_region: Callable[[], str | None]) -> dict[str, Any]:
-    """What `arguments` takes. bucket_region: asks AWS where the bucket is; None where it does not say."""
+    """The options of a `Storage`, from which `arguments` makes the arguments of S3FileSystem.
+
+    bucket_region: asks AWS for the region of the bucket; None if AWS does not tell. Raises UnsupportedFeatureError for settings
+    that pyarrow cannot follow.
+    """
     settings.refuse(REFUSED)
     settings.refuse_unknown((*HONOURED, *REFUSED, *_WITHOUT_MEANING), _SENSITIVE, "unset it, for this bucket at least")
-    chosen: dict[str, Any] = {**_credentials(settings), **_place(settings, bucket_region), **_proxy(settings)}
+    chosen: dict[str, Any] = {**_credentials(settings), **_endpoint(settings, bucket_region), **_proxy(settings)}
     acl = settings.get("acl.default")
     if acl:
         if acl not in _ACLS:
             raise settings.refused("acl.default", f"use one of {', '.join(_ACLS)}", shown=True)
-        # With metadata of its own a file gets no content type from pyarrow; this is the one that S3A sets.
+        # If there is default metadata, pyarrow sets no content type; this is the one that S3A sets.
         chosen["default_metadata"] = {"ACL": _ACLS[acl], "Content-Type": "application/octet-stream"}
     durations = {"connect_timeout": "connection.establish.timeout", "request_timeout": "connection.timeout"}
     chosen |= {argument: seconds for argument, name in durations.items() if (seconds := settings.seconds(name))}
@@ -134,10 +138,11 @@ def options(settings: Settings, bucket_region: Callable[[], str | None]) -> dict
 
 
 def arguments(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of S3FileSystem in the process that opens it.
+    """The arguments of S3FileSystem, made in the process that opens it.
 
-    `attempts` becomes a retry strategy, which loses its number on the way to a task. For `environment` the keys are those of
-    this process's environment alone, where pyarrow would look further and might find other ones; TableError without them.
+    `attempts` becomes a retry strategy, which would lose its number if it were sent to a task. For `environment`, the keys are
+    read from this process's environment: pyarrow would look further and might find others. Raises TableError if they are not
+    set.
     """
     given = dict(chosen)
     attempts = given.pop("attempts", None)
@@ -156,32 +161,33 @@ def arguments(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(settings: Settings) -> dict[str, Any]:
-    """The providers in their order: the first that has credentials counts."""
+    """The arguments for credentials: those of the first provider that has any."""
     name = "aws.credentials.provider"
     keys = {argument: settings.get(key) or "" for argument, key in (("access_key", "access.key"), ("secret_key", "secret.key"))}
     token = settings.get("session.token")
     asked: list[str] = []
-    for kind in _kinds(settings, name) or _DEFAULT_PROVIDERS:
-        has_keys = kind in ("keys", "temporary keys") and all(keys.values()) and (kind == "keys" or token)
-        if (has_keys or kind in ("anonymous", "role")) and asked:
-            # Whether the environment or the instance has credentials, only the executor knows.
+    for provider in _providers(settings, name) or _DEFAULT_PROVIDERS:
+        has_keys = provider in ("keys", "temporary keys") and all(keys.values()) and (provider == "keys" or token)
+        if (has_keys or provider in ("anonymous", "role")) and asked:
+            # Only the executor knows whether the environment or the instance has credentials.
             raise settings.refused(
                 name, "put keys, a role or anonymous access before the environment and the instance", shown=True
             )
         if has_keys:
-            return {**keys, "session_token": token} if kind == "temporary keys" else keys
-        if kind == "anonymous":
+            return {**keys, "session_token": token} if provider == "temporary keys" else keys
+        if provider == "anonymous":
             return {"anonymous": True}
-        if kind == "role":
+        if provider == "role":
             return _role(settings)
-        if kind in ("environment", "chain"):
-            asked.append(kind)
+        if provider in ("environment", "chain"):
+            asked.append(provider)
     if not asked:
         raise settings.refused(name, "set fs.s3a.access.key and fs.s3a.secret.key, which it asks for", shown=True)
     return {"environment": True} if set(asked) == {"environment"} else {}
 
 
-def _kinds(settings: Settings, name: str) -> list[str]:
+def _providers(settings: Settings, name: str) -> list[str]:
+    """The providers that a setting lists, by the short names of _PROVIDERS."""
     classes = [text.strip() for text in (settings.get(name) or "").split(",") if text.strip()]
     if any(text not in _PROVIDERS for text in classes):
         raise settings.refused(name, _OTHER_CREDENTIALS, shown=True)
@@ -189,8 +195,8 @@ def _kinds(settings: Settings, name: str) -> list[str]:
 
 
 def _role(settings: Settings) -> dict[str, Any]:
-    """S3A's AssumedRoleCredentialProvider. pyarrow asks for the role with the default chain of AWS."""
-    if _kinds(settings, "assumed.role.credentials.provider") not in _CHAINS:
+    """The arguments for S3A's AssumedRoleCredentialProvider. pyarrow asks for the role with AWS's default chain."""
+    if _providers(settings, "assumed.role.credentials.provider") not in _CHAINS:
         instance = f"{_S3A}auth.IAMInstanceCredentialsProvider"
         advice = f"set fs.s3a.assumed.role.credentials.provider to {instance}, so that the instance assumes the role"
         raise settings.refused("aws.credentials.provider", advice, shown=True)
@@ -209,32 +215,33 @@ def _role(settings: Settings) -> dict[str, Any]:
     return {argument: value for argument, value in arguments.items() if value}
 
 
-def _place(settings: Settings, bucket_region: Callable[[], str | None]) -> dict[str, Any]:
-    """Endpoint and region, as S3A's DefaultS3ClientFactory finds them.
+def _endpoint(settings: Settings, bucket_region: Callable[[], str | None]) -> dict[str, Any]:
+    """The arguments for endpoint and region, as S3A's DefaultS3ClientFactory finds them.
 
-    The region is the setting; else what the endpoint names; else, with AWS's own endpoint, that of the bucket, to which S3A
-    follows AWS; else us-east-2. A setting that is empty leaves it to the SDK: environment, profile.
+    The region comes from the setting, or else from the endpoint's name. With AWS's own endpoint it is otherwise the region of
+    the bucket, to which S3A follows AWS. The last resort is us-east-2. If the setting is empty, the SDK decides: environment,
+    profile.
     """
     endpoint, region = settings.get("endpoint") or "", settings.get("endpoint.region")
-    place: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     if endpoint.endswith("s3.amazonaws.com"):
         endpoint, region = "", region or None
     if endpoint:
         parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
         secure = settings.flag("connection.ssl.enabled", default=True)
-        place["endpoint_override"] = parts.netloc
-        place["scheme"] = parts.scheme or ("https" if secure else "http")
-        # With an endpoint of one's own pyarrow writes http://endpoint/bucket, which is what path style means.
-        place["force_virtual_addressing"] = not settings.flag("path.style.access", default=False)
+        chosen["endpoint_override"] = parts.netloc
+        chosen["scheme"] = parts.scheme or ("https" if secure else "http")
+        # With an endpoint that is given, pyarrow writes http://endpoint/bucket, which is path style.
+        chosen["force_virtual_addressing"] = not settings.flag("path.style.access", default=False)
         region = region or region_of(endpoint) or region
     elif region is None and settings.flag("cross.region.access.enabled", default=True):
         region = bucket_region()
     region = FALLBACK_REGION if region is None else region
-    return {**place, "region": region} if region else place
+    return {**chosen, "region": region} if region else chosen
 
 
 def region_of(endpoint: str) -> str | None:
-    """The region that the name of an endpoint tells S3A: VPC endpoints, then AWS's names, then `s3.<region>.…` of others."""
+    """The region that S3A finds in the name of an endpoint: a VPC endpoint, else one of AWS, else `s3.<region>.…`; or None."""
     found = _VPC_ENDPOINT.search(endpoint)
     if found:
         return found[1]

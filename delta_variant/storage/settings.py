@@ -26,51 +26,53 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d":
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one connector for one location."""
+    """The settings of one connector for one location. Methods take short names: `access.key` for `fs.s3a.access.key`."""
 
     location: str
-    """For messages."""
+    """The location as messages show it."""
     find: Setting = field(repr=False)
+    """Returns the value of a setting by its full name, or None."""
     names: Collection[str] = field(repr=False)
-    """Names of settings, of other connectors too; empty where they cannot be listed."""
+    """The full names of all settings, including those of other connectors; empty if they cannot be listed."""
     forms: tuple[str, ...]
+    """The full names of a setting, the most specific first; {} stands for the short name."""
 
     def get(self, name: str) -> str | None:
-        """The value, trimmed; the first form that is set decides, an empty text included."""
+        """The trimmed value of the first form that is set, even if it is empty; None if none is set."""
         return next((value.strip() for form in self.forms if (value := self.find(form.format(name))) is not None), None)
 
     def key(self, name: str) -> str:
-        """The full name under which the value is set."""
+        """The full name under which a setting is set, or else its most general form."""
         return next(
             (form.format(name) for form in self.forms if self.find(form.format(name)) is not None), self.forms[-1].format(name)
         )
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A boolean, as Hadoop reads it."""
+        """A boolean, read as by Hadoop: anything but true and false is the default."""
         value = (self.get(name) or "").lower()
         return value == "true" if value in ("true", "false") else default
 
     def number(self, name: str) -> int | None:
-        """An integer; TableError for anything else."""
+        """An integer; None if it is not set. Raises TableError for anything else."""
         value = self.get(name)
         if not value:
             return None
         if not re.fullmatch(r"-?\d+", value):
-            raise TableError(f"{self.key(name)}, which {self.location} is reached with, is not an integer")
+            raise TableError(f"{self.key(name)}, a setting for {self.location}, is not an integer such as 20")
         return int(value)
 
     def seconds(self, name: str, unit: str = "ms") -> float | None:
-        """A duration; numbers alone are in `unit`. TableError for anything else."""
+        """A duration in seconds; None if it is not set. A number alone is in `unit`. Raises TableError for anything else."""
         value = self.get(name)
         if not value:
             return None
         found = _DURATION.fullmatch(value.lower())
         if found is None:
-            raise TableError(f"{self.key(name)}, which {self.location} is reached with, is not a duration such as 30s")
+            raise TableError(f"{self.key(name)}, a setting for {self.location}, is not a duration such as 30s")
         return int(found[1]) * _SECONDS[found[2] or unit]
 
     def refused(self, name: str, advice: str, *, shown: bool = False) -> UnsupportedFeatureError:
-        """The error for a setting that cannot be followed. shown: with its value, which is no secret."""
+        """The error for a setting that cannot be followed. advice: what to do instead. shown: whether to show the value."""
         value = f" = {self.get(name)}" if shown else ""
         return UnsupportedFeatureError(
             f"{self.key(name)}{value} is set for {self.location}, and delta_variant.write cannot follow it: {advice}, or write "
@@ -78,26 +80,32 @@ class Settings:
         )
 
     def refuse(self, refused: Mapping[str, tuple[str, str]]) -> None:
-        """Raises for the first setting of a table that is set: its name, the value that changes nothing, and the way out."""
+        """Raises UnsupportedFeatureError for the first of these settings that is set.
+
+        refused: for each name, the value that changes nothing and is allowed, and the advice for the message.
+        """
         for name, (harmless, advice) in refused.items():
             if (self.get(name) or harmless).lower() != harmless.lower():
                 raise self.refused(name, advice)
 
     def refuse_unknown(self, known: Iterable[str], pattern: re.Pattern[str], advice: str) -> None:
-        """Raises for a name that is none of the known ones, which may end in `*`, and that the pattern finds sensitive."""
+        """Raises UnsupportedFeatureError for a setting that is not known and whose name suggests that it matters.
+
+        known: names, which may end in `*`. pattern: matches sensitive names. advice: for the message.
+        """
         known = tuple(known)
         exact, open_ended = frozenset(known), tuple(name[:-1] for name in known if name.endswith("*"))
         for full in sorted(self.names):
             name = self._short(full)
             if name is None or name in exact or name.startswith(open_ended):
                 continue
-            if name.endswith(tuple(f".{known_name}" for known_name in exact)):  # of a bucket whose name begins as this one does
+            if name.endswith(tuple(f".{known_name}" for known_name in exact)):  # of a bucket whose name begins with this one's
                 continue
             if pattern.search(name) and self.find(full):
                 raise self.refused(name, advice)
 
     def _short(self, full: str) -> str | None:
-        """What stands for {} in the first form that a name has."""
+        """The short name of a setting, by the first form that its full name has; None if it has none."""
         for form in self.forms:
             start, _, end = form.partition("{}")
             if full.startswith(start) and full.endswith(end) and len(full) > len(start) + len(end):

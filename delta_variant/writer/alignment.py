@@ -18,7 +18,6 @@ from pyspark.sql import types as t
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import quoted
-from delta_variant.transaction import scala_object, settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -32,11 +31,11 @@ _ATOMIC = (
 
 
 def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[str] = ()) -> DataFrame:
-    """The rows of `df` with the columns of `schema`, without those that are missing and `computed` (in lower case); `table` is
-    its name for messages.
+    """The rows of `df` with the columns of `schema`, in its order and types.
 
-    Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
-    table's cannot hold.
+    table: its name in messages. computed: the columns, in lower case, that the table computes; those that `df` lacks stay
+    missing. Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
+    type of the table's column cannot hold.
     """
     spark = df.sparkSession
     given = _by_name(df.schema, table, "the DataFrame")
@@ -58,14 +57,14 @@ def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[
             continue
         column = None if have is None else F.col(quoted(have.name))
         columns.append(_fit(spark, column, have, field, (field.name,), table).alias(field.name))
-    with settings(spark, {"spark.sql.ansi.enabled": "true"}):  # a cast keeps the rule it was made under
+    with jvm.settings(spark, {"spark.sql.ansi.enabled": "true"}):  # a cast keeps the setting under which it was made
         return df.select(*columns)
 
 
 def without_empty_text(df: DataFrame, partition_by: Collection[str]) -> DataFrame:
-    """The rows with null for an empty string in a partition column, which is what the table will have there.
+    """The rows with null in place of empty strings in partition columns, as the table will have them.
 
-    Constraints see the rows after that (TransactionalWrite, "convertEmptyToNullIfNeeded").
+    Constraints are checked after that, as by Delta (TransactionalWrite, "convertEmptyToNullIfNeeded").
     """
     texts = {f.name for f in df.schema if isinstance(f.dataType, t.StringType)} & set(partition_by)
     if not texts:
@@ -82,10 +81,11 @@ def _fit(
     path: tuple[str, ...],
     table: str,
 ) -> Column:
+    """A column or field of the table, from the one that the DataFrame has; NULL if it has none."""
     where = ".".join(path)
     if column is None or have is None:
         if not want.nullable:
-            raise InvalidSchemaError(f"column {where} is missing, and NOT NULL in {table}")
+            raise InvalidSchemaError(f"column {where} is missing, and NOT NULL in {table}: add it to the DataFrame")
         return F.lit(None).cast(want.dataType)
     if _same(have.dataType, want.dataType):
         return column
@@ -112,7 +112,10 @@ def _fit(
 
 
 def _same(have: t.DataType, want: t.DataType, *, in_container: bool = False) -> bool:
-    """Nothing to convert. Nulls in structs are checked where the rows are written, in arrays and maps here."""
+    """Whether nothing has to be converted.
+
+    NOT NULL fields of structs are checked when the rows are written. Inside arrays and maps, nullability is compared here.
+    """
     if isinstance(have, t.StructType) and isinstance(want, t.StructType):
         return have.names == want.names and all(
             _same(a.dataType, b.dataType, in_container=in_container) and (b.nullable or not a.nullable or not in_container)
@@ -129,10 +132,13 @@ def _same(have: t.DataType, want: t.DataType, *, in_container: bool = False) -> 
 
 
 def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
-    """Spark's rule for storing values, and the names of nested fields the same, which that rule does not look at."""
+    """Whether Spark's store assignment allows the cast and the nested fields have the same names.
+
+    Store assignment does not look at names.
+    """
     if [name.lower() for name in field_names(have)] != [name.lower() for name in field_names(want)]:
         return False
-    cast = scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
+    cast = jvm.scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
     return bool(cast.canANSIStoreAssign(jvm.data_type(spark, have), jvm.data_type(spark, want)))
 
 
@@ -154,21 +160,21 @@ def _by_name(schema: t.StructType, table: str, whose: str) -> dict[str, t.Struct
     for field in schema:
         if field.name.lower() in fields:
             raise InvalidSchemaError(
-                f"two columns of {whose} are called {field.name}; {table} tells columns apart without case"
+                f"two columns of {whose} are called {field.name}, and {table} ignores the case of names: rename one of them"
             )
         fields[field.name.lower()] = field
     return fields
 
 
 def type_name(data_type: t.DataType) -> str:
-    """How messages call a type."""
+    """The name of a type in messages: `BIGINT`."""
     return data_type.simpleString().upper()
 
 
 def storable_schema(schema: t.StructType) -> t.StructType:
-    """The schema of a new table for these columns: every column and field nullable.
+    """The schema of a new table for these columns, with every column and field nullable.
 
-    UnsupportedFeatureError for a type that Delta tables do not have.
+    Raises UnsupportedFeatureError for a type that `write` does not handle.
     """
     check_types(schema)
     new = nullable(schema)
@@ -188,12 +194,12 @@ def nullable(data_type: t.DataType) -> t.DataType:
 
 
 def check_types(schema: t.StructType) -> None:
-    """UnsupportedFeatureError, by column, for a type that `write` does not know."""
+    """Raises UnsupportedFeatureError, with the column, for a type that `write` does not handle."""
     for path, data_type in leaves(schema):
         collated = isinstance(data_type, t.StringType) and data_type.collation not in (None, "UTF8_BINARY")
         if type(data_type) not in _ATOMIC or collated:
             raise UnsupportedFeatureError(
-                f"column {'.'.join(path)} is {type_name(data_type)}, which delta_variant.write does not handle"
+                f"column {'.'.join(path)} is {type_name(data_type)}, which delta_variant.write does not handle: cast or drop it"
             )
 
 
@@ -212,7 +218,7 @@ def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[
 
 
 def not_null(schema: t.StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Columns and fields of structs that must not be null."""
+    """The paths of the columns and the fields of structs that must not be null."""
     for field in schema:
         if not field.nullable:
             yield (*path, field.name)

@@ -1,58 +1,120 @@
-"""What is wrong with a call of `write` whatever its table is, or before there is one."""
+"""The arguments of `write` → a `Request`: checked as far as no table is needed, with the session's settings as defaults."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.writer import modes
 from delta_variant.writer.alignment import check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from delta_variant.writer.shredding_schemas import Shred
+
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
-# What Spark's setting calls codecs; `lz4` there is Hadoop's framing, which nobody but Hadoop reads.
+# Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
 _SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _CODEC_OF_SESSION, _ROWS_OF_SESSION = "spark.sql.parquet.compression.codec", "spark.sql.files.maxRecordsPerFile"
 _NO_PARTITION = (t.VariantType, t.StructType, t.ArrayType, t.MapType, t.BinaryType)
 
 
-def check_arguments(df: DataFrame, max_rows: int | None, txn: tuple[str, int] | None) -> None:
-    """Raises UnsupportedFeatureError."""
+@dataclass(frozen=True)
+class Request:
+    """What a write is asked to do, apart from its rows and its table; the same from the first step to the last."""
+
+    save_mode: str
+    """Spark's name of the mode: Append, Overwrite, ErrorIfExists or Ignore."""
+    shred: Shred | Mapping[str, str | pa.DataType]
+    partition_by: tuple[str, ...]
+    cluster_by: tuple[str, ...]
+    replace_where: str | None
+    overwrite_schema: bool
+    dynamic: bool
+    """Whether an overwrite without `replace_where` replaces only the partitions that the new rows are in."""
+    compression: str
+    max_rows: int | None
+    """The rows after which a file ends; None for no limit."""
+    options: Mapping[str, str]
+    """The arguments as options of Delta's DataFrameWriter."""
+
+    @classmethod
+    def of(
+        cls,
+        df: DataFrame,
+        mode: str,
+        *,
+        shred: Shred | Mapping[str, str | pa.DataType],
+        partition_by: Sequence[str],
+        cluster_by: Sequence[str],
+        replace_where: str | None,
+        partition_overwrite: str | None,
+        merge_schema: bool | None,
+        overwrite_schema: bool,
+        compression: str | None,
+        max_rows_per_file: int | None,
+        txn: tuple[str, int] | None,
+        user_metadata: str | None,
+    ) -> Request:
+        """The request of a call of `write`. Raises UnsupportedFeatureError, and InvalidSchemaError for lists that are text."""
+        modes.check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
+        _check(df, max_rows_per_file, txn)
+        for name, listed in (("partition_by", partition_by), ("cluster_by", cluster_by)):
+            if isinstance(listed, str):
+                raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
+        spark = df.sparkSession
+        return cls(
+            save_mode=modes.SAVE_MODES[mode.lower()],
+            shred=shred,
+            partition_by=tuple(partition_by),
+            cluster_by=tuple(cluster_by),
+            replace_where=replace_where,
+            overwrite_schema=overwrite_schema,
+            dynamic=modes.is_dynamic(spark, partition_overwrite),
+            compression=_codec(spark, compression),
+            max_rows=_max_rows(spark, max_rows_per_file),
+            options=_delta_options(replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata),
+        )
+
+
+def _check(df: DataFrame, max_rows: int | None, txn: tuple[str, int] | None) -> None:
     if df.isStreaming:
         raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
     if max_rows is not None and max_rows < 1:
         raise UnsupportedFeatureError(f"max_rows_per_file={max_rows} must be 1 or more")
     if txn is not None and not _is_txn(txn):
-        raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: ('my-job', 7)")
+        raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: write txn=('my-job', 7)")
     check_types(df.schema)
 
 
-def compression_codec(spark: SparkSession, given: str | None) -> str:
-    """The codec of the files: the one given, the one that the session is set to, or zstd. Raises UnsupportedFeatureError."""
-    named = f"compression={given!r}"
+def _codec(spark: SparkSession, given: str | None) -> str:
+    """The codec of the files: the argument, else the session's setting, else zstd. Raises UnsupportedFeatureError."""
+    origin = f"compression={given!r}"
     if given is None:
         given = (spark.conf.get(_CODEC_OF_SESSION, "zstd") or "zstd").lower()
-        named = f"{_CODEC_OF_SESSION}={given}"
+        origin = f"{_CODEC_OF_SESSION}={given}"
         given = _SPARK_CODECS.get(given, given)
     if given not in _CODECS:
-        raise UnsupportedFeatureError(f"{named} is not one of {', '.join(_CODECS)}")
+        raise UnsupportedFeatureError(f"{origin} is not one of {', '.join(_CODECS)}")
     return given
 
 
-def rows_per_file(spark: SparkSession, given: int | None) -> int | None:
-    """Rows after which a file ends: the number given, or the session's; None for any number."""
+def _max_rows(spark: SparkSession, given: int | None) -> int | None:
+    """The rows after which a file ends: the argument, else the session's setting; None for no limit."""
     if given is not None:
         return given
     rows = int(spark.conf.get(_ROWS_OF_SESSION, None) or 0)
     return rows if rows > 0 else None
 
 
-def delta_options(
+def _delta_options(
     replace_where: str | None,
     partition_overwrite: str | None,
     merge_schema: bool | None,
@@ -60,7 +122,7 @@ def delta_options(
     txn: tuple[str, int] | None,
     user_metadata: str | None,
 ) -> dict[str, str]:
-    """The arguments as options of Delta's DataFrameWriter; what is not given is left to the session."""
+    """The arguments as options of Delta's DataFrameWriter. Those that are not given are left out: the session decides."""
     given: dict[str, str | None] = {
         "replaceWhere": replace_where,
         "partitionOverwriteMode": partition_overwrite,
@@ -81,25 +143,25 @@ def _is_txn(txn: object) -> bool:
 
 
 def partition_columns(partition_by: Sequence[str], schema: t.StructType) -> list[str]:
-    """The columns as the schema spells them; InvalidSchemaError where a table cannot be partitioned so."""
-    if isinstance(partition_by, str):
-        raise InvalidSchemaError(f"partition_by={partition_by!r} must be a list of columns: [{partition_by!r}]")
+    """The columns as the schema spells them. Raises InvalidSchemaError if a table cannot be partitioned by them."""
     spelled = {name.lower(): name for name in schema.names}
     columns = []
     for name in partition_by:
         if name.lower() not in spelled:
             raise InvalidSchemaError(f"partition_by: there is no column {name}; the columns are {', '.join(schema.names)}")
         columns.append(spelled[name.lower()])
-        kind = schema[columns[-1]].dataType
-        if isinstance(kind, _NO_PARTITION):
-            raise InvalidSchemaError(f"partition_by: {name} is {kind.simpleString().upper()} and cannot be a partition column")
+        data_type = schema[columns[-1]].dataType
+        if isinstance(data_type, _NO_PARTITION):
+            raise InvalidSchemaError(
+                f"partition_by: {name} is {data_type.simpleString().upper()} and cannot be a partition column"
+            )
     if columns and len(set(columns)) >= len(schema.names):
         raise InvalidSchemaError("partition_by: a table needs a column that is not a partition column")
     return columns
 
 
 def check_partitioning(partition_by: Sequence[str], existing: Sequence[str], table: str) -> None:
-    """InvalidSchemaError where a table is partitioned in another way."""
+    """Raises InvalidSchemaError if the table is partitioned by other columns than those given."""
     if partition_by and [name.lower() for name in partition_by] != [name.lower() for name in existing]:
         raise InvalidSchemaError(
             f"{table} is partitioned by {list(existing)}, not {list(partition_by)}: leave partition_by out"

@@ -38,13 +38,11 @@ _OPTIMIZE_WRITE_OF_SESSION = "spark.databricks.delta.optimizeWrite.enabled"
 
 
 def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[Column]:
-    """What rows are sorted by, over columns of that schema, the first key first.
+    """The expressions that rows are sorted by, the first key first; a path of a VARIANT column gives two of them.
 
-    cluster_by: columns (`id`, `s.x`) and paths of VARIANT columns (`v:actor.id`, `s.w:$.ts`); a name with a dot, a colon or a
-    backquote stands in backquotes. Raises InvalidSchemaError and InvalidPathError.
+    cluster_by: columns of the schema (`id`, `s.x`) and paths of VARIANT columns (`v:actor.id`, `s.w:$.ts`). A name with a dot,
+    a colon or a backquote is written in backquotes. Raises InvalidSchemaError and InvalidPathError.
     """
-    if isinstance(cluster_by, str):
-        raise InvalidSchemaError(f"cluster_by={cluster_by!r} must be a list of columns: [{cluster_by!r}]")
     return [key for text in cluster_by for key in _keys(schema, text)]
 
 
@@ -53,45 +51,54 @@ def _keys(schema: t.StructType, text: str) -> list[Column]:
         names, path = paths.parse_column_path(text)
     except (InvalidPathError, InvalidSchemaError) as error:
         raise type(error)(f"cluster_by: {text}: {error}") from error
-    column, kind = _column(schema, names, text)
+    column, data_type = _column(schema, names, text)
     if path is None:
-        if isinstance(kind, t.VariantType):
+        if isinstance(data_type, t.VariantType):
             raise InvalidSchemaError(f"cluster_by: {text} is VARIANT, which has no order: name a path in it, as in {text}:id")
-        if isinstance(kind, _NO_ORDER):
-            raise InvalidSchemaError(f"cluster_by: {text} is {kind.simpleString().upper()}, which has no order")
+        if not _has_order(data_type):
+            raise InvalidSchemaError(f"cluster_by: {text} is {data_type.simpleString().upper()}, which has no order")
         return [column]
-    if not isinstance(kind, t.VariantType):
+    if not isinstance(data_type, t.VariantType):
         raise InvalidSchemaError(
-            f"cluster_by: {paths.dotted(names)} is {kind.simpleString().upper()}, and only VARIANT columns have paths"
+            f"cluster_by: {paths.dotted(names)} is {data_type.simpleString().upper()}, and only VARIANT columns have paths"
         )
     value = F.try_variant_get(column, path, "variant")
-    is_text = F.schema_of_variant(value) == "STRING"  # whose order is that of its bytes, also where it reads as a number
+    is_text = F.schema_of_variant(value) == "STRING"  # strings are sorted by their bytes, even if they look like numbers
     return [F.when(~is_text, F.try_variant_get(column, path, "double")), F.try_variant_get(column, path, "string")]
+
+
+def _has_order(data_type: t.DataType) -> bool:
+    """Whether Spark can sort by the type."""
+    if isinstance(data_type, t.StructType):
+        return all(_has_order(field.dataType) for field in data_type)
+    if isinstance(data_type, t.ArrayType):
+        return _has_order(data_type.elementType)
+    return not isinstance(data_type, _NO_ORDER)
 
 
 def _column(schema: t.StructType, names: paths.ColumnPath, text: str) -> tuple[Column, t.DataType]:
     column: Any = None
-    kind: t.DataType = schema
+    data_type: t.DataType = schema
     for step in names:
-        fields = {field.name.lower(): field for field in kind} if isinstance(kind, t.StructType) else {}
+        fields = {field.name.lower(): field for field in data_type} if isinstance(data_type, t.StructType) else {}
         field = fields.get(step.lower())
         if field is None:
             raise InvalidSchemaError(
                 f"cluster_by: {text}: there is no column {paths.dotted(names)}; the columns are {', '.join(schema.names)}"
             )
         column = F.col(paths.quoted(field.name)) if column is None else column.getField(field.name)
-        kind = field.dataType
-    return column, kind
+        data_type = field.dataType
+    return column, data_type
 
 
 def rebalances(spark: SparkSession, properties: Mapping[str, str]) -> bool:
-    """Whether the rows of a partition are gathered: what the session says, else the table, else yes."""
+    """Whether Spark's rebalancing gathers the rows of a partition: by the session's setting, else the table's, else yes."""
     return (spark.conf.get(_OPTIMIZE_WRITE_OF_SESSION, None) or properties.get(_OPTIMIZE_WRITE) or "true").lower() != "false"
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """How the rows of a user come sorted, within each of their tasks."""
+    """The order that the user's rows already have within each task."""
 
     by_partition: bool
     """Whether the partition columns are the first keys, so that the rows of a partition are together."""
@@ -102,10 +109,14 @@ class Ordering:
     def of(
         cls, source: DataFrame, ordering: Sequence[tuple[int, bool, bool]], schema: t.StructType, partition_by: Sequence[str]
     ) -> Ordering:
-        """From the numbers of columns of `source` (`Transaction.ordering`), as far as the table's columns keep that order."""
+        """The order of the rows of `source`, as far as the columns of the table keep it.
+
+        ordering: for each key the index of a column of `source`, whether it ascends, and whether nulls come first
+        (`Transaction.ordering`).
+        """
         names = {field.name.lower(): field for field in schema}
         partition = {name.lower() for name in partition_by}
-        given = [source.schema[at] for at, _, _ in ordering]
+        given = [source.schema[index] for index, _, _ in ordering]
         keys = []
         for field, (_, ascending, nulls_first) in zip(given, ordering, strict=True):
             name = field.name.lower()
@@ -119,27 +130,29 @@ class Ordering:
 
 
 def clustered(df: DataFrame, partitions: int, sort_keys: int) -> DataFrame:
-    """The rows of a write with keys, in the order in which tasks take them, without the keys.
+    """Gives each task a range of the keys, sorts its rows by the partition values and the keys, and drops the keys.
 
-    df: its last columns are `partitions` partition values in text, then `sort_keys` of `keys`.
+    df: its last columns are `partitions` partition values as text, then `sort_keys` sort keys (`keys`).
     """
     data, keys = df.columns[: len(df.columns) - sort_keys], df.columns[len(df.columns) - sort_keys :]
     order = [*map(F.col, data[len(data) - partitions :]), *(F.col(name).asc_nulls_last() for name in keys)]
     return df.repartitionByRange(*order).sortWithinPartitions(*order).select(*data)
 
 
-def partitioned(df: DataFrame, partitions: int, ordering: Ordering, places: Mapping[str, str], *, rebalance: bool) -> DataFrame:
-    """The rows of a partitioned table, in the order in which tasks take them.
+def partitioned(
+    df: DataFrame, partitions: int, ordering: Ordering, aliases: Mapping[str, str], *, rebalance: bool
+) -> DataFrame:
+    """Brings the rows of a partition together in each task, and keeps the user's order of the rows within a partition.
 
-    df: its last columns are `partitions` partition values in text. places: the columns of `df` by those of the table.
-    rebalance: whether the rows of a partition are gathered.
+    df: its last columns are `partitions` partition values as text. aliases: the names of columns in `df` by their names in the
+    table. rebalance: whether Spark's rebalancing gathers the rows of a partition first.
     """
     if ordering.by_partition:
         return df
     by = [*map(F.col, df.columns[len(df.columns) - partitions :])]
     if rebalance:
         df = df.hint("rebalance", *by)
-    return df.sortWithinPartitions(*by, *(_directed(F.col(places[name]), *how) for name, *how in ordering.keys))
+    return df.sortWithinPartitions(*by, *(_directed(F.col(aliases[name]), *how) for name, *how in ordering.keys))
 
 
 def _directed(column: Column, ascending: bool, nulls_first: bool) -> Column:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from delta_variant import jvm
-from delta_variant.transaction import delta_errors, scala_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,32 +34,38 @@ _CONSTRAINTS = _DELTA + "constraints."
 
 
 def computed(schema: StructType) -> frozenset[str]:
-    """The columns, in lower case, that have a value of their own where a write leaves them out."""
+    """The columns, in lower case, whose value the table computes if a write leaves them out."""
     return frozenset(field.name.lower() for field in schema if not field.metadata.keys().isdisjoint(_COMPUTED))
 
 
 def filled(df: DataFrame, transaction: Transaction) -> tuple[DataFrame, list[Any]]:
-    """The rows with those of these columns that are missing, in any order; and constraints on generated ones that are given."""
+    """Adds the computed columns that are missing.
+
+    Returns the rows, whose columns may be in any order, and constraints that check the generated columns that `df` has itself.
+    """
     delta = transaction.delta
-    functions = scala_object(df.sparkSession, _DELTA + "ColumnWithDefaultExprUtils")
-    with delta_errors("computing default values and generated columns"):
-        both = functions.addDefaultExprsOrReturnConstraints(
+    defaults = jvm.scala_object(df.sparkSession, _DELTA + "ColumnWithDefaultExprUtils")
+    with jvm.delta_errors("computing default values and generated columns"):
+        result = defaults.addDefaultExprsOrReturnConstraints(
             transaction.log, delta.protocol(), df._jdf.queryExecution(), delta.metadata().schema(), df._jdf, False
         )
-    return DataFrame(both._1(), df.sparkSession), jvm.items(both._2())
+    return DataFrame(result._1(), df.sparkSession), jvm.items(result._2())
 
 
 def check(spark: SparkSession, name: str, predicate: str) -> Any:
-    """A constraint of the write itself: every row must satisfy the predicate, in SQL."""
+    """A constraint that a write adds, under a name for messages: every row must satisfy the predicate, given in SQL."""
     expression = spark._jsparkSession.sessionState().sqlParser().parseExpression(predicate)
     return jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "Constraints$Check"), name, expression)
 
 
 def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> DataFrame:
-    """The rows under the checks of the table and the further ones. The session of `df` must be the write's own."""
+    """The rows below a node that checks the table's constraints and the further ones; `df` itself if there are none.
+
+    The session of `df` must be the write's own.
+    """
     spark = df.sparkSession
-    with delta_errors("reading the constraints of the table"):
-        metadata, functions = transaction.delta.metadata(), scala_object(spark, _CONSTRAINTS + "Constraints")
+    with jvm.delta_errors("reading the constraints of the table"):
+        metadata, functions = transaction.delta.metadata(), jvm.scala_object(spark, _CONSTRAINTS + "Constraints")
         known = functions.getAll(metadata, spark._jsparkSession)
         constraints = [c for c in jvm.items(known) if c.getClass().getSimpleName() != "NotNull"]
         constraints += further
@@ -68,17 +73,17 @@ def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> 
             return df
         every = jvm.scala_seq(spark, constraints)
         functions.validateCheckConstraints(spark._jsparkSession, every, transaction.log, metadata.schema())
-        _plans_checks(spark)
+        _add_strategy(spark)
         plan = df._jdf.queryExecution().analyzed()
-        checks = scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerExec").buildInvariantChecks(
+        checks = jvm.scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerExec").buildInvariantChecks(
             plan.output(), every, spark._jsparkSession
         )
         node = jvm.construct(spark, jvm.load_class(spark, _CONSTRAINTS + "DeltaInvariantChecker"), plan, checks)
         return jvm.data_frame(spark, node)
 
 
-def _plans_checks(spark: SparkSession) -> None:
-    """Lets the session plan Delta's node, which Delta itself only uses in physical plans."""
+def _add_strategy(spark: SparkSession) -> None:
+    """Lets the session plan Delta's node in a logical plan. Delta itself uses the node only in physical plans."""
     methods = spark._jsparkSession.experimental()
-    strategy = scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerStrategy")
+    strategy = jvm.scala_object(spark, _CONSTRAINTS + "DeltaInvariantCheckerStrategy")
     getattr(methods, "extraStrategies_$eq")(jvm.scala_seq(spark, [*jvm.items(methods.extraStrategies()), strategy]))

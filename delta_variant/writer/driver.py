@@ -21,14 +21,7 @@ from delta_variant.features import SHREDDING_PROPERTY
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import clustering, constraints, evolution, job, modes, shredding_schemas
 from delta_variant.writer.alignment import align, leaves, storable_schema, without_empty_text
-from delta_variant.writer.arguments import (
-    check_arguments,
-    check_partitioning,
-    compression_codec,
-    delta_options,
-    partition_columns,
-    rows_per_file,
-)
+from delta_variant.writer.arguments import Request, check_partitioning, partition_columns
 
 if TYPE_CHECKING:
     import os
@@ -45,14 +38,14 @@ class Commit:
     """What a write did to the table."""
 
     version: int
-    """The version committed, or the current one where nothing was to do."""
+    """The version that was committed, or the current version if there was nothing to commit."""
     files: int
     rows: int
     bytes: int
     shredded: tuple[str, ...]
-    """The VARIANT columns that were shredded, in at least one file."""
+    """The VARIANT columns that were shredded in at least one file."""
     left_plain: int = 0
-    """Files of few rows in which a column was left plain, since shredding it would have made the file larger."""
+    """How many files of few rows have a column that was left plain because shredding would have made the file larger."""
 
 
 def write(
@@ -75,64 +68,75 @@ def write(
 ) -> Commit:
     """Write the rows of `df` to a Delta table in one commit.
 
-    target: a path, delta.`path`, or a table's name; text without a slash is a name. The table is created when missing,
-    with the table features for VARIANT columns and their shredding.
-    mode: append, overwrite, error (also errorifexists) or ignore, as in Spark. An overwrite replaces all rows; with
-    replace_where those for which a predicate on partition columns is true, which must be true for the new ones too; with
-    partition_overwrite="dynamic" those of the partitions that the new rows are in. Without either, the session's setting
-    spark.sql.sources.partitionOverwriteMode counts.
-    shred: "auto" shreds every VARIANT column, where the table allows shredding, to the schema stored in the table's property
-    `delta_variant.shredding.<column>`, or else to one inferred for each file, unless that makes a file of few rows larger; a
-    mapping gives the schemas (Spark DDL or Arrow types) of the columns it names, and others get the stored one or are plain;
-    False writes plain.
-    partition_by: for a new table; an existing table keeps its own.
-    cluster_by: columns (`id`) and paths of VARIANT columns (`v:actor.id`), by which the rows are sorted, so that files hold
-    narrow ranges of them. Spark samples the rows for that first: it computes `df` a second time, unless `df` is cached.
-    merge_schema: columns and fields that the table lacks are added to it, and types widened where the table has type
-    widening; None means what the session's spark.databricks.delta.schema.autoMerge.enabled says. Columns that `df` lacks get
-    their default, or what they are generated from, or null.
-    overwrite_schema: an overwrite of all rows replaces the table's schema and partitioning by those of `df` and partition_by.
-    compression: zstd, snappy, gzip, lz4 or none; None means what the session's spark.sql.parquet.compression.codec is set to,
-    or else zstd. max_rows_per_file: rows after which a new file begins; None means what the session's
-    spark.sql.files.maxRecordsPerFile says.
-    storage_options: settings of Hadoop's for the table's storage (fs.s3a.endpoint, …), which go before the session's.
-    txn: an application's name and a version. A write is left out where the table has that version of the application, or
-    a later one. user_metadata: text for the commit, which DESCRIBE HISTORY shows.
+    Example:
+        dv.write(df, "events", max_rows_per_file=50_000)
+        dv.write(df, "days", mode="overwrite", replace_where="day = '2026-11-01'")
 
-    Raises InvalidSchemaError for columns, rows or schemas that do not fit, NOT NULL and CHECK constraints included,
-    ConflictError for what another writer committed meanwhile, TableError for a target that is not a Delta table or cannot take
-    the write, UnsupportedFeatureError for a table feature, parameter or setting not handled, MalformedVariantError for Variant
-    bytes the encoding does not allow. The table is then as before.
+    target: a path, delta.`path`, or a table's name; text without a slash is a name. A missing table is created, with the
+    table features for VARIANT columns and their shredding.
+    mode: append, overwrite, error (also errorifexists) or ignore, as in Spark. An overwrite replaces all rows.
+    replace_where: a predicate on partition columns. An overwrite then replaces only the rows for which it is true, and it must
+    be true for the new rows too.
+    partition_overwrite: with "dynamic", an overwrite replaces only the partitions that the new rows are in. If neither this nor
+    replace_where is given, the session's setting spark.sql.sources.partitionOverwriteMode decides.
+    shred: "auto" shreds every VARIANT column if the table allows shredding. The shredding schema is the one in the table
+    property `delta_variant.shredding.<column>`, or else one inferred for each file; a file of few rows then stays plain if
+    shredding would make it larger. A mapping gives the schemas (Spark DDL or Arrow types) of the columns that it names; other
+    columns get the stored schema, or are plain. False writes plain files.
+    partition_by: the partition columns of a new table; an existing table keeps its own.
+    cluster_by: columns (`id`) and paths of VARIANT columns (`v:actor.id`) by which the rows are sorted, so that files hold
+    narrow ranges of them. Spark samples the rows first, and computes `df` a second time for that unless `df` is cached.
+    merge_schema: adds columns and fields that the table lacks, and widens types if the table has type widening. By default
+    the session's spark.databricks.delta.schema.autoMerge.enabled decides. Columns that `df` lacks get their default value,
+    their generated value, or null.
+    overwrite_schema: an overwrite of all rows replaces the table's schema and partitioning by those of `df` and partition_by.
+    compression: zstd, snappy, gzip, lz4 or none; by default the session's spark.sql.parquet.compression.codec, or else zstd.
+    max_rows_per_file: the rows after which a new file begins; by default the session's spark.sql.files.maxRecordsPerFile.
+    txn: the name of an application and the version of this write, such as ("nightly", 17). Nothing is written if the table has
+    this version of the application, or a later one.
+    user_metadata: text for the commit, which DESCRIBE HISTORY shows.
+    storage_options: Hadoop settings for the table's storage (fs.s3a.endpoint, …). They take precedence over the session's.
+
+    Returns what was committed. Raises InvalidSchemaError for columns, rows or schemas that do not fit, including violations of
+    NOT NULL and CHECK constraints; InvalidPathError for an invalid path in cluster_by or in a table property; ConflictError if
+    another writer's commit conflicts with this one; TableError for a target that is not a Delta table or cannot take the write;
+    UnsupportedFeatureError for a table feature, argument or setting that is not supported; MalformedVariantError for Variant
+    bytes that the encoding does not allow. After an error the table is as it was before.
     """
-    modes.check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
-    check_arguments(df, max_rows_per_file, txn)
-    codec, max_rows = compression_codec(df.sparkSession, compression), rows_per_file(df.sparkSession, max_rows_per_file)
-    options = delta_options(replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata)
+    request = Request.of(
+        df, mode, shred=shred, partition_by=partition_by, cluster_by=cluster_by, replace_where=replace_where,
+        partition_overwrite=partition_overwrite, merge_schema=merge_schema, overwrite_schema=overwrite_schema,
+        compression=compression, max_rows_per_file=max_rows_per_file, txn=txn, user_metadata=user_metadata,
+    )  # fmt: skip
     with own_session(df.sparkSession) as spark:
         table = Table.of(spark, target, storage_options)
-        save_mode, properties = modes.SAVE_MODES[mode.lower()], _new_properties(df.schema, shred)
         transaction = Transaction(
-            table, df.sparkSession, mode=save_mode, options=options, partition_by=partition_by, properties=properties
+            table,
+            df.sparkSession,
+            mode=request.save_mode,
+            options=request.options,
+            partition_by=request.partition_by,
+            properties=_new_properties(df.schema, request),
         )
         exists = transaction.version >= 0
-        if transaction.has_been_executed() or (exists and save_mode == "Ignore"):
+        if transaction.has_been_executed() or (exists and request.save_mode == "Ignore"):
             return Commit(transaction.version, 0, 0, 0, ())
-        if exists and save_mode == "ErrorIfExists":
+        if exists and request.save_mode == "ErrorIfExists":
             raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
         if not exists:
             table.check_free()
-        if not exists or overwrite_schema:
-            _define(transaction, df.schema, shred, partition_by, cluster_by)
+        if not exists or request.overwrite_schema:
+            _define(transaction, df.schema, request)
         else:
-            check_partitioning(partition_by, transaction.features.partition_by, table.name)
+            check_partitioning(request.partition_by, transaction.features.partition_by, table.name)
             evolution.evolve(spark, df.schema, transaction)
         features = transaction.features
-        removal = modes.removal(spark, features, mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
+        removal = modes.removal(features, request)
         features.check_writable(overwrite=exists and removal is not None)
-        plan = job.make_plan(spark, transaction, shred, cluster_by, codec, max_rows)
+        plan = job.make_plan(transaction, request)
         source, rows = transaction.planned(df)
-        rows = _checked(rows, transaction, replace_where)
-        rows = job.transport(rows, transaction, plan, source, cluster_by)
+        rows = _checked(rows, transaction, request.replace_where)
+        rows = job.transport(rows, transaction, plan, source, request.cluster_by)
         written = job.run(transaction, plan, source, rows)
         if removal is not None:
             transaction.remove(removal)
@@ -141,29 +145,23 @@ def write(
     return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain)
 
 
-def _new_properties(schema: t.StructType, shred: Shred | Mapping[str, str | pa.DataType]) -> dict[str, str]:
+def _new_properties(schema: t.StructType, request: Request) -> dict[str, str]:
     """The properties of a table that is created for these columns."""
-    has_variant = any(isinstance(kind, t.VariantType) for _, kind in leaves(schema))
-    return {SHREDDING_PROPERTY: "true"} if has_variant and shred is not False else {}
+    has_variant = any(isinstance(data_type, t.VariantType) for _, data_type in leaves(schema))
+    return {SHREDDING_PROPERTY: "true"} if has_variant and request.shred is not False else {}
 
 
-def _define(
-    transaction: Transaction,
-    schema: t.StructType,
-    shred: Shred | Mapping[str, str | pa.DataType],
-    partition_by: Sequence[str],
-    cluster_by: Sequence[str],
-) -> None:
-    """Give the table the columns and the partitioning of this write. Raises what is wrong with either."""
+def _define(transaction: Transaction, schema: t.StructType, request: Request) -> None:
+    """Give the table the columns and the partitioning of this write, after a check of the arguments that depend on them."""
     schema = storable_schema(schema)
-    shredding_schemas.given(shred, schema, {})
-    clustering.keys(schema, cluster_by)
-    partition_columns(partition_by, schema)
+    shredding_schemas.given(request.shred, schema, {})
+    clustering.keys(schema, request.cluster_by)
+    partition_columns(request.partition_by, schema)
     transaction.update_metadata(schema)
 
 
 def _checked(rows: DataFrame, transaction: Transaction, replace_where: str | None) -> DataFrame:
-    """The rows with all columns of the table, computed ones included, under the table's checks."""
+    """The rows with all columns of the table, including computed ones, and with the table's checks."""
     features = transaction.features
     schema = t.StructType.fromJson(dict(features.schema))
     computed = constraints.computed(schema)

@@ -15,7 +15,6 @@ from pyspark.sql import types as t
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.transaction import scala_object
 from delta_variant.writer.alignment import storable_schema, type_name
 
 if TYPE_CHECKING:
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def evolve(spark: SparkSession, schema: t.StructType, transaction: Transaction) -> None:
-    """Bring the columns of the rows into the table by this transaction, where the write may change its schema.
+    """Add the columns and the wider types of the rows to the table, in this transaction, if the write may change its schema.
 
-    Raises InvalidSchemaError for a type that the table may not be widened to, TableError for what Delta refuses.
+    schema: that of the rows. Raises InvalidSchemaError for a wider type if the table has no type widening, and TableError for
+    changes that Delta refuses.
     """
     if not transaction.merges_schema:
         transaction.update_metadata(None)
@@ -39,10 +39,12 @@ def evolve(spark: SparkSession, schema: t.StructType, transaction: Transaction) 
 
 
 class _Merge:
+    """Merges the types of the rows into those of a table."""
+
     def __init__(self, spark: SparkSession, transaction: Transaction, table: str) -> None:
         self._table = table
         self._spark = spark
-        self._widening = scala_object(spark, "org.apache.spark.sql.delta.TypeWidening")
+        self._widening = jvm.scala_object(spark, "org.apache.spark.sql.delta.TypeWidening")
         delta = transaction.delta
         self._widens = bool(self._widening.isEnabled(delta.protocol(), delta.metadata()))
 
@@ -52,8 +54,8 @@ class _Merge:
             fields = []
             for field in table:
                 new = given.pop(field.name.lower(), None)
-                kind = field.dataType if new is None else self.of(new.dataType, field.dataType, (*path, field.name))
-                fields.append(t.StructField(field.name, kind, field.nullable, field.metadata))
+                merged = field.dataType if new is None else self.of(new.dataType, field.dataType, (*path, field.name))
+                fields.append(t.StructField(field.name, merged, field.nullable, field.metadata))
             return t.StructType([*fields, *given.values()])
         if isinstance(rows, t.ArrayType) and isinstance(table, t.ArrayType):
             return t.ArrayType(self.of(rows.elementType, table.elementType, (*path, "element")), table.containsNull)
@@ -65,7 +67,7 @@ class _Merge:
     def _is_wider(self, rows: t.DataType, table: t.DataType, path: tuple[str, ...]) -> bool:
         if rows == table or not isinstance(rows, t.AtomicType) or not isinstance(table, t.AtomicType):
             return False
-        # What does not fit and is no widening is for the alignment to say.
+        # `align` reports types that neither fit nor are wider.
         if not self._widening.isTypeChangeSupportedForSchemaEvolution(
             jvm.data_type(self._spark, table), jvm.data_type(self._spark, rows), False
         ):
@@ -73,6 +75,6 @@ class _Merge:
         if not self._widens:
             raise InvalidSchemaError(
                 f"column {'.'.join(path)} is {type_name(rows)} in the DataFrame and {type_name(table)} in {self._table}, which "
-                "may not be widened: cast it, or set the table property delta.enableTypeWidening to true"
+                "has no type widening: cast the column, or set the table property delta.enableTypeWidening to true"
             )
         return True

@@ -29,7 +29,7 @@ _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)b?")  # org.apache.spark.network.util.Jav
 
 
 def target_bytes(properties: Mapping[str, str]) -> int:
-    """The size that `delta.targetFileSize` asks for (bytes, or 100mb), 128 MiB without it. Raises TableError."""
+    """The value of `delta.targetFileSize` (bytes, or text such as 100mb), or else 128 MiB. Raises TableError for other text."""
     text = properties.get(_PROPERTY)
     if text is None:
         return TARGET_BYTES
@@ -52,20 +52,22 @@ class Sizes:
         """Whether a row group has been written."""
         return self._of_physical is not None
 
-    def learn(self, writer: FileWriter, come: int) -> None:
-        """Updates the ratios from the row groups that a file has so far. come: bytes of all its rows before they were
-        shredded."""
+    def learn(self, writer: FileWriter, incoming_bytes: int) -> None:
+        """Updates the ratios from the row groups that a file has so far.
+
+        incoming_bytes: the size in Arrow memory of all its rows before they were shredded.
+        """
         if writer.flushed_bytes:
             self._of_physical = writer.file_bytes / writer.flushed_bytes
-            self._of_incoming = self._of_physical * (writer.flushed_bytes + writer.buffered_bytes) / max(1, come)
+            self._of_incoming = self._of_physical * (writer.flushed_bytes + writer.buffered_bytes) / max(1, incoming_bytes)
 
     def of_file(self, writer: FileWriter) -> float:
         """The size of the file if it were closed now; without a ratio, its present size."""
         return writer.file_bytes + writer.buffered_bytes * (self._of_physical or 0)
 
-    def of_rows(self, come: int) -> float:
-        """The size that rows in Arrow memory, not yet shredded, would have in the file; 0 without a ratio."""
-        return come * (self._of_incoming or 0)
+    def of_rows(self, incoming_bytes: int) -> float:
+        """The size that rows of so many bytes in Arrow memory, not yet shredded, would have in the file; 0 without a ratio."""
+        return incoming_bytes * (self._of_incoming or 0)
 
     def rows(self, room: float, rows: pa.RecordBatch) -> int:
         """How many of these rows fill `room` bytes of the file; without a ratio, `room` bytes of Arrow memory."""

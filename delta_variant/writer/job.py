@@ -23,94 +23,89 @@ from pyspark.sql import types as t
 from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import ColumnPath, quoted
-from delta_variant.transaction import delta_errors, message, scala_object, settings
 from delta_variant.version import __version__
 from delta_variant.writer import clustering, file_sizes, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
-from delta_variant.writer.task import Plan, write_messages
+from delta_variant.writer.plan import Plan
+from delta_variant.writer.task import write_messages
 from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from delta_variant.features import TableFeatures
     from delta_variant.transaction import Transaction, Written
-    from delta_variant.writer.shredding_schemas import Shred
+    from delta_variant.writer.arguments import Request
 
-# The bytes that Spark gives to one task after a shuffle: the target size of a file.
+# How many bytes Spark gives to one task after a shuffle; here the target size of a file.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
-# The traceback of a task that could not be unpickled: a missing module, or one of this package that fails to import.
+# The traceback of a task that could not be unpickled: a module is missing, or a module of this package cannot be imported.
 _NOT_LOADED = re.compile(
     r'in read_command\n.*(\n\w+: [^\n]*\bdelta_variant\b|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n)',
     re.DOTALL,
 )
 
 
-def make_plan(
-    spark: SparkSession,
-    transaction: Transaction,
-    shred: Shred | Mapping[str, Any],
-    cluster_by: Sequence[str],
-    compression: str,
-    max_rows: int | None,
-) -> Plan:
-    """The plan that every task gets. Raises InvalidSchemaError, InvalidPathError and UnsupportedFeatureError for arguments
-    that do not
-    fit the table."""
-    features = transaction.features
+def make_plan(transaction: Transaction, request: Request) -> Plan:
+    """Makes the plan that every task gets.
+
+    Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for arguments and properties that do
+    not fit the table.
+    """
+    features, shred = transaction.features, request.shred
     schema, physical = schemas(features.schema)
     names = dict(zip(schema.names, physical.names, strict=True))
     given = shredding_schemas.given(shred, schema, features.properties)
-    clustering.keys(schema, cluster_by)
+    clustering.keys(schema, request.cluster_by)
     if shred not in ("auto", False):
         features.check_shredding()
     by = tuple(names[name] for name in features.partition_by)
     data = t.StructType([field for field in physical if field.name not in by])
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
-    inside = mapping.physical_paths(features.schema)
-    first = shredding_schemas.first_bounds(schema, features.properties, cluster_by)
+    physical_paths = mapping.physical_paths(features.schema)
+    first = shredding_schemas.first_bounds(schema, features.properties, request.cluster_by)
     return Plan(
         location=transaction.storage,
         variants=variants,
         not_null=tuple(not_null(physical)),
         partition_by=by,
         timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
-        shredding_schemas={inside[path]: wanted for path, wanted in given.items()} if features.shredding else {},
+        shredding_schemas={physical_paths[path]: wanted for path, wanted in given.items()} if features.shredding else {},
         infer=shred == "auto" and features.shredding and bool(variants),
-        compression=compression,
-        max_rows=max_rows,
+        compression=request.compression,
+        max_rows=request.max_rows,
         max_bytes=file_sizes.target_bytes(features.properties),
-        footer={"org.apache.spark.version": spark.version},  # without it Spark shifts or refuses old dates
+        footer={"org.apache.spark.version": transaction.spark.version},  # without this key Spark shifts or refuses old dates
         num_indexed=int(features.properties.get("delta.dataSkippingNumIndexedCols", "32")),
-        stats_columns=_stats_columns(spark, transaction, inside),
-        string_prefix=int(spark.conf.get(_STRING_PREFIX, "32") or 32),
+        stats_columns=_stats_columns(transaction, physical_paths),
+        string_prefix=int(transaction.spark.conf.get(_STRING_PREFIX, "32") or 32),
         tight_bounds="deletionVectors" in features.names,
         nonnull=transaction.files < stats.MAX_TAGGED_FILES,
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
-        first_bounds={inside[path]: keys for path, keys in first.items()},
+        first_bounds={physical_paths[path]: keys for path, keys in first.items()},
     )
 
 
 def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
-    """A table's schema as users know it and as its files have it."""
+    """A table's schema, given in JSON, with its logical names and with its physical names."""
     return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(mapping.physical_schema(schema))
 
 
-def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mapping[ColumnPath, ColumnPath]) -> str | None:
-    """The columns of `delta.dataSkippingStatsColumns` by their physical names."""
+def _stats_columns(transaction: Transaction, physical_paths: Mapping[ColumnPath, ColumnPath]) -> str | None:
+    """The columns of `delta.dataSkippingStatsColumns` by their physical names; None if the property is not set."""
     text = transaction.features.properties.get("delta.dataSkippingStatsColumns")
-    if text is None or all(logical == physical for logical, physical in inside.items()):
+    if text is None or all(logical == physical for logical, physical in physical_paths.items()):
         return text
-    folded = {tuple(map(str.lower, logical)): physical for logical, physical in inside.items()}
-    with delta_errors("reading delta.dataSkippingStatsColumns"):
-        statistics = scala_object(spark, "org.apache.spark.sql.delta.stats.StatisticsCollection")
+    folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
+    with jvm.delta_errors("reading delta.dataSkippingStatsColumns"):
+        statistics = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.stats.StatisticsCollection")
         columns = statistics.configuredDeltaStatsColumnSpec(transaction.delta.metadata()).deltaStatsColumnNamesOpt().get()
         named = [jvm.items(column.nameParts()) for column in jvm.items(columns)]
     paths = [folded.get(tuple(map(str.lower, parts)), tuple(parts)) for parts in named]
@@ -118,9 +113,11 @@ def _stats_columns(spark: SparkSession, transaction: Transaction, inside: Mappin
 
 
 def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, cluster_by: Sequence[str]) -> DataFrame:
-    """The rows as tasks expect them: the columns of the file, then the partition values as text; sorted as the files are to be.
+    """Brings the rows into the form that tasks expect: the columns of the file, then the partition values as text.
 
-    Columns are known by position, so that internal names cannot collide with a user's. source: the DataFrame of the user.
+    The rows are in the order in which the files are to have them. Columns are found by position, so that internal names
+    cannot collide with a user's. source: the DataFrame of the user. Raises UnsupportedFeatureError for a BINARY partition
+    column.
     """
     features = transaction.features
     data: dict[str, Column] = {}
@@ -135,7 +132,7 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
         if physical.name in plan.partition_by:
             if isinstance(field.dataType, t.BinaryType):
                 raise UnsupportedFeatureError(
-                    f"partition column {field.name} is BINARY, which has no text: partition by another column"
+                    f"partition column {field.name} is BINARY, which delta_variant.write does not handle: choose another column"
                 )
             text = F.unix_micros(column) if physical.name in plan.timestamps else column
             values[physical.name] = text.cast("string").alias(f"p{len(values)}")
@@ -152,12 +149,15 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
         return rows
     ordering = clustering.Ordering.of(source, transaction.ordering(source), schema, features.partition_by)
     rebalance = clustering.rebalances(df.sparkSession, features.properties)
-    places = {name: f"c{at}" for at, name in enumerate(data)}
-    return clustering.partitioned(rows, len(by), ordering, places, rebalance=rebalance)
+    aliases = {name: f"c{i}" for i, name in enumerate(data)}
+    return clustering.partitioned(rows, len(by), ordering, aliases, rebalance=rebalance)
 
 
 def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame) -> Written:
-    """Runs the job. Raises the first error of this package in a task, and TableError for other failures of tasks.
+    """Runs the job, and returns the totals of its reports.
+
+    source: the DataFrame of the user. rows: what `transport` returned. Raises the first error of this package in a task, and
+    TableError for other failures of tasks. A failure of the DataFrame itself stays Spark's error.
 
     The first error of a task cancels the job. If the job fails, the files of finished tasks are deleted here; the other tasks
     delete their own.
@@ -168,7 +168,7 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     schema = record_batches.schema_of(rows.schema, (*data, *plan.partition_by))
     cancelled: BaseException | None = None
     try:
-        with events.watched() as sender, settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
+        with events.watched() as sender, jvm.settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
             written = transaction.run(source, rows, partial(write_messages, plan, schema, sender))
     except BaseException as error:
         _delete(plan, events.files)
@@ -188,32 +188,35 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
 
 
 def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ...]:
-    """The VARIANT columns that were shredded in at least one file, by the names that users know."""
+    """The logical names of the VARIANT columns that were shredded in at least one file."""
     names = mapping.logical_names(features.schema)
     return tuple(sorted({names.get(name, name) for columns in written.shredded for name in columns}))
 
 
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
-    """Spark's exception as an error of this package, if it is about files or rows of the table; None if it stays Spark's."""
+    """Spark's exception as an error of this package if it is about files or rows of the table, else None."""
     text = str(error)
     if isinstance(error, PythonException):
         last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
         if _NOT_LOADED.search(text):
             last = (
                 f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same "
-                "version in their Python, which PYSPARK_PYTHON names"
+                "version in the executors' Python, which PYSPARK_PYTHON names"
             )
         elif not _IN_A_TASK.search(text):
             return None
         return TableError(f"writing the files of {table} failed: {last}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
-        return InvalidSchemaError(f"writing to {table}: {' '.join(message(error).split())}")
+        return InvalidSchemaError(f"writing to {table}: {' '.join(jvm.message(error).split())}")
     if isinstance(error, Py4JJavaError) and _WORKER_GONE in text:
-        return TableError(f"writing the files of {table} failed: a Python worker was killed, for its memory perhaps: try again")
+        return TableError(
+            f"writing the files of {table} failed: a Python worker was killed, perhaps for lack of memory: try again"
+        )
     return None
 
 
 def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
+    """A message of a task with logical names in the place of physical ones."""
     if not names:
         return text
     physical = "|".join(map(re.escape, names))
@@ -221,7 +224,7 @@ def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def _delete(plan: Plan, files: list[str]) -> None:
-    """Best effort: VACUUM deletes the rest."""
+    """Deletes files as far as possible; VACUUM deletes the rest."""
     storage = plan.location.open()
     for file in files:
         with suppress(OSError):

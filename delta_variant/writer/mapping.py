@@ -28,28 +28,28 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def physical_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A struct, in JSON, with the names that its files have, and no metadata."""
+    """A schema in JSON with its physical names and without metadata."""
     physical = _physical(schema)
     assert isinstance(physical, dict)
     return physical
 
 
-def _physical(kind: Any) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    if kind["type"] != "struct":
-        return {key: _physical(value) if key in _CHILDREN else value for key, value in kind.items()}
-    fields = [{**f, "name": physical_name(f), "type": _physical(f["type"]), "metadata": {}} for f in kind["fields"]]
-    return {**kind, "fields": fields}
+def _physical(data_type: Any) -> Any:
+    if not isinstance(data_type, dict):
+        return data_type
+    if data_type["type"] != "struct":
+        return {key: _physical(value) if key in _CHILDREN else value for key, value in data_type.items()}
+    fields = [{**f, "name": physical_name(f), "type": _physical(f["type"]), "metadata": {}} for f in data_type["fields"]]
+    return {**data_type, "fields": fields}
 
 
 def physical_name(field: Mapping[str, Any]) -> str:
-    """What files call a field of a schema in JSON."""
+    """The name in files of a field of a schema in JSON."""
     return str((field.get("metadata") or {}).get(_NAME, field["name"]))
 
 
 def field_ids(schema: Mapping[str, Any]) -> dict[ColumnPath, int]:
-    """The Parquet field id of every field that has one, by physical names."""
+    """The Parquet field id of every field that has one, by physical path."""
     ids = {}
     for _, path, field in _fields(schema):
         metadata = field.get("metadata") or {}
@@ -62,27 +62,28 @@ def field_ids(schema: Mapping[str, Any]) -> dict[ColumnPath, int]:
 
 
 def physical_paths(schema: Mapping[str, Any]) -> dict[ColumnPath, ColumnPath]:
-    """From logical to physical paths, of all columns and fields."""
+    """The physical path of every column and field, by its logical path."""
     return {logical: physical for logical, physical, _ in _fields(schema)}
 
 
 def logical_names(schema: Mapping[str, Any]) -> dict[str, str]:
-    """From physical paths, as messages write them, to the logical ones, where the two differ; the longest first."""
+    """Logical paths by physical ones, where the two differ, the longest first; both as messages write them: `s.w`."""
     paths = {dotted(physical): dotted(logical) for logical, physical, _ in _fields(schema) if logical != physical}
     return dict(sorted(paths.items(), key=lambda pair: -len(pair[0])))
 
 
 def _fields(
-    kind: Any, logical: ColumnPath = (), physical: ColumnPath = ()
+    data_type: Any, logical: ColumnPath = (), physical: ColumnPath = ()
 ) -> Iterator[tuple[ColumnPath, ColumnPath, Mapping[str, Any]]]:
-    if not isinstance(kind, dict):
+    """The fields of a type in JSON, at every level: logical path, physical path, and the field itself."""
+    if not isinstance(data_type, dict):
         return
-    for field in kind.get("fields", ()):
+    for field in data_type.get("fields", ()):
         paths = (*logical, field["name"]), (*physical, physical_name(field))
         yield *paths, field
         yield from _fields(field["type"], *paths)
     for key, steps in _CHILDREN.items():
-        yield from _fields(kind.get(key), (*logical, *steps), (*physical, *steps))
+        yield from _fields(data_type.get(key), (*logical, *steps), (*physical, *steps))
 
 
 def with_field_ids(schema: pa.Schema, ids: Mapping[ColumnPath, int]) -> pa.Schema:
@@ -91,13 +92,13 @@ def with_field_ids(schema: pa.Schema, ids: Mapping[ColumnPath, int]) -> pa.Schem
 
 
 def _with_id(field: pa.Field, path: ColumnPath, ids: Mapping[ColumnPath, int]) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_with_id(child, (*path, child.name), ids) for child in kind])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_with_id(kind.value_field, (*path, "list", "element"), ids))
-    elif pa.types.is_map(kind):
-        key, value = (_with_id(f, (*path, "key_value", f.name), ids) for f in (kind.key_field, kind.item_field))
-        kind = pa.map_(key, value)
-    field = field.with_type(kind)
+    data_type = field.type
+    if pa.types.is_struct(data_type):
+        data_type = pa.struct([_with_id(child, (*path, child.name), ids) for child in data_type])
+    elif pa.types.is_list(data_type):
+        data_type = pa.list_(_with_id(data_type.value_field, (*path, "list", "element"), ids))
+    elif pa.types.is_map(data_type):
+        key, value = (_with_id(f, (*path, "key_value", f.name), ids) for f in (data_type.key_field, data_type.item_field))
+        data_type = pa.map_(key, value)
+    field = field.with_type(data_type)
     return field.with_metadata({_FIELD_ID: str(ids[path]).encode()}) if path in ids else field

@@ -17,12 +17,13 @@ from pyspark.errors import AnalysisException, ParseException
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.transaction import Removal, scala_object
+from delta_variant.transaction import Removal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delta_variant.features import TableFeatures
+    from delta_variant.writer.arguments import Request
 
 SAVE_MODES = {
     "append": "Append",
@@ -35,7 +36,7 @@ _DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
 
 
 def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
-    """UnsupportedFeatureError for a mode that is none, and for what only an overwrite can do."""
+    """Raises UnsupportedFeatureError for unknown modes, and for arguments that need an overwrite or exclude each other."""
     if str(mode).lower() not in SAVE_MODES:
         raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(SAVE_MODES)}")
     if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
@@ -54,28 +55,25 @@ def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | 
         raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
 
 
-def removal(
-    spark: SparkSession,
-    features: TableFeatures,
-    mode: str,
-    replace_where: str | None,
-    partition_overwrite: str | None,
-    *,
-    overwrite_schema: bool,
-) -> Removal | None:
-    """What a write in this mode removes from a table. Without `partition_overwrite` the session says, as for Spark's own
-    writes. Raises UnsupportedFeatureError.
+def is_dynamic(spark: SparkSession, partition_overwrite: str | None) -> bool:
+    """Whether overwrites are dynamic: by the argument, else by the session's setting, as for Spark's own writes."""
+    return _is_dynamic(partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, None))
+
+
+def removal(features: TableFeatures, request: Request) -> Removal | None:
+    """What a write removes from a table; None for a write that only adds files.
+
+    Raises UnsupportedFeatureError if the session's setting makes an overwrite dynamic that replaces the schema.
     """
-    if mode.lower() != "overwrite":
+    if request.save_mode != "Overwrite":
         return None
-    if replace_where is not None:
-        return Removal(where=replace_where)
-    dynamic = _is_dynamic(partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, None))
-    if dynamic and overwrite_schema:
+    if request.replace_where is not None:
+        return Removal(where=request.replace_where)
+    if request.dynamic and request.overwrite_schema:
         raise UnsupportedFeatureError(
             f"overwrite_schema replaces all rows, and {_DYNAMIC_BY_SESSION} is dynamic: use partition_overwrite='static'"
         )
-    return Removal(dynamic=dynamic and bool(features.partition_by))
+    return Removal(dynamic=request.dynamic and bool(features.partition_by))
 
 
 def _is_dynamic(mode: str | None) -> bool:
@@ -83,8 +81,10 @@ def _is_dynamic(mode: str | None) -> bool:
 
 
 def check_predicate(rows: DataFrame, predicate: str, features: TableFeatures) -> None:
-    """Raises InvalidSchemaError for a predicate that is none on the table's columns, `rows`, and UnsupportedFeatureError for
-    one that needs more than the partition to be decided.
+    """Checks the predicate of `replace_where`. rows: a DataFrame with the columns of the table.
+
+    Raises InvalidSchemaError if the text is not a predicate on these columns, and UnsupportedFeatureError if the partition
+    columns alone do not decide it.
     """
     try:
         condition = rows.where(predicate)._jdf.queryExecution().analyzed().condition()
@@ -92,15 +92,15 @@ def check_predicate(rows: DataFrame, predicate: str, features: TableFeatures) ->
         raise InvalidSchemaError(f"replace_where={predicate!r}: {error.getMessage() or error}") from error
     names = [attribute.name() for attribute in jvm.items(condition.references().toSeq())]
     others = [name for name in names if name.lower() not in [column.lower() for column in features.partition_by]]
-    subqueries = scala_object(rows.sparkSession, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression")
+    subqueries = jvm.scala_object(rows.sparkSession, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression")
     if others or not condition.deterministic() or subqueries.hasSubquery(condition):
         reason = f"names {', '.join(others)}" if others else "has a subquery or differs from call to call"
-        by = (
+        partitioning = (
             f"the partition columns are {', '.join(features.partition_by)}"
             if features.partition_by
             else "it is not partitioned"
         )
         raise UnsupportedFeatureError(
             f"replace_where={predicate!r} {reason}, and delta_variant.write replaces whole partitions of {features.table} "
-            f"({by}): DELETE the rows and append, or write with DataFrame.write.format('delta')"
+            f"({partitioning}): DELETE the rows and append, or write with DataFrame.write.format('delta')"
         )

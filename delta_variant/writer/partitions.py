@@ -20,10 +20,10 @@ from delta_variant.stats.values import timestamp_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delta_variant.writer.task import Plan
+    from delta_variant.writer.plan import Plan
 
 Key = tuple[str | None, ...]
-"""Partition values; None for null."""
+"""The values of the partition columns; None for null."""
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # ExternalCatalogUtils.escapePathName
@@ -32,7 +32,7 @@ _LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
 
 
 def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Runs of rows of one partition, without the partition columns."""
+    """Yields runs of rows with the same partition values: the values, and the rows without the partition columns."""
     count = len(plan.partition_by)
     if not count:
         yield (), batch
@@ -52,15 +52,17 @@ def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.Reco
 
 
 def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
-    """PROTOCOL.md, "Partition Value Serialization"."""
+    """A value as the log stores it (PROTOCOL.md, "Partition Value Serialization"). Raises InvalidSchemaError."""
     try:
         value: str | None = scalar.as_py()
     except UnicodeDecodeError:
-        raise InvalidSchemaError(f"column {name} has text that is not UTF-8, which partitions cannot hold") from None
+        raise InvalidSchemaError(
+            f"partition column {name} has text that is not UTF-8: replace it, or partition by another column"
+        ) from None
     if value is None:
         if (name,) in plan.not_null:
             raise InvalidSchemaError(
-                f"column {name} is NOT NULL and a row has null (or an empty string, which partitions cannot hold)"
+                f"column {name} is NOT NULL and a row has null there, or an empty string, which is null in a partition column"
             )
         return None
     if name in plan.timestamps:
@@ -69,6 +71,7 @@ def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
 
 
 def directory(name: str, value: str | None) -> str:
+    """The directory of a partition value, such as `day=2026-11-01`."""
     return f"{_escaped(name)}={_NULL_PARTITION if value is None else _escaped(value)}"
 
 
@@ -77,7 +80,7 @@ def _escaped(text: str) -> str:
 
 
 def uri(path: str) -> str:
-    """The path as Hadoop's Path.toUri gives it, which is what Delta puts into its log: letters beyond ASCII stay."""
+    """The path percent-encoded as by Hadoop's Path.toUri, which is what Delta writes to its log: letters beyond ASCII stay."""
     return "".join(char if _stays(char) else quote(char, safe=_LEGAL_IN_URI) for char in path)
 
 

@@ -24,7 +24,7 @@ from delta_variant.paths import ColumnPath, dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in an error, characters of each
+_SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 
 
 def physical_type(
@@ -76,7 +76,7 @@ def physical(
     def entry(values: pa.Array, kind: pa.DataType, *steps: str) -> pa.Array:
         return physical(values, kind, (*path, *steps), variants, shredding_schemas)
 
-    array = _copied(array)  # `keys`, `items` and `values` are all that a batch has, whatever slice of it this is
+    array = _copied(array)  # `keys`, `items` and `values` of a slice would be those of its whole batch
     if pa.types.is_map(target):
         keys = entry(array.keys, target.key_type, "key_value", "key")
         items = entry(array.items, target.item_type, "key_value", "value")
@@ -87,13 +87,13 @@ def physical(
 
 
 def _copied(array: pa.Array) -> pa.Array:
-    """The array in memory of its own."""
+    """A copy of the array that shares no memory with it."""
     return pa.concat_arrays([array])
 
 
 @contextmanager
 def naming(path: ColumnPath) -> Iterator[None]:
-    """Prefixes errors of this package with the name of the column."""
+    """Puts the name of a column in front of the messages of this package's errors, in a `with` block."""
     try:
         yield
     except DeltaVariantError as error:
@@ -103,8 +103,8 @@ def naming(path: ColumnPath) -> Iterator[None]:
 def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     """A VARIANT column with its children in the order of the specification, and without nulls in them.
 
-    copied: the children that are written as they are. Spark sends null children in a null row, and pyarrow refuses nulls in
-    required columns.
+    copied: the children that are written as they are, and therefore copied out of their batch. In a null row Spark sends null
+    children, and pyarrow refuses nulls in required columns.
     """
     children = []
     for name in ("metadata", "value"):
@@ -118,8 +118,10 @@ def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
 
 
 def check_nulls(rows: pa.RecordBatch, not_null: tuple[ColumnPath, ...]) -> None:
-    """Raises InvalidSchemaError for a null in a NOT NULL column. A NOT NULL field of a struct may be null where the struct
-    is null."""
+    """Raises InvalidSchemaError for a null in a NOT NULL column.
+
+    A NOT NULL field of a struct may be null where the struct is null.
+    """
     names = set(rows.schema.names)
     for path in not_null:
         if path[0] not in names:
@@ -140,8 +142,8 @@ def check_nulls(rows: pa.RecordBatch, not_null: tuple[ColumnPath, ...]) -> None:
             )
 
 
-def _shown(rows: pa.RecordBatch, at: int) -> str:
+def _shown(rows: pa.RecordBatch, row: int) -> str:
     """Some values of a row, in the format of Delta's own error messages."""
     simple = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
-    values = ((name, rows.column(name)[at].as_py()) for name in simple[:_SHOWN])
+    values = ((name, rows.column(name)[row].as_py()) for name in simple[:_SHOWN])
     return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

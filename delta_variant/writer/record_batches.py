@@ -28,9 +28,9 @@ def schema_of(rows: StructType, names: tuple[str, ...]) -> pa.Schema:
 
 
 def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The record batches in a task, without a copy of the messages."""
+    """Decodes the record batches in a task, without copying the messages."""
     for message in messages:
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        del message  # only the batch keeps its memory alive while the next message is read
+        del message  # so that only the batch keeps its memory alive
         yield batch
         del batch

@@ -48,28 +48,31 @@ _LISTED = re.compile(r"""((?:\['[^']*'\]|\["[^"]*"\]|[^,])+)(?:,|$)""")
 def given(
     shred: Shred | Mapping[str, str | pa.DataType], schema: StructType, properties: Mapping[str, str]
 ) -> dict[ColumnPath, pa.DataType]:
-    """The shredding schemas that do not depend on rows, by column as the schema spells it; empty if `shred` is False.
+    """The shredding schemas that are given by `shred` or stored with the table, by column as the schema spells it.
 
-    Raises InvalidSchemaError for text that is no shredding schema, UnsupportedFeatureError for one that Spark cannot read.
+    They do not depend on rows. Empty if `shred` is False. Raises InvalidSchemaError for text that is not a shredding schema and
+    for a column that is not VARIANT, UnsupportedFeatureError for a shredding schema that Spark cannot read.
     """
     if shred is False:
         return {}
-    columns = {_folded(path): (path, kind) for path, kind in _columns(schema)}
+    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
     schemas: dict[ColumnPath, pa.DataType] = {}
     for key, text in properties.items():
         if key.startswith(SHREDDING):
-            path, kind = columns.get(_folded(parse_column(key[len(SHREDDING) :])), ((), ""))
-            if kind == "variant":
+            path, type_name = columns.get(_folded(parse_column(key[len(SHREDDING) :])), ((), ""))
+            if type_name == "variant":
                 schemas[path] = _checked(text, path, f"table property {key}")
     if shred == "auto":
         return schemas
     if not hasattr(shred, "items"):
         raise InvalidSchemaError(f"shred={shred!r} must be 'auto', False, or a mapping from VARIANT columns to their schemas")
     for name, wanted in shred.items():
-        path, kind = columns.get(_folded(parse_column(name)), ((), ""))
-        if kind != "variant":
-            found = kind.upper() or "not a column"
-            raise InvalidSchemaError(f"shred: {name} is {found}, and only VARIANT columns can be shredded, in structs too")
+        path, type_name = columns.get(_folded(parse_column(name)), ((), ""))
+        if type_name != "variant":
+            found = type_name.upper() or "not a column"
+            raise InvalidSchemaError(
+                f"shred: {name} is {found}, and only VARIANT columns can be shredded, at the top or in structs: leave it out"
+            )
         schemas[path] = _checked(wanted, path, "shred")
     return schemas
 
@@ -77,24 +80,25 @@ def given(
 def first_bounds(
     schema: StructType, properties: Mapping[str, str], cluster_by: Sequence[str] = ()
 ) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
-    """The paths that get bounds first, as keys by VARIANT column: those of `cluster_by`, then those of the property.
+    """The paths that get bounds first, by VARIANT column: those of `cluster_by`, then those of the table property.
 
-    Raises InvalidPathError.
+    Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property raises
+    InvalidPathError, as does invalid text.
     """
-    columns = {_folded(path): (path, kind) for path, kind in _columns(schema)}
+    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for text in cluster_by:
         column, variant_path = parse_column_path(text)
-        path, kind = columns.get(_folded(column), ((), ""))
-        if kind == "variant" and variant_path is not None:
+        path, type_name = columns.get(_folded(column), ((), ""))
+        if type_name == "variant" and variant_path is not None:
             steps = parse_variant_path(variant_path)
             if all(isinstance(step, str) for step in steps):
                 chosen[path] = (*chosen.get(path, ()), tuple(map(str, steps)))
     for key, text in properties.items():
         if key.startswith(BOUNDS):
-            path, kind = columns.get(_folded(parse_column(key[len(BOUNDS) :])), ((), ""))
-            if kind == "variant":
-                listed = [_keys(one.strip(), key) for one in _LISTED.findall(text) if one.strip()]
+            path, type_name = columns.get(_folded(parse_column(key[len(BOUNDS) :])), ((), ""))
+            if type_name == "variant":
+                listed = [_keys(item.strip(), key) for item in _LISTED.findall(text) if item.strip()]
                 chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *listed)))
     return chosen
 
@@ -110,15 +114,15 @@ def _keys(text: str, key: str) -> ColumnPath:
     return keys
 
 
-def _checked(wanted: str | pa.DataType, path: ColumnPath, whose: str) -> pa.DataType:
+def _checked(wanted: str | pa.DataType, path: ColumnPath, origin: str) -> pa.DataType:
     try:
         schema = shredding_schema.parse(wanted) if isinstance(wanted, str) else wanted
         shredding_schema.check(schema)
     except DeltaVariantError as error:
-        raise type(error)(f"{whose}: column {dotted(path)}: {error}") from error
+        raise type(error)(f"{origin}: column {dotted(path)}: {error}") from error
     leaf = next(_unreadable(schema, dotted(path)), None)
     if leaf is not None:
-        raise UnsupportedFeatureError(f"{whose}: {leaf}, which Spark cannot read in a Variant: leave the field out")
+        raise UnsupportedFeatureError(f"{origin}: {leaf}, which Spark cannot read in a Variant: leave the field out")
     return schema
 
 
@@ -139,7 +143,7 @@ def _is_readable(leaf: pa.DataType) -> bool:
 
 
 def _columns(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
-    """Columns and fields of structs, and the names of their types."""
+    """All columns and fields of structs, with the names of their types."""
     for field in schema.fields:
         path = (*parents, field.name)
         yield path, field.dataType.simpleString()
@@ -155,20 +159,20 @@ def _folded(path: ColumnPath) -> ColumnPath:
 
 
 def shreddable(schema: pa.Schema, variants: frozenset[ColumnPath]) -> list[ColumnPath]:
-    """The VARIANT columns at the top and in structs."""
+    """The VARIANT columns that can be shredded: those at the top level and in structs."""
     return [path for field in schema for path in _shreddable(field.type, (field.name,), variants)]
 
 
-def _shreddable(kind: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath]) -> Iterator[ColumnPath]:
+def _shreddable(data_type: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath]) -> Iterator[ColumnPath]:
     if path in variants:
         yield path
-    elif pa.types.is_struct(kind):
-        for field in kind:
+    elif pa.types.is_struct(data_type):
+        for field in data_type:
             yield from _shreddable(field.type, (*path, field.name), variants)
 
 
 def column(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
-    """The column of that path. Spark sends a null in every field of a null struct."""
+    """The column at a path. Its nulls include those of the structs above it: Spark sends a null struct with null fields."""
     array = batch.column(path[0])
     for name in path[1:]:
         array = array.field(array.type.get_field_index(name))
@@ -216,7 +220,10 @@ def leaves(schema: pa.DataType) -> int:
 
 
 def named_apart(schema: pa.DataType) -> bool:
-    """Whether no two fields of an object have names that differ by case only, which Spark's Parquet reader may mistake."""
+    """Whether no two fields of an object have names that differ only by case.
+
+    Spark's Parquet reader may take one such field for the other.
+    """
     if pa.types.is_struct(schema):
         names = {field.name.casefold() for field in schema}
         return len(names) == schema.num_fields and all(named_apart(field.type) for field in schema)
@@ -229,7 +236,7 @@ def _readable(schema: pa.DataType | None) -> pa.DataType | None:
         return None
     if pa.types.is_struct(schema):
         fields = [(field.name, _readable(field.type)) for field in schema]
-        kept = [(name, kind) for name, kind in fields if kind is not None]
+        kept = [(name, data_type) for name, data_type in fields if data_type is not None]
         return pa.struct(kept) if kept else None
     if shredding_schema.is_list(schema):
         element = _readable(schema.value_type)

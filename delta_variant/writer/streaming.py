@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 def foreach_batch(target: str | os.PathLike[str], *, app_id: str, **options: Any) -> Callable[[DataFrame, int], None]:
     """A function for `foreachBatch` that appends each batch to a Delta table exactly once.
 
-        df.writeStream.foreachBatch(dv.foreach_batch("/data/events", app_id="events")).start()
+    Example:
+        batches = stream.writeStream.foreachBatch(dv.foreach_batch("/data/events", app_id="events"))
+        batches.option("checkpointLocation", "/data/checkpoint").start()
 
-    app_id: one for each query, the same after every restart, and another when the query gets a new checkpoint, whose numbers
-    begin again at 0. options: those of `write`, but for `txn`. Raises TypeError for an option that `write` does not have.
+    app_id: identifies the query. Use another one for each query, and for a query with a new checkpoint, because its batch
+    numbers begin again at 0; keep it when the query is restarted. options: those of `write`, except `txn`. Raises TypeError for
+    an option that `write` does not have, and UnsupportedFeatureError for `txn`.
     """
     if "txn" in options:
-        raise UnsupportedFeatureError("foreach_batch sets txn itself, from app_id and the number of each batch: leave it out")
+        raise UnsupportedFeatureError("foreach_batch sets txn itself, to app_id and the number of each batch: leave txn out")
     inspect.signature(write).bind(None, target, **options)
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:

@@ -22,7 +22,6 @@ import json
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,12 +31,12 @@ from delta_variant import stats
 from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.storage import Storage
 from delta_variant.version import __version__
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import check_nulls, naming, physical, physical_type
+from delta_variant.writer.plan import Plan
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
 
@@ -45,61 +44,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
-"""What the shredding schema of a file is inferred from: so many rows at its start, or fewer where they are large."""
+"""The limits of the sample from which a shredding schema is inferred: rows and bytes at the start of a file."""
 SLICE_BYTES = 8 << 20
-"""Rows are shredded in slices of this size: the columns of a slice exist beside what they are made of."""
+"""Rows are shredded in slices of this size, because a slice and its shredded columns are in memory at the same time."""
 LEAF_BYTES = 8 << 10
-"""A leaf adds up to 600 bytes to a file. Only a file with less than this for each inferred leaf is encoded plain as well."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What every task of a write is told."""
-
-    location: Storage
-    """Directory of the table."""
-    variants: frozenset[ColumnPath]
-    """VARIANT columns, as paths of Parquet groups."""
-    not_null: tuple[ColumnPath, ...]
-    """Columns, and fields of structs, that must not be null."""
-    partition_by: tuple[str, ...]
-    timestamps: frozenset[str]
-    """Partition columns whose text is microseconds since 1970, to be written as Delta writes UTC timestamps."""
-    shredding_schemas: Mapping[ColumnPath, pa.DataType]
-    """Shredding schemas given by the user, or stored with the table."""
-    infer: bool
-    """Whether the other VARIANT columns get a schema from the first rows of each file."""
-    compression: str
-    max_rows: int | None
-    max_bytes: int
-    footer: Mapping[str, str]
-    num_indexed: int
-    """delta.dataSkippingNumIndexedCols."""
-    stats_columns: str | None
-    """delta.dataSkippingStatsColumns."""
-    string_prefix: int
-    tight_bounds: bool
-    nonnull: bool = False
-    """Whether files get the tag for paths without bounds."""
-    field_ids: Mapping[ColumnPath, int] = field(default_factory=dict)
-    """Parquet field ids of columns and of what is in them, where the table maps columns."""
-    random_prefix: int = 0
-    """Letters of a random directory that files go to in place of their partition's; 0 for the partition's."""
-    first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
-    """For VARIANT columns, the keys of the paths whose bounds go before others."""
-    version: str = __version__
-    """Of this package on the driver."""
+"""A file of at most this many bytes per inferred leaf column is encoded plain as well. A leaf column adds up to 600 bytes."""
 
 
 class Events(Protocol):
-    """Takes the result of a finished task, for the driver to cancel the job after the first error (`writer.task_events`)."""
+    """Sends the result of a finished task to the driver, which cancels the job after the first error (`writer.task_events`)."""
 
     def add(self, events: list[tuple[str, str]]) -> None:
-        """Takes pairs: ("", file) for every file, or (error class, message)."""
+        """events: ("", path) for every file, or one (error class, message)."""
 
 
 def write_messages(plan: Plan, schema: pa.Schema, events: Events, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
-    """The task as Spark runs it: from serialized record batches (`writer.record_batches`) to reports in JSON."""
+    """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to reports in JSON.
+
+    number: the number of the task. The reports are those of `write_files`.
+    """
     for report in write_files(plan, received(messages, schema), number, events):
         yield json.dumps(report).encode()
 
@@ -107,12 +70,14 @@ def write_messages(plan: Plan, schema: pa.Schema, events: Events, number: int, m
 def write_files(
     plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, events: Events | None = None
 ) -> list[dict[str, Any]]:
-    """The task: the reports of its files.
+    """Runs one task, and returns a report for each of its files.
 
-    A report has the Add action in JSON (`add`), rows, bytes (`size`), the names of the shredded columns (`shredded`), and
-    whether the file is plain because shredding would have made it larger (`left_plain`). An error of this package's family is
-    the only report, as `error`: its class and message. It reaches the driver as it is, and Spark does not try the same rows
-    again; so does an error of the storage that would come again.
+    A report has the Add action in JSON (`add`), the counts of rows and bytes (`rows`, `size`), the names of the shredded
+    columns (`shredded`), and whether the file is plain because shredding would have made it larger (`left_plain`).
+
+    An error of this package is returned, not raised: the only report then has its class and message (`error`). If a task
+    raises an error, Spark runs it again, over the same rows. A storage error that would occur again is also returned. All
+    other errors are raised.
     """
     if plan.version != __version__:
         message = (
@@ -146,26 +111,29 @@ def write_files(
         events.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     del task
     _release()
-    _settle()
+    _freeze_objects()
     return reports
 
 
 def _release() -> None:
-    """Gives freed memory back to the system: a worker lives for many tasks, whose remains add up to 60 MiB otherwise."""
+    """Returns freed memory to the system. A worker runs many tasks, and what they leave behind would add up to 60 MiB."""
     pa.default_memory_pool().release_unused()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc
         trim(0)
 
 
 @cache
-def _settle() -> None:
-    """PySpark collects garbage after every task, which takes 95 ms over the objects of Numba and pyarrow: they stay, once."""
+def _freeze_objects() -> None:
+    """Exempts the objects of Numba and pyarrow from garbage collection, once in a worker.
+
+    PySpark collects garbage after every task. Going through these objects takes 95 ms.
+    """
     gc.collect()
     gc.freeze()
 
 
 class _Task:
-    """Cuts the rows into files: at changes of the partition, at `max_rows` and at `max_bytes`."""
+    """Divides the rows of a task into files. A file ends where the partition changes, at `max_rows`, and at `max_bytes`."""
 
     def __init__(self, plan: Plan, number: int) -> None:
         self._plan, self._number = plan, number
@@ -175,9 +143,9 @@ class _Task:
         self._key: Key | None = None
         self._file: _File | None = None
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shredding schema is not known yet
-        self._rows = 0  # of the current file, pending ones included
+        self._rows = 0  # of the current file, including pending ones
         self._reports: list[dict[str, Any]] = []
-        self._path = ""  # of the current file, in the table
+        self._path = ""  # of the current file, relative to the table
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -188,12 +156,12 @@ class _Task:
             while rows.num_rows:
                 room = self._room(rows)
                 self._take(rows.slice(0, room))
-                rows = rows.slice(room)  # noqa: PLW2901  # what is left of the loop's value
+                rows = rows.slice(room)  # noqa: PLW2901  # the rows that are left
                 if self._is_full():
                     self._finish()
 
     def _room(self, rows: pa.RecordBatch) -> int:
-        """How many of these rows go into the current file at once, one at least."""
+        """How many of these rows are added to the current file next; at least one."""
         buffered = 0 if self._sizes.known or self._file is None else self._file.writer.buffered_bytes
         room = self._sizes.rows(self._plan.max_bytes - max(self._estimate(), buffered), rows)
         if self._plan.max_rows is not None:
@@ -207,7 +175,7 @@ class _Task:
         return self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes
 
     def _estimate(self) -> float:
-        """Bytes of the current file, closed now."""
+        """The estimated size of the current file if it were closed now."""
         if self._file is not None:
             return self._sizes.of_file(self._file.writer)
         return self._sizes.of_rows(self._pending_bytes())
@@ -231,7 +199,7 @@ class _Task:
         self._rows += rows.num_rows
         if self._file is not None:
             self._file.write(rows)
-            self._sizes.learn(self._file.writer, self._file.come)
+            self._sizes.learn(self._file.writer, self._file.incoming_bytes)
             return
         self._pending.append(rows)
         enough = self._rows >= SAMPLE_ROWS or self._pending_bytes() >= min(SAMPLE_BYTES, self._plan.max_bytes)
@@ -239,13 +207,13 @@ class _Task:
             self._open()
 
     def _open(self) -> None:
-        """Begins a file with the pending rows."""
+        """Opens a file and writes the pending rows to it."""
         rows, self._pending = self._pending, []
         schemas = self._schemas(rows)
         self._file = self._encoder(self._sink(), rows, schemas)
 
     def _write_small(self) -> None:
-        """Writes a file whose rows are all pending: plain, where shredding does not make it smaller."""
+        """Writes a file whose rows are all pending. A small file is also encoded plain, and the smaller encoding is kept."""
         rows, self._pending = self._pending, []
         schemas = self._schemas(rows)
         shredded = kept = self._in_memory(rows, schemas)
@@ -270,7 +238,7 @@ class _Task:
         return file
 
     def _sink(self) -> pa.NativeFile:
-        """A new file for rows of the current partition."""
+        """Opens a new file for rows of the current partition."""
         folder = "/".join(directory(n, v) for n, v in zip(self._plan.partition_by, self._key or (), strict=True))
         if self._plan.random_prefix:
             folder = uuid.uuid4().hex[: self._plan.random_prefix]
@@ -284,7 +252,7 @@ class _Task:
         return self._fs.open_output_stream(self.paths[-1])
 
     def _schemas(self, rows: list[pa.RecordBatch]) -> dict[ColumnPath, pa.DataType]:
-        """The shredding schema of each column that gets one in a file that begins with these rows."""
+        """The shredding schemas, by column, of a file that begins with these rows. Columns that stay plain are left out."""
         schemas = dict(self._plan.shredding_schemas)
         if not self._plan.infer:
             return schemas
@@ -308,9 +276,9 @@ class _Task:
         self._rows = 0
 
     def _report(self, shredded: _File, kept: _File) -> None:
-        """Reports a file; `shredded`, which may not be the one kept, knows the bounds."""
+        """Adds the report of a file. shredded: its shredded encoding, which has the bounds. kept: the one that was written."""
         if kept is shredded:
-            self._sizes.learn(kept.writer, kept.come)
+            self._sizes.learn(kept.writer, kept.incoming_bytes)
         add: dict[str, Any] = {
             "path": uri(self._path),
             "partitionValues": dict(zip(self._plan.partition_by, self._key or (), strict=True)),
@@ -321,8 +289,8 @@ class _Task:
         }
         if shredded.shredding_schemas:
             readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
-            mark = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
-            tags = {stats.BOUNDS_TAG: mark, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
+            marker = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
+            tags = {stats.BOUNDS_TAG: marker, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
             add["tags"] = {name: text for name, text in tags.items() if text}
         self._reports.append({
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
@@ -334,7 +302,7 @@ class _Task:
 
 
 class _File:
-    """One Parquet file: physical columns and their statistics."""
+    """A Parquet file that is being written, and its statistics."""
 
     def __init__(
         self, plan: Plan, sink: Any, schema: pa.Schema, schemas: Mapping[ColumnPath, pa.DataType], group_bytes: int
@@ -343,7 +311,7 @@ class _File:
         fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, schemas)) for f in schema]
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self.rows = self.size = 0
-        self.come = 0  # bytes of the rows as they came
+        self.incoming_bytes = 0  # of its rows as Spark sent them
         self.stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
@@ -376,7 +344,7 @@ class _File:
         self.stats.update(batch)
         self.writer.write(batch)
         self.rows += rows.num_rows
-        self.come += rows.nbytes
+        self.incoming_bytes += rows.nbytes
 
     def close(self) -> None:
         self.size = self.writer.close()

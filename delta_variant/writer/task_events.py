@@ -2,7 +2,7 @@
 failed one.
 
 In: events of every finished task, through one Spark accumulator for all writes of a driver. Out: the first error, and the files
-so far. The first error cancels the job, by a job tag, if more tasks are queued than are running. Otherwise the running tasks
+so far. The first error cancels the job, by a job tag, if more tasks are left than can run at once. Otherwise these tasks
 finish, because a task that is cancelled near its end may leave files behind.
 
 Invariant: events do not decide what is committed; only the rows of the job's result do. A task that Spark runs twice sends its
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _TAGS = "spark.job.tags"
 _Events = list[tuple[str, str, str]]
-"""The tag of a job, then ("", path of a file) or (class of an error, its message)."""
+"""Each is the tag of a job, followed by ("", path of a file) or (class of an error, its message)."""
 
 
 class _Forwarding(AccumulatorParam[_Events]):
-    """Collects events in a task. On the driver it keeps none, and passes each to its job."""
+    """Collects events in a task. On the driver, passes each event to its job and keeps none."""
 
     def zero(self, value: _Events) -> _Events:  # noqa: ARG002  # Spark's signature
         return []
@@ -53,18 +53,18 @@ _accumulators: WeakKeyDictionary[SparkContext, Accumulator[_Events]] = WeakKeyDi
 
 
 class EventSender:
-    """The task's end: sends events to the driver."""
+    """Sends the events of a task to the driver."""
 
     def __init__(self, accumulator: Accumulator[_Events], tag: str) -> None:
         self._accumulator, self._tag = accumulator, tag
 
     def add(self, events: Sequence[tuple[str, str]]) -> None:
-        """events: ("", path of a file) or (class of an error, its message)."""
+        """Sends events: ("", path of a file) or (class of an error, its message)."""
         self._accumulator.add([(self._tag, error, text) for error, text in events])
 
 
 class TaskEvents:
-    """The driver's end: the events of the tasks of one job."""
+    """Receives the events of one job's tasks on the driver."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -76,7 +76,10 @@ class TaskEvents:
 
     @contextmanager
     def watched(self) -> Iterator[EventSender]:
-        """Jobs that start in the block can be cancelled by the error of one of their tasks."""
+        """Tags the jobs that start in a `with` block, so that the first error of their tasks can cancel them.
+
+        Yields the sender to be passed to the tasks.
+        """
         if self._context not in _accumulators:
             _accumulators[self._context] = self._context.accumulator([], _Forwarding())
         _jobs[self._tag] = self
@@ -97,7 +100,10 @@ class TaskEvents:
                 self._cancel()
 
     def _cancel(self) -> None:
-        """Cancels the job if tasks are queued. The scheduler's thread waits for this call, so its counts do not change."""
+        """Cancels the job if more tasks are left than can run at once.
+
+        The scheduler's thread waits for this call, so its counts do not change meanwhile.
+        """
         context = self._context._jsc.sc()
         jobs, left = context.dagScheduler().activeJobs().iterator(), -1
         while jobs.hasNext():

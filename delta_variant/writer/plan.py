@@ -1,0 +1,58 @@
+"""The plan of a write: what the driver (`job`) tells every task (`task`). It is data, and knows no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delta_variant.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from delta_variant.paths import ColumnPath
+    from delta_variant.storage import Storage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The instructions of a write, the same for all of its tasks."""
+
+    location: Storage
+    """The directory of the table."""
+    variants: frozenset[ColumnPath]
+    """The VARIANT columns, as paths of Parquet groups."""
+    not_null: tuple[ColumnPath, ...]
+    """Columns, and fields of structs, that must not be null."""
+    partition_by: tuple[str, ...]
+    timestamps: frozenset[str]
+    """TIMESTAMP columns. As partition values they arrive as microseconds since 1970; the log has them as UTC timestamps."""
+    shredding_schemas: Mapping[ColumnPath, pa.DataType]
+    """Shredding schemas given by the user, or stored with the table."""
+    infer: bool
+    """Whether the other VARIANT columns get a schema inferred from the first rows of each file."""
+    compression: str
+    max_rows: int | None
+    """Rows after which a file ends; None for no limit."""
+    max_bytes: int
+    """Bytes after which a file ends."""
+    footer: Mapping[str, str]
+    """Key-value metadata for the Parquet footer."""
+    num_indexed: int
+    """delta.dataSkippingNumIndexedCols."""
+    stats_columns: str | None
+    """delta.dataSkippingStatsColumns."""
+    string_prefix: int
+    tight_bounds: bool
+    nonnull: bool = False
+    """Whether files get the tag with bounds for paths that have none in the statistics (`stats.NONNULL_TAG`)."""
+    field_ids: Mapping[ColumnPath, int] = field(default_factory=dict)
+    """Parquet field ids of columns and of the fields inside them; empty without column mapping."""
+    random_prefix: int = 0
+    """The length of the names of random directories for files; 0 if files go to the directory of their partition."""
+    first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
+    """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
+    version: str = __version__
+    """The version of this package on the driver."""
