@@ -43,9 +43,9 @@ test: lint  ## all that CI runs: lint, types, import order, every test, in two p
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark and not slow'
 
-soak: $(VENV)/.installed  ## what `make test` runs a share of: 200 commits, 112 pairs, 50 kills, all commands, 20,000 predicates, 5,000 queries; some hours
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py tests/test_writer_conflicts.py tests/test_commands.py
-	NEVER_WRONG_PAIRS=20000 NEVER_DIFFERENT_QUERIES=5000 $(BIN)/python -m pytest -s -n 2 tests/test_never_wrong.py tests/test_never_different.py
+soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 50 kills, 20,000 predicates, 5,000 queries; some hours
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .

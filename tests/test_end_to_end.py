@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import delta_variant as dv
 from benchmarks.events import events
 from tests.strategies import SPARK_VARIANTS, column, same, values
+from tests.support import SOAK
 
 
 def opened(df):
@@ -20,10 +21,11 @@ def opened(df):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_point_query_opens_one_file_of_a_hundred(spark, tmp_path):
-    """One million events in 100 files ordered by id: with skipping a point query opens 1, without 100, same rows."""
+    """Events in 100 files ordered by id, a million in `make soak`: a point query opens 1 with skipping, 100 without."""
     table = str(tmp_path / "events")
-    commit = dv.write(events(spark, 1_000_000, partitions=4), table, max_rows_per_file=10_000)
-    assert (commit.version, commit.files, commit.rows, commit.shredded) == (0, 100, 1_000_000, ("v",))
+    rows_per_file = 10_000 if SOAK else 2_000
+    commit = dv.write(events(spark, 100 * rows_per_file, partitions=4), table, max_rows_per_file=rows_per_file)
+    assert (commit.version, commit.files, commit.rows, commit.shredded) == (0, 100, 100 * rows_per_file, ("v",))
     query = f"SELECT id, to_json(v) AS v FROM delta.`{table}` WHERE variant_get(v, '$.id', 'long') = 5"
     without, expected = opened(spark.sql(query))
     dv.enable(spark)
@@ -59,7 +61,7 @@ def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=20 if SOAK else 4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60))
 def test_generated_variants_are_written_and_read_back(spark, tmp_path, rows):
     """So do generated trees, NULL among them: exact numerics by numeric value, everything else by type and value."""

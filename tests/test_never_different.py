@@ -9,7 +9,6 @@ and no error that it would not have without. By default a few hundred queries; a
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import delta_variant as dv
+from tests.support import length, prepared
 from tests.test_never_wrong import Predicates, Sql, Table
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-QUERIES = int(os.environ.get("NEVER_DIFFERENT_QUERIES", "60"))
-SEED = int(os.environ.get("NEVER_DIFFERENT_SEED", "500"))
+QUERIES = length("NEVER_DIFFERENT_QUERIES", 40, 5000)
+SEED = length("NEVER_DIFFERENT_SEED", 500, 500)
 PER_TABLE = 100
 RATES = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (*[0] * 20, 0.2), (*[0] * 20, 0.15))  # few paths that are not of one type
 SETTING = "spark.delta_variant.typedReading"
@@ -172,6 +172,8 @@ class Compared:
 
     def compare(self, query: str) -> None:
         self.counts["queries"] += 1
+        if self.table.seed % 4:
+            query = prepared(self.session, query)
         without, _ = self._rows(query, typed=False)
         found, plan = self._rows(query, typed=True)
         self.counts["typed"] += "typed_value" in plan

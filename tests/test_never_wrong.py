@@ -24,7 +24,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import os
 import random
 import re
 from collections import Counter
@@ -46,6 +45,7 @@ import delta_variant as dv
 from delta_variant.errors import DeltaVariantError
 from delta_variant.schema import infer
 from tests.strategies import column
+from tests.support import length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PAIRS = int(os.environ.get("NEVER_WRONG_PAIRS", "1200"))
-SEED = int(os.environ.get("NEVER_WRONG_SEED", "101"))
-PER_TABLE, PER_LARGE_TABLE = 1000, 200
+PAIRS = length("NEVER_WRONG_PAIRS", 500, 20_000)
+SEED = length("NEVER_WRONG_SEED", 101, 101)
+PER_TABLE, PER_LARGE_TABLE = (1000, 200) if PAIRS >= 10_000 else (400, 100)
 LARGE = 6  # one table in so many has large files too
 WHOLE = 10  # of a table's predicates that run as whole queries
 PER_PLAN = 50  # predicates planned as one query, a UNION ALL

@@ -21,15 +21,18 @@ from pyspark.errors import PySparkException
 import delta_variant as dv
 from delta_variant.reading import MAX_GROUPS, cast, groups
 from tests.strategies import column
+from tests.support import SOAK, prepared, scans, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TYPED = "spark.delta_variant.typedReading"
 FOOTERS = "spark.delta_variant.footerBytes"
 PUSH = "spark.sql.variant.pushVariantIntoScan"
+SOME = range(1, 1000)
+"""Files, at least one."""
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
 
@@ -91,6 +94,14 @@ ASKED = [
     *("struct<x:int>", "variant"),
 ]
 
+ZONES = ["America/St_Johns", "Asia/Kathmandu"]
+ZONED = {"string", "date", "timestamp", "timestamp_ntz"}
+IN_ZONES = [
+    (key, zone)
+    for number, key in enumerate(VALUES)
+    for zone in (ZONES if SOAK or key in ZONED else [ZONES[number % len(ZONES)]])
+]
+
 
 @pytest.fixture(scope="module")
 def values(spark, tmp_path_factory) -> Iterator[str]:
@@ -118,21 +129,29 @@ def made(spark: SparkSession, path: Any, files: list[list[Any]], shape: pa.DataT
     return str(path)
 
 
-def both(spark: SparkSession, query: str, *, typed: int | None = None) -> Any:
-    """What a query gives, rows or an error, after it was compared with Spark's scan; `typed` files are read from columns."""
+def both(spark: SparkSession, query: str, *, typed: int | range | None = None, logged: int | None = None) -> Any:
+    """What a query gives, rows or an error, after it was compared with Spark's scan.
+
+    `typed` files are read from columns (a number, or a range of numbers), and the log decides MIN and MAX of `logged` files.
+    """
+    query = prepared(spark, query)
     spark.conf.set(TYPED, "false")
-    expected = outcome(spark, query)
+    expected = outcome(spark.sql(query))
     spark.conf.set(TYPED, "true")
-    found = outcome(spark, query)
+    df = spark.sql(query)
+    found = outcome(df)
     assert found == expected, query
     if typed is not None:
-        assert sum(scan.files_typed for scan in dv.explain(spark.sql(query)).scans) == typed, dv.explain(spark.sql(query))
+        numbers = typed if isinstance(typed, range) else [typed]
+        assert sum(scan.files_typed for scan in scans(df)) in numbers, dv.explain(df)
+    if logged is not None:
+        assert sum(scan.files_from_log for scan in scans(df)) == logged, dv.explain(df)
     return found
 
 
-def outcome(spark: SparkSession, query: str) -> list[str] | str:
+def outcome(df: DataFrame) -> list[str] | str:
     try:
-        return sorted(map(repr, spark.sql(query).collect()))
+        return sorted(map(repr, df.collect()))
     except (PySparkException, Py4JJavaError) as error:
         # How the message shows the value differs between Spark's scan and `variant_get` elsewhere.
         refused = re.search(r"\[INVALID_VARIANT_CAST\] The variant value `.*` (cannot be cast into .*)", str(error), re.DOTALL)
@@ -144,8 +163,7 @@ def text(expression: str, asked: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("zone", ["America/St_Johns", "Asia/Kathmandu"])
-@pytest.mark.parametrize("key", VALUES)
+@pytest.mark.parametrize(("key", "zone"), IN_ZONES)
 def test_every_type_as_every_other(spark, values, key, zone):
     """`try_variant_get` gives the value that it gives on Spark's scan, or NULL, from a column of any type, for any type."""
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -200,7 +218,7 @@ def test_keys_of_any_kind(spark, tmp_path, mode):
     shape = pa.struct([(key, pa.int32()) for key in keys])
     path = made(spark, tmp_path / "t", [rows], shape, **{"delta.columnMapping.mode": mode})
     dv.enable(spark)
-    for key in keys:
+    for key in share(keys, 3, ["none", "name", "id"].index(mode)):
         step = f'$["{key}"]'.replace("\\", "\\\\").replace("'", "\\'")
         found = both(spark, f"select try_variant_get(v, '{step}', 'int') + 1 x from delta.`{path}`", typed=1)
         assert found == [f"Row(x={row[key] + 1})" for row in rows], key
@@ -306,14 +324,15 @@ def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, kno
         assert b"org.apache.spark.version" in data
         file.write_bytes(data if known else data.replace(b"org.apache.spark.version", b"com.example.tool.version"))
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    for key in ("a", "o.b", "o.z", "z", "a.z"):
-        for query in (
-            f"select id, v:{key} from delta.`{path}`",
-            f"select id, v:{key}::string, try_variant_get(v, '$.{key}', 'int') from delta.`{path}`",
-            f"select count(*) from delta.`{path}` where v:{key}::string < 'y'",
-        ):
-            variant_null = case == "JSON nulls" and "::" not in query and key == "a"
-            both(spark, query, typed=int(key in (proven | more if known else proven) and not variant_null))
+    queries = (
+        "select id, v:{} from {}",
+        "select id, v:{0}::string, try_variant_get(v, '$.{0}', 'int') from {1}",
+        "select count(*) from {1} where v:{0}::string < 'y'",
+    )
+    for key, query in share(itertools.product(("a", "o.b", "o.z", "z", "a.z"), queries), 2, int(known)):
+        variant_null = case == "JSON nulls" and "::" not in query and key == "a"
+        is_proven = key in (proven | more if known else proven) and not variant_null
+        both(spark, query.format(key, f"delta.`{path}`"), typed=int(is_proven))
     if "z" in proven:
         join = spark.sql(f"select a.id, b.id from delta.`{path}` a left join range(9) b on a.v:z::bigint = b.id")
         assert "NestedLoop" not in join._jdf.queryExecution().sparkPlan().toString()
@@ -380,13 +399,13 @@ def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, foote
         ("v:o.c::string, v:d::decimal(20,2)", "c, d"),
         ("v:a::bigint, v:o.b::bigint", "a, b"),
     ):
-        expected = share(spark.sql(f"select {columns} from delta.`{plain}`"), plain)
-        assert share(spark.sql(f"select {paths} from delta.`{path}`"), path) == pytest.approx(expected, rel=0.02)
+        expected = expected_share(spark.sql(f"select {columns} from delta.`{plain}`"), plain)
+        assert expected_share(spark.sql(f"select {paths} from delta.`{path}`"), path) == pytest.approx(expected, rel=0.02)
     copy = Path(unmarked(spark, path))
-    assert share(spark.sql(f"select v:o.c::string from delta.`{copy}`"), copy) < 0.5
+    assert expected_share(spark.sql(f"select v:o.c::string from delta.`{copy}`"), copy) < 0.5
 
 
-def share(df: Any, table: Path) -> float:
+def expected_share(df: Any, table: Path) -> float:
     """The size that Spark expects of a query, as a part of the table's files."""
     expected = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return expected / sum(file.stat().st_size for file in table.glob("*.parquet"))
@@ -473,14 +492,13 @@ QUERIES = [
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("table", ["typed", "mixed"])
+@pytest.mark.parametrize(
+    ("table", "query"), [*(("mixed", query) for query in QUERIES), *(("typed", query) for query in share(QUERIES, 3))]
+)
 def test_wherever_the_use_stands(spark, request, table, query):
     """The rows are those of Spark's scan, and some file is read by column, wherever a query asks for a path."""
     query = query.replace("{}", f"delta.`{request.getfixturevalue(table)}`")
-    assert isinstance(both(spark, query), list)
-    if ":missing" not in query:
-        assert sum(scan.files_typed for scan in dv.explain(spark.sql(query)).scans) > 0
+    assert isinstance(both(spark, query, typed=None if ":missing" in query else SOME), list)
 
 
 @pytest.mark.spark
@@ -536,9 +554,7 @@ def test_extremes_of_every_type(spark, values, key):
         cast_to_text = f"select {', '.join(f'cast(c{n} as string)' for n in range(2 * len(gets) + 1))} from ({query}) t"
         names = ", ".join(f"c{n}" for n in range(2 * len(gets) + 1))
         query = f"{cast_to_text}({names})"
-        both(spark, query)
-        [scan] = dv.explain(spark.sql(query)).scans
-        assert (scan.files_from_log, scan.files_after_bounds) == ((1, 0) if decided and DECIDED[key] else (0, 1)), query
+        both(spark, query, logged=int(decided and bool(DECIDED[key])))
 
 
 EXTREMES = {
@@ -568,8 +584,7 @@ def test_extremes_from_the_log(spark, typed, partly, query):
     """MIN, MAX and COUNT(*) of whole files come from the log, beside those of files that have to be read."""
     for table in (typed, partly):
         asked = query.replace("{}", f"delta.`{table}`")
-        assert isinstance(both(spark, asked), list)
-        assert sum(scan.files_from_log for scan in dv.explain(spark.sql(asked)).scans) == 2 * EXTREMES[query]
+        assert isinstance(both(spark, asked, logged=2 * EXTREMES[query]), list)
 
 
 @pytest.mark.spark
@@ -579,13 +594,12 @@ def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
     shape = pa.struct([("n", pa.int64()), ("x", pa.float64())])
     path = made(spark, tmp_path / "t", files, shape, **{"delta.enableDeletionVectors": "true"})
     table = f"delta.`{path}`"
-    decided = []
-    for _ in range(2):
-        for asked in ("min(v:n::int), max(v:n::int), count(*)", "min(v:x::double), max(v:x::double)"):
-            both(spark, f"select {asked} from {table}")
-            decided += [scan.files_from_log for scan in dv.explain(spark.sql(f"select {asked} from {table}")).scans]
+    for decided in ((3, 2), (1, 0)):
+        for asked, logged in zip(
+            ("min(v:n::int), max(v:n::int), count(*)", "min(v:x::double), max(v:x::double)"), decided, strict=True
+        ):
+            both(spark, f"select {asked} from {table}", logged=logged)
         spark.sql(f"delete from {table} where id in (10, 29)")
-    assert decided == [3, 2, 1, 0]
 
 
 @pytest.mark.spark
@@ -600,7 +614,7 @@ def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
 def test_no_error_is_new(spark, typed, mixed):
     """A cast is made where the query makes it: not for rows that a filter, a join or a condition keeps from it."""
     spark.sparkContext.setLogLevel("OFF")
-    for path, push in itertools.product((typed, mixed), ("true", "false")):
+    for path, push in share(itertools.product((typed, mixed), ("true", "false")), 3):
         spark.conf.set(PUSH, push)
         table = f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)"  # which Delta cannot skip files by
         for query in (
@@ -643,20 +657,23 @@ def test_the_switch(spark, typed):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "asked",
-    ["v:n::bigint = 15000", "v:n::int < 15", "15 > v:n::int", "v:n::bigint in (15000, 15001)", "v:s::string = 'k15000'"],
-)
-def test_filters_reach_the_row_groups(spark, tmp_path, asked):
+def test_filters_reach_the_row_groups(spark, tmp_path):
     """A point query into one large sorted file decodes the row groups that can match."""
     path = str(tmp_path / "t")
     spark.sql(f"create table delta.`{path}` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
     event = "to_variant_object(named_struct('n', id, 's', concat('k', lpad(id, 7, '0')), 'pad', uuid())) v"
     dv.write(spark.range(0, 1_200_000, 1, 1).selectExpr(event), path)
     dv.enable(spark)
-    df = spark.sql(f"select count(*) from delta.`{path}` where {asked}")
-    df.collect()
-    assert read_rows(df) < 400_000
+    for asked in (
+        "v:n::bigint = 15000",
+        "v:n::int < 15",
+        "15 > v:n::int",
+        "v:n::bigint in (15000, 15001)",
+        "v:s::string = 'k15000'",
+    ):
+        df = spark.sql(f"select count(*) from delta.`{path}` where {asked}")
+        df.collect()
+        assert read_rows(df) < 400_000, asked
     dv.disable(spark)
 
 
