@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
+_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _JAVA = 17
 _SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
 
@@ -44,8 +45,10 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     packages: further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
     (`configure_spark_with_delta_pip` alone would drop the packages).
 
-    With a local master, workers run the Python of this process unless PYSPARK_PYTHON is set. PySpark alone would take the
-    python3 of the PATH, which may not have this package.
+    With a local master, workers run the Python of this process unless PYSPARK_PYTHON is set: PySpark alone would take the
+    python3 of the PATH, which may not have this package. The state of a table's log is then kept in as many partitions as the
+    machine has cores, unless spark.databricks.delta.snapshotPartitions is set: with Delta's default, the first query of a table
+    runs 50 tasks.
     """
     options = builder._options  # noqa: SLF001  # a builder has no public getter
     given = [name for name in _names(options.get(_PACKAGES)) if not name.startswith("io.delta:delta-spark")]
@@ -56,6 +59,8 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
         builder = builder.config(_CATALOG, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     if str(options.get("spark.master", "")).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if _SNAPSHOT_PARTITIONS not in options:
+            builder = builder.config(_SNAPSHOT_PARTITIONS, str(os.cpu_count() or 1))
     return builder
 
 

@@ -47,9 +47,10 @@ def scans(df: DataFrame) -> list[report.Scan]:
 def prepared(spark: SparkSession, query: str) -> str:
     """The query on temporary views of its tables, whose files Delta has listed once: each plan of a table takes a job for that.
 
-    The rules see the same as in a plan of the table itself. Queries for `_metadata`, which views do not have, stay as they are.
+    The rules see the same as in a plan of the table itself. Queries with `_metadata`, which views do not have, and with EXISTS,
+    which renames the columns of a view that stands on both sides, stay as they are.
     """
-    return query if "_metadata" in query else re.sub("delta\\.`([^`]+)`", partial(_view, spark), query)
+    return query if "_metadata" in query or "exists" in query else re.sub("delta\\.`([^`]+)`", partial(_view, spark), query)
 
 
 def _view(spark: SparkSession, table: re.Match[str]) -> str:

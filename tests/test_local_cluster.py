@@ -29,7 +29,7 @@ directory = Path(sys.argv[1])
 builder = (
     SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.driver.memory", "1g")
     .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
-    .config("spark.databricks.delta.snapshotPartitions", "2")
+    .config("spark.databricks.delta.snapshotPartitions", "1")
     .config("spark.sql.session.timeZone", "UTC").config("spark.executorEnv.PYTHONPATH", ":".join(sys.path))
 )
 spark = dv.configure(builder).getOrCreate()

@@ -61,6 +61,15 @@ def test_local_workers_run_this_python(monkeypatch):
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+def test_local_logs_have_few_partitions(monkeypatch):
+    """With a local master a log's state has as many partitions as there are cores; a number that the user set stays."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    key = "spark.databricks.delta.snapshotPartitions"
+    assert configure(SparkSession.Builder().master("local[2]"))._options[key] == str(os.cpu_count())
+    assert configure(SparkSession.Builder().master("local[2]").config(key, "7"))._options[key] == "7"
+    assert key not in configure(SparkSession.Builder().master("spark://example.org:7077"))._options
+
+
 @pytest.mark.spark
 def test_enable_twice_and_disable(session):
     """Enable is idempotent, and disable restores the settings as they were, set or not."""

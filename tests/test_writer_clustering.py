@@ -33,7 +33,7 @@ SCHEMA = t.StructType([
         (["id.x"], InvalidSchemaError, r"there is no column id\.x"),
         (["v"], InvalidSchemaError, "v is VARIANT, which has no order: name a path in it, as in v:id"),
         (["m"], InvalidSchemaError, "m is MAP<STRING,STRING>, which has no order"),
-        (["`a:b`"], InvalidSchemaError, "STRUCT<X.Y: VARIANT, N: INT>, which has no order"),
+        (["`a:b`"], InvalidSchemaError, "STRUCT<X.Y:VARIANT,N:INT>, which has no order"),
         (["id:x"], InvalidSchemaError, "id is BIGINT, and only VARIANT columns have paths"),
         (["v:a[x]"], InvalidPathError, r"cluster_by: v:a\[x\]: "),
         (["a:b"], InvalidSchemaError, "there is no column a"),

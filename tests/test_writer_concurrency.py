@@ -87,7 +87,7 @@ def obey(jars: str, java_options: str) -> None:
 
     builder = (
         SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.databricks.delta.properties.defaults.checkpointInterval", "3")
         .config("spark.driver.extraClassPath", jars).config("spark.driver.extraJavaOptions", java_options)
     )  # fmt: skip
@@ -379,7 +379,7 @@ FILES = 3
 """That a write of TASK makes, one in each task; two tasks run at a time."""
 VICTIMS = ["all"] * 24 + ["driver"] * 3 + ["jvm"] * 3 + ["workers"] * 20
 if not SOAK:
-    VICTIMS = ["all"] * 2 + ["driver", "jvm", "workers"]
+    VICTIMS = ["all"] * 3 + ["driver", "jvm", "workers"]
 MOMENTS = ("called", "some files", "all files", "log", "committed")
 
 
@@ -475,7 +475,7 @@ def complete(file: Path) -> bool:
 def test_killed(spark, tmp_path, java_options):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
-    Of fifty SIGKILLs, in short five, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to
+    Of fifty SIGKILLs, in short six, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to
     the driver only, three to the JVM only, and twenty to the workers only, which the driver survives and does its write
     again. The writer appends, and overwrites with every fourth write; every third writer begins where there is no table.
     The kills are spread over a write by what can be seen of it, plus a random time. A checkpoint is due with every third
