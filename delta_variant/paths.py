@@ -19,6 +19,9 @@ from delta_variant.errors import InvalidPathError, InvalidSchemaError
 ColumnPath = tuple[str, ...]
 """The name of a column. If it is in a struct, these are the names that lead to it: `("s", "w")`."""
 
+ELEMENT, MAP_KEY, MAP_VALUE = ("list", "element"), ("key_value", "key"), ("key_value", "value")
+"""What Parquet adds to the path of a column: for the elements of a list, for the keys and the values of a map."""
+
 _ESCAPES = {"'": "\\'", "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _UNESCAPES = {text[1]: char for char, text in _ESCAPES.items()}
 _NORMALIZED_KEY = re.compile(r"\['((?:[^'\\\x00-\x1f]|\\(?:['\\btnfr]|u00[01][0-9a-f]))*)'\]")

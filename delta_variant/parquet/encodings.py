@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import schema as schemas
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -44,11 +45,11 @@ def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None
         for i, field in enumerate(kind):
             yield from columns(array.field(i), (*names, field.name), within)
     elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from columns(array.flatten(), (*names, "list", "element"), within)
+        yield from columns(array.flatten(), (*names, *ELEMENT), within)
     elif pa.types.is_map(kind):
         start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items ignore that an array is a slice
-        yield from columns(array.keys.slice(start, end - start), (*names, "key_value", "key"), within)
-        yield from columns(array.items.slice(start, end - start), (*names, "key_value", "value"), within)
+        yield from columns(array.keys.slice(start, end - start), (*names, *MAP_KEY), within)
+        yield from columns(array.items.slice(start, end - start), (*names, *MAP_VALUE), within)
     else:
         yield names, array
 

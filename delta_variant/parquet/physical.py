@@ -20,6 +20,7 @@ from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.footer import Names
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 _LOGICAL = {
     "BOOLEAN": {"NONE"},
@@ -71,10 +72,10 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     if pa.types.is_struct(kind):
         return pa.struct([f.with_type(replaced(f.type, (*names, f.name), replace)) for f in kind])
     if pa.types.is_map(kind):
-        key = kind.key_field.with_type(replaced(kind.key_type, (*names, "key_value", "key"), replace))
-        return pa.map_(key, kind.item_field.with_type(replaced(kind.item_type, (*names, "key_value", "value"), replace)))
+        key = kind.key_field.with_type(replaced(kind.key_type, (*names, *MAP_KEY), replace))
+        return pa.map_(key, kind.item_field.with_type(replaced(kind.item_type, (*names, *MAP_VALUE), replace)))
     if schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return list_of(kind, replaced(kind.value_type, (*names, "list", "element"), replace))
+        return list_of(kind, replaced(kind.value_type, (*names, *ELEMENT), replace))
     return kind
 
 

@@ -19,6 +19,7 @@ from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError, MalformedVariantError
 from delta_variant.parquet import footer, physical
 from delta_variant.parquet.files import FileWriter
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 if TYPE_CHECKING:
     import os
@@ -183,12 +184,12 @@ def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
         fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
-        keys = _rebuilt(array.keys, (*names, "key_value", "key"), is_variant)
-        items = _rebuilt(array.items, (*names, "key_value", "value"), is_variant)
+        keys = _rebuilt(array.keys, (*names, *MAP_KEY), is_variant)
+        items = _rebuilt(array.items, (*names, *MAP_VALUE), is_variant)
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field.with_type(items.type)])
         built = pa.map_(kind.key_field, entries.type.field(1))
         return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-    element = _rebuilt(array.values, (*names, "list", "element"), is_variant)
+    element = _rebuilt(array.values, (*names, *ELEMENT), is_variant)
     built = physical.list_of(kind, element.type)
     return pa.Array.from_buffers(
         built, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=[element]
@@ -207,9 +208,9 @@ def _groups(kind: pa.DataType, names: Names) -> Iterator[tuple[Names, pa.DataTyp
         for field in kind:
             yield from _groups(field.type, (*names, field.name))
     elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from _groups(kind.value_type, (*names, "list", "element"))
+        yield from _groups(kind.value_type, (*names, *ELEMENT))
     elif pa.types.is_map(kind):
-        yield from _groups(kind.item_type, (*names, "key_value", "value"))
+        yield from _groups(kind.item_type, (*names, *MAP_VALUE))
 
 
 def _is_variant(kind: pa.DataType) -> bool:

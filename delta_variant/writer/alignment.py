@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.paths import quoted
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -209,10 +209,10 @@ def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[
         for field in data_type:
             yield from leaves(field.dataType, (*path, field.name))
     elif isinstance(data_type, t.ArrayType):
-        yield from leaves(data_type.elementType, (*path, "list", "element"))
+        yield from leaves(data_type.elementType, (*path, *ELEMENT))
     elif isinstance(data_type, t.MapType):
-        yield from leaves(data_type.keyType, (*path, "key_value", "key"))
-        yield from leaves(data_type.valueType, (*path, "key_value", "value"))
+        yield from leaves(data_type.keyType, (*path, *MAP_KEY))
+        yield from leaves(data_type.valueType, (*path, *MAP_VALUE))
     else:
         yield path, data_type
 

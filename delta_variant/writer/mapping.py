@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from delta_variant.paths import ColumnPath, dotted
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
-_STEPS = {"element": ("list", "element"), "key": ("key_value", "key"), "value": ("key_value", "value")}
+_STEPS = {"element": ELEMENT, "key": MAP_KEY, "value": MAP_VALUE}
 _CHILDREN = {"elementType": _STEPS["element"], "keyType": _STEPS["key"], "valueType": _STEPS["value"]}
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -96,7 +96,7 @@ def _with_id(field: pa.Field, path: ColumnPath, ids: Mapping[ColumnPath, int]) -
     if pa.types.is_struct(data_type):
         data_type = pa.struct([_with_id(child, (*path, child.name), ids) for child in data_type])
     elif pa.types.is_list(data_type):
-        data_type = pa.list_(_with_id(data_type.value_field, (*path, "list", "element"), ids))
+        data_type = pa.list_(_with_id(data_type.value_field, (*path, *ELEMENT), ids))
     elif pa.types.is_map(data_type):
         key, value = (_with_id(f, (*path, "key_value", f.name), ids) for f in (data_type.key_field, data_type.item_field))
         data_type = pa.map_(key, value)

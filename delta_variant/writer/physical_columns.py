@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from delta_variant import shredding
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
-from delta_variant.paths import ColumnPath, dotted
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,9 +40,9 @@ def physical_type(
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, child(f.type, f.name)) for f in kind])
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", child(kind.value_type, "list", "element")))
+        return pa.list_(pa.field("element", child(kind.value_type, *ELEMENT)))
     if pa.types.is_map(kind):
-        key, value = child(kind.key_type, "key_value", "key"), child(kind.item_type, "key_value", "value")
+        key, value = child(kind.key_type, *MAP_KEY), child(kind.item_type, *MAP_VALUE)
         return pa.map_(pa.field("key", key, False), pa.field("value", value))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp("us", "UTC")
@@ -78,11 +78,11 @@ def physical(
 
     array = _copied(array)  # `keys`, `items` and `values` of a slice would be those of its whole batch
     if pa.types.is_map(target):
-        keys = entry(array.keys, target.key_type, "key_value", "key")
-        items = entry(array.items, target.item_type, "key_value", "value")
+        keys = entry(array.keys, target.key_type, *MAP_KEY)
+        items = entry(array.items, target.item_type, *MAP_VALUE)
         entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     else:
-        entries = entry(array.values, target.value_type, "list", "element")
+        entries = entry(array.values, target.value_type, *ELEMENT)
     return pa.Array.from_buffers(target, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
 
 
