@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.writer import modes
 from delta_variant.writer.alignment import check_types
 
 if TYPE_CHECKING:
@@ -19,6 +18,15 @@ if TYPE_CHECKING:
 
     from delta_variant.writer.shredding_schemas import Shred
 
+_SAVE_MODES = {
+    "append": "Append",
+    "overwrite": "Overwrite",
+    "error": "ErrorIfExists",
+    "errorifexists": "ErrorIfExists",
+    "ignore": "Ignore",
+}
+DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
+"""The session's setting for `partition_overwrite`."""
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
 _SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -64,27 +72,57 @@ class Request:
         user_metadata: str | None,
     ) -> Request:
         """The request of a call of `write`. Raises UnsupportedFeatureError, and InvalidSchemaError for lists that are text."""
-        modes.check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
+        _check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
         _check(df, max_rows_per_file, txn)
         for name, listed in (("partition_by", partition_by), ("cluster_by", cluster_by)):
             if isinstance(listed, str):
                 raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
         spark = df.sparkSession
         return cls(
-            save_mode=modes.SAVE_MODES[mode.lower()],
+            save_mode=_SAVE_MODES[mode.lower()],
             shred=shred,
             partition_by=tuple(partition_by),
             cluster_by=tuple(cluster_by),
             replace_where=replace_where,
             overwrite_schema=overwrite_schema,
-            dynamic=modes.is_dynamic(spark, partition_overwrite),
+            dynamic=_is_dynamic_overwrite(spark, partition_overwrite),
             compression=_codec(spark, compression),
             max_rows=_max_rows(spark, max_rows_per_file),
             options=_delta_options(replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata),
         )
 
 
+def _check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
+    """Raises UnsupportedFeatureError for unknown modes, and for arguments that need an overwrite or exclude each other."""
+    if str(mode).lower() not in _SAVE_MODES:
+        raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(_SAVE_MODES)}")
+    if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
+        raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
+    given = {
+        "replace_where": replace_where,
+        "partition_overwrite": partition_overwrite,
+        "overwrite_schema": overwrite_schema or None,
+    }
+    for name, value in given.items():
+        if value is not None and mode.lower() != "overwrite":
+            raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
+    partial = {"replace_where": replace_where is not None, "partition_overwrite='dynamic'": _is_dynamic(partition_overwrite)}
+    chosen = [name for name, is_chosen in {**partial, "overwrite_schema": overwrite_schema}.items() if is_chosen]
+    if len(chosen) > 1:
+        raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
+
+
+def _is_dynamic_overwrite(spark: SparkSession, partition_overwrite: str | None) -> bool:
+    """Whether overwrites are dynamic: by the argument, else by the session's setting, as for Spark's own writes."""
+    return _is_dynamic(partition_overwrite or spark.conf.get(DYNAMIC_BY_SESSION, None))
+
+
+def _is_dynamic(mode: str | None) -> bool:
+    return (mode or "").lower() == "dynamic"
+
+
 def _check(df: DataFrame, max_rows: int | None, txn: tuple[str, int] | None) -> None:
+    """Raises UnsupportedFeatureError for rows and arguments that `write` cannot take, whatever the table."""
     if df.isStreaming:
         raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
     if max_rows is not None and max_rows < 1:

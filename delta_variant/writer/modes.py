@@ -18,46 +18,12 @@ from pyspark.errors import AnalysisException, ParseException
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.transaction import Removal
+from delta_variant.writer.arguments import DYNAMIC_BY_SESSION, Request
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from delta_variant.features import TableFeatures
-    from delta_variant.writer.arguments import Request
-
-SAVE_MODES = {
-    "append": "Append",
-    "overwrite": "Overwrite",
-    "error": "ErrorIfExists",
-    "errorifexists": "ErrorIfExists",
-    "ignore": "Ignore",
-}
-_DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
-
-
-def check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
-    """Raises UnsupportedFeatureError for unknown modes, and for arguments that need an overwrite or exclude each other."""
-    if str(mode).lower() not in SAVE_MODES:
-        raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(SAVE_MODES)}")
-    if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
-        raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
-    given = {
-        "replace_where": replace_where,
-        "partition_overwrite": partition_overwrite,
-        "overwrite_schema": overwrite_schema or None,
-    }
-    for name, value in given.items():
-        if value is not None and mode.lower() != "overwrite":
-            raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
-    partial = {"replace_where": replace_where is not None, "partition_overwrite='dynamic'": _is_dynamic(partition_overwrite)}
-    chosen = [name for name, is_chosen in {**partial, "overwrite_schema": overwrite_schema}.items() if is_chosen]
-    if len(chosen) > 1:
-        raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
-
-
-def is_dynamic(spark: SparkSession, partition_overwrite: str | None) -> bool:
-    """Whether overwrites are dynamic: by the argument, else by the session's setting, as for Spark's own writes."""
-    return _is_dynamic(partition_overwrite or spark.conf.get(_DYNAMIC_BY_SESSION, None))
 
 
 def removal(features: TableFeatures, request: Request) -> Removal | None:
@@ -71,13 +37,9 @@ def removal(features: TableFeatures, request: Request) -> Removal | None:
         return Removal(where=request.replace_where)
     if request.dynamic and request.overwrite_schema:
         raise UnsupportedFeatureError(
-            f"overwrite_schema replaces all rows, and {_DYNAMIC_BY_SESSION} is dynamic: use partition_overwrite='static'"
+            f"overwrite_schema replaces all rows, and {DYNAMIC_BY_SESSION} is dynamic: use partition_overwrite='static'"
         )
     return Removal(dynamic=request.dynamic and bool(features.partition_by))
-
-
-def _is_dynamic(mode: str | None) -> bool:
-    return (mode or "").lower() == "dynamic"
 
 
 def check_predicate(rows: DataFrame, predicate: str, features: TableFeatures) -> None:
