@@ -56,7 +56,7 @@ class Request:
     @classmethod
     def of(
         cls,
-        df: DataFrame,
+        spark: SparkSession,
         mode: str,
         *,
         shred: Shred | Mapping[str, str | pa.DataType],
@@ -71,13 +71,18 @@ class Request:
         txn: tuple[str, int] | None,
         user_metadata: str | None,
     ) -> Request:
-        """The request of a call of `write`. Raises UnsupportedFeatureError, and InvalidSchemaError for lists that are text."""
+        """The request of a call of `write`. spark: the session of its rows.
+
+        Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text.
+        """
         _check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
-        _check(df, max_rows_per_file, txn)
+        if max_rows_per_file is not None and max_rows_per_file < 1:
+            raise UnsupportedFeatureError(f"max_rows_per_file={max_rows_per_file} must be 1 or more")
+        if txn is not None and not _is_txn(txn):
+            raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: write txn=('my-job', 7)")
         for name, listed in (("partition_by", partition_by), ("cluster_by", cluster_by)):
             if isinstance(listed, str):
                 raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
-        spark = df.sparkSession
         return cls(
             save_mode=_SAVE_MODES[mode.lower()],
             shred=shred,
@@ -121,14 +126,10 @@ def _is_dynamic(mode: str | None) -> bool:
     return (mode or "").lower() == "dynamic"
 
 
-def _check(df: DataFrame, max_rows: int | None, txn: tuple[str, int] | None) -> None:
-    """Raises UnsupportedFeatureError for rows and arguments that `write` cannot take, whatever the table."""
+def check_rows(df: DataFrame) -> None:
+    """Raises UnsupportedFeatureError for a stream, and for columns of types that `write` does not handle."""
     if df.isStreaming:
         raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
-    if max_rows is not None and max_rows < 1:
-        raise UnsupportedFeatureError(f"max_rows_per_file={max_rows} must be 1 or more")
-    if txn is not None and not _is_txn(txn):
-        raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: write txn=('my-job', 7)")
     check_types(df.schema)
 
 

@@ -21,7 +21,7 @@ from delta_variant.features import SHREDDING_PROPERTY
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import clustering, constraints, evolution, job, modes, shredding_schemas
 from delta_variant.writer.alignment import align, leaves, storable_schema, without_empty_text
-from delta_variant.writer.arguments import Request, check_partitioning, partition_columns
+from delta_variant.writer.arguments import Request, check_partitioning, check_rows, partition_columns
 
 if TYPE_CHECKING:
     import os
@@ -103,8 +103,9 @@ def write(
     UnsupportedFeatureError for a table feature, argument or setting that is not supported; MalformedVariantError for Variant
     bytes that the encoding does not allow. After an error the table is as it was before.
     """
+    check_rows(df)
     request = Request.of(
-        df, mode, shred=shred, partition_by=partition_by, cluster_by=cluster_by, replace_where=replace_where,
+        df.sparkSession, mode, shred=shred, partition_by=partition_by, cluster_by=cluster_by, replace_where=replace_where,
         partition_overwrite=partition_overwrite, merge_schema=merge_schema, overwrite_schema=overwrite_schema,
         compression=compression, max_rows_per_file=max_rows_per_file, txn=txn, user_metadata=user_metadata,
     )  # fmt: skip
