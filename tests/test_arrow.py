@@ -1,4 +1,4 @@
-"""The extension type arrow.parquet.variant, its storage forms, Arrow's worked buffers, and other libraries at the other end."""
+"""The extension type arrow.parquet.variant: its storage types, Arrow's worked examples, and exchange with other libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from delta_variant.errors import InvalidLayoutError, UnsupportedFeatureError
 from delta_variant.parquet import write_table
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
 
-pa.unregister_extension_type(arrow.NAME)  # while it is registered, pyarrow gives other tests other types
+pa.unregister_extension_type(arrow.NAME)  # else pyarrow would read VARIANT columns as this type in other tests too
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -142,7 +142,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("storage", ALLOWED, ids=str)
 def test_storage_of_the_specification(storage):
-    """Every storage that the specification and its examples list makes a type, and serialises to an empty string."""
+    """Every storage type that the specification and its examples list is accepted, and is serialized to an empty string."""
     kind = VariantType(storage)
     assert (kind.storage_type, kind.extension_name) == (storage, "arrow.parquet.variant")
     assert kind.__arrow_ext_serialize__() == b""
@@ -151,13 +151,13 @@ def test_storage_of_the_specification(storage):
 
 @pytest.mark.parametrize(("storage", "message"), REFUSED, ids=lambda part: str(part)[:60])
 def test_other_storage_is_refused(storage, message):
-    """Any other storage is an error that names the place and what is there."""
+    """Any other storage type, with unsigned integers for example, is an error that names the path and the type (A2)."""
     with pytest.raises(InvalidLayoutError, match=message):
         VariantType(storage)
 
 
 def test_schemas_of_shredding_have_storage():
-    """What shred makes is a storage of the type, for any schema."""
+    """The storage type of any shredding schema is accepted by the extension type."""
 
     @given(SCHEMAS)
     def check(as_type):
@@ -184,7 +184,7 @@ def sliced(array):
 
 
 def nested(array):
-    """Through a struct of a list and back."""
+    """The array after it went through IPC inside a list inside a struct."""
     lists = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
     return ipc(pa.StructArray.from_arrays([lists], ["l"])).field("l").flatten()
 
@@ -207,7 +207,7 @@ JOURNEYS = {
 @KINDS
 @pytest.mark.parametrize("journey", JOURNEYS.values(), ids=JOURNEYS)
 def test_the_type_survives(array, journey):
-    """Type, NULLs and values are the same at the end of every way that Arrow data take."""
+    """Type, NULLs and values survive IPC, Feather, the C data interface, pickle, pandas, and slicing, taking and filtering."""
     arrived = journey(array)
     assert type(arrived) is VariantArray
     assert arrived.type == array.type
@@ -217,7 +217,7 @@ def test_the_type_survives(array, journey):
 
 @KINDS
 def test_python_values(array):
-    """to_pylist and as_py give the values of `binary`, in chunked arrays, structs, lists and scalars too."""
+    """to_pylist and as_py give Python values, in chunked arrays, structs, lists and scalars too."""
     wanted = natural(ROWS)
     assert all(map(same, array.to_pylist(), wanted))
     assert all(map(same, [scalar.as_py() for scalar in array], wanted))
@@ -306,7 +306,7 @@ print(arrow.unshredded(array).to_pylist())
 
 
 def run(program):
-    """What a program prints, in a process of its own, that gets a stream of one marked column."""
+    """What a program prints that runs in its own process and reads a stream of one marked column."""
     stream = marked(column([{"a": 1}]))
     return (
         subprocess.run([sys.executable, "-c", program], input=stream, capture_output=True, check=True).stdout.decode().strip()
@@ -314,12 +314,12 @@ def run(program):
 
 
 def test_registration_is_idempotent():
-    """Importing the module again registers nothing twice, and guards nothing twice."""
+    """Importing the module registers the type; importing it again neither fails nor wraps pyarrow's writers twice (A1)."""
     assert run(TWICE).splitlines() == ["[{'a': 1}]"] * 2
 
 
 def test_a_type_that_is_registered_already_stays():
-    """Where another library has the name, streams give its type, and the functions here take its arrays."""
+    """If another library has registered the name first, streams have its type, and the functions here accept its arrays."""
     assert run(FOREIGN) == "[{'a': 1}]"
 
 
@@ -328,7 +328,7 @@ def test_a_type_that_is_registered_already_stays():
 
 @KINDS
 def test_pyarrow_s_parquet_writers_refuse(array, tmp_path):
-    """What would end the process is an error that names the column and the way out, at any depth of nesting."""
+    """pyarrow's Parquet writers, which would crash, raise an error that names the column and what to use, at any depth."""
     table = pa.table({"id": range(len(array)), "v": array})
     inner = pa.table({"s": pa.StructArray.from_arrays([table["v"].chunk(0)], ["x"])})
     lists = pa.table({"l": pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)})
@@ -350,7 +350,7 @@ def test_pyarrow_s_parquet_writers_refuse(array, tmp_path):
 @pytest.mark.skipif(int(pa.__version__.split(".")[0]) < 24, reason="pyarrow gives annotated columns no type yet")
 @KINDS
 def test_pyarrow_reads_annotated_columns_as_the_type(array, tmp_path):
-    """pyarrow gives VARIANT columns the type, and their storage, whole or in parts, where extension types are switched off."""
+    """pyarrow reads VARIANT columns as the extension type, and as their storage, whole or in part, if such types are off."""
     write_table(pa.table({"v": array.storage}), tmp_path / "f")
     read = pq.read_table(tmp_path / "f")["v"].chunk(0)
     assert type(read) is VariantArray
@@ -365,7 +365,7 @@ def test_pyarrow_reads_annotated_columns_as_the_type(array, tmp_path):
 
 @given(st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), max_size=6), SCHEMAS)
 def test_json_of_columns(rows, as_type):
-    """JSON of a column, shredded or not, in one piece or in chunks, is that of its values one by one, NULL where it is NULL."""
+    """The JSON of a column, shredded or in chunks, is that of its values one by one; a NULL row gives NULL."""
     plain = column(rows)
     wanted = [None if row is None else binary.to_json(**row) for row in plain.to_pylist()]
     assert arrow.to_json(plain).to_pylist() == wanted
@@ -378,7 +378,7 @@ def test_json_of_columns(rows, as_type):
 
 @KINDS
 def test_unshredded_columns(array):
-    """unshredded gives the type over plain metadata and value, of arrays and of chunked arrays, without chunks too."""
+    """`unshredded` gives the extension type over binary metadata and value, for arrays and for any number of chunks."""
     plain = arrow.unshredded(array)
     assert plain.type == VariantType()
     assert plain.type.storage_type == shredding.UNSHREDDED
@@ -406,7 +406,7 @@ def quakes():
 
 
 def test_duckdb_over_arrow():
-    """DuckDB takes the type over Arrow as its VARIANT, unshredded, and hands its VARIANTs out as the same type."""
+    """DuckDB reads an unshredded column of the extension type as its VARIANT, and returns its VARIANTs as that type."""
     events = pa.table({"id": [1, 2, 3, 4], "v": arrow.unshredded(quakes())})
 
     connection = duckdb.connect()
@@ -428,7 +428,7 @@ def test_duckdb_from_a_parquet_file(tmp_path):
 
 
 def test_duckdb_as_json():
-    """Any version of DuckDB takes JSON text."""
+    """DuckDB extracts paths from the JSON text of a column."""
     events = pa.table({"v": arrow.to_json(quakes())})
 
     connection = duckdb.connect()
@@ -437,7 +437,7 @@ def test_duckdb_as_json():
 
 
 def test_polars_carries_the_type():
-    """Polars carries Variants along, filters and sorts by other columns, and hands them back as the same type."""
+    """Polars keeps the extension type while it filters and sorts by other columns, and returns it."""
     frame = pl.DataFrame(pa.table({"id": [1, 2, 3, 4], "v": quakes()}))
 
     back = frame.filter(pl.col("id") != 3).sort("id", descending=True).to_arrow()
@@ -446,7 +446,7 @@ def test_polars_carries_the_type():
 
 
 def test_polars_as_json():
-    """To compute with Variants in Polars, give it JSON text, and take paths out of that."""
+    """Polars extracts paths from the JSON text of a column."""
     frame = pl.DataFrame({"v": pl.Series(arrow.to_json(quakes()))})
 
     mag = frame.select(pl.col("v").str.json_path_match("$.mag").cast(pl.Decimal(9, 2)))["mag" if "mag" in frame else "v"]
@@ -474,7 +474,7 @@ def test_pandas_keeps_the_type():
 
 
 def test_pandas_objects_and_json():
-    """Or the column becomes Python values, or JSON text, in an ordinary pandas Series."""
+    """A column becomes Python values, or JSON text, in an ordinary pandas Series."""
     objects = pd.Series(quakes().to_pylist())
     assert objects[1]["tsunami"] is True
     assert objects.isna().tolist() == [False, False, True, False]
@@ -485,8 +485,8 @@ def test_pandas_objects_and_json():
 
 
 # ------------------------------------------------------------------------------------------------- Arrow's worked examples
-# The buffers of "Canonical Extension Examples", as printed there, with rubbish where it says "unspecified". Corrected misprints
-# are named where they are.
+# The buffers of "Canonical Extension Examples", as printed there, with arbitrary bytes where it says "unspecified". Misprints
+# are corrected, and the docstrings list them.
 
 BINARY, STRING = pa.binary(), pa.string()
 
@@ -515,11 +515,12 @@ def from_buffers(kind, length, nulls, *buffers, children=None):
 
 
 def test_simple_shredding():
-    """Arrow's "Simple Shredding": 34, null, "n/a", 100.
+    """The buffers of Arrow's "Simple Shredding" give 34, NULL, "n/a" and 100.
 
-    Its validity bitmap, 00001011, makes the third row NULL; that "null count: 1" means the second one is clear from the series
-    and from the next example, where the row that is null has a Variant null in `value`. The bits are printed in reverse. Its
-    header byte of "n/a", 0x13, would be an array; 3 << 2 | 1 is 13 in decimal, 0x0D.
+    Corrected: the bits of the validity bitmap are printed in reverse, which makes the third row NULL instead of the second. The
+    header of the short string "n/a" is printed as 0x13, an array; 3 << 2 | 1 is 13 in decimal, 0x0D.
+
+    Without the validity bitmap, the second row is a Variant null.
     """
     metadata = from_buffers(BINARY, 4, 0, None, int32s(0, 2, 4, 6, 8), unspecified(bytes.fromhex("0100010001000100")))
     value = from_buffers(BINARY, 4, 2, bits("00000110"), int32s(0, 0, 1, 5, 5), unspecified(bytes.fromhex("000D6E2F61")))
@@ -533,9 +534,9 @@ def test_simple_shredding():
 
 
 def test_shredding_an_array():
-    """Arrow's "Shredding an Array": ["comedy", "drama"], ["horror", null], ["comedy", "drama", "romance"], null.
+    """The buffers of Arrow's "Shredding an Array" give three arrays of genres and a NULL row.
 
-    Its "null count: 1" of `value` is 3 by the bitmap beside it.
+    Corrected: the null count of `value` is printed as 1, and is 3 by the bitmap beside it.
     """
     metadata = from_buffers(BINARY, 4, 0, None, int32s(0, 2, 4, 6, 8), unspecified(bytes.fromhex("0100010001000100")))
     value = from_buffers(BINARY, 4, 3, bits("00001000"), int32s(0, 0, 0, 0, 1), unspecified(b"\0"))
@@ -559,11 +560,11 @@ def encoded(*rows):
 
 
 def test_shredding_an_object():
-    """Arrow's "Shredding an Object", ten rows; the metadata of each row lacks the shredded names.
+    """The buffers of Arrow's "Shredding an Object" give its ten rows, although their metadata lacks the shredded names.
 
-    Corrected: the sixth object names `event_ts` twice and means `event_type` first; `event_type.value` is set in the sixth row,
-    as its offsets say, and not in the seventh as its bitmap says; "user@email.com" of the buffers is "user@example.com" of
-    the series.
+    Corrected: the sixth object names `event_ts` twice, the first time for `event_type`. `event_type.value` is set in the sixth
+    row, as its offsets say, and not in the seventh, as its bitmap says. The buffers have "user@email.com" for the
+    "user@example.com" of the series.
     """
     keys = [b"\1\0", b"\1\1\0\5email", b"\1\1\0\x09error_msg", b"\1\0", b"\1\1\0\5click", *[b"\1\0"] * 5]
     offsets = int32s(0, 2, 11, 24, 26, 35, 37, 39, 41, 43, 45)
@@ -625,7 +626,7 @@ ENCODINGS = [None, *INDEXES, *(("runs", kind) for kind in RUN_ENDS)]
 
 
 def stored(array, binary_type, string_type, list_type, turned):
-    """An array with other forms of binary, string and list inside, the fields of its structs in reverse where `turned`."""
+    """The array in other forms of binary, string and list; with `turned`, the fields of its structs are in reverse."""
     kind, form = array.type, (binary_type, string_type, list_type, turned)
     if pa.types.is_struct(kind):
         order = range(kind.num_fields)[:: -1 if turned else 1]
@@ -683,7 +684,7 @@ def shown(form):
 
 @pytest.mark.parametrize("form", FORMS, ids=shown)
 def test_every_storage(form):
-    """For each form of binary, string and list and each encoding of metadata: unshred, shred and infer give the same."""
+    """Any form of binary, string and list, encoding of metadata and order of fields gives the same columns and schema (A1)."""
     plain = column(ROWS)
     shredded = shredding.shred(plain, AS_TYPE)
     assert shredding.unshred(restored(shredded, **form)).equals(shredding.unshred(shredded))
@@ -697,7 +698,7 @@ def test_every_storage(form):
     "form", [{"encoding": pa.int8()}, {"encoding": ("runs", pa.int32())}, {"list_type": pa.list_view}], ids=shown
 )
 def test_storage_of_many_rows(form):
-    """The same for more rows than are put together at once."""
+    """A column of more rows than one chunk is unshredded to the same rows in another storage form."""
     plain = column(ROWS).take(pa.array(np.arange(40_000) % len(ROWS)))
     shredded = shredding.shred(plain, AS_TYPE)
     assert shredding.unshred(restored(shredded, **form)).equals(shredding.unshred(shredded))
@@ -717,7 +718,7 @@ def test_storage_of_many_rows(form):
     ),
 )
 def test_any_column_in_any_storage(rows, as_type, form):
-    """The same for any Variants, schema and mixture of forms."""
+    """unshred and shred give the same columns for any Variants, any shredding schema and any mixture of storage forms."""
     plain = column(rows)
     shredded = shredding.shred(plain, as_type)
     assert shredding.unshred(restored(shredded, **form)).equals(shredding.unshred(shredded))
@@ -757,7 +758,7 @@ LEAVES = [
     ("kind", "leaves", "type_id"), LEAVES, ids=lambda part: str(part) if isinstance(part, pa.DataType) else ""
 )
 def test_every_shredded_type(kind, leaves, type_id):
-    """Each Arrow type of a typed_value comes back as the Variant primitive of the specification's table, value and type."""
+    """Each Arrow type of a `typed_value` is read as the Variant primitive of the specification's table, with its value (A2)."""
     typed_value = pa.array(leaves * 2, kind)[1 : 1 + len(leaves)]
     wanted = (leaves * 2)[1 : 1 + len(leaves)]
     metadata = pa.array([b"\1\0\0"] * len(wanted), pa.binary())
@@ -779,7 +780,7 @@ def test_every_shredded_type(kind, leaves, type_id):
 
 
 def test_list_views_in_any_order():
-    """Views may stand in any order, overlap and leave gaps, and a NULL one may point at anything."""
+    """List views may be in any order, overlap and leave gaps, and a NULL view may point at anything."""
     element = pa.StructArray.from_arrays(
         [pa.array([None, None, None, b"\0"], pa.binary_view()), pa.array(["a", "b", "c", None], pa.string_view())],
         fields=[pa.field("value", pa.binary_view()), pa.field("typed_value", pa.string_view())],
@@ -798,7 +799,7 @@ def test_list_views_in_any_order():
 
 
 def test_lists_of_views_of_lists():
-    """List views are found at any depth, in slices too."""
+    """List views inside large lists are read, in slices too."""
     rows = [{"a": [[1, 2], [], ["x"]]}, {"a": [[3], None]}, "SQL NULL", {"a": [[]]}, {"a": 1}]
     shredded = shredding.shred(column(rows), "a array<array<bigint>>")
 
@@ -815,7 +816,7 @@ def test_lists_of_views_of_lists():
 
 
 def test_encoded_metadata_of_views():
-    """Runs of views, and NULL rows without metadata, are read as well."""
+    """Metadata may be run-end-encoded binary views, and NULL rows may lack it."""
     texts = pa.array([b"\1\0\0", None, b"\1\1\0\1a"], pa.binary_view())
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int16()), texts)
     value = pa.array([b"\0", b"\x0c\1", None, binary.encode({"a": 1})[1]], pa.large_binary())
@@ -828,7 +829,7 @@ def test_encoded_metadata_of_views():
 
 @pytest.mark.parametrize("name", ["metadata", "value"])
 def test_what_is_no_binary_is_refused(name):
-    """metadata or value of another type than binary is an error of the family, without the extension type too."""
+    """metadata or value of another type than binary raises InvalidLayoutError, without the extension type too."""
     kind = pa.struct([field if field.name != name else field.with_type(pa.string()) for field in (REQUIRED, VALUE)])
     array = pa.array([{"metadata": b"\1\0\0", "value": b"\0"}], pa.struct([REQUIRED, VALUE])).cast(kind)
     for call in (shredding.unshred, lambda array: shredding.shred(array, "bigint"), arrow.to_json, arrow.unshredded):

@@ -1,4 +1,4 @@
-"""One Variant: encode, decode, and what malformed bytes do."""
+"""Single Variants: encode, decode and to_json, with malformed bytes too."""
 
 import datetime as dt
 import enum
@@ -96,15 +96,15 @@ SMALLEST = [
         "11 02 00 01 03 7a c3 a9",
         "02 02  00 01  00 01 02  00  04",
         {"é": True, "z": None},
-    ),  # in the order of UTF-8, not of words
+    ),  # fields are in the order of UTF-8 bytes
 ]
 
-# The same, in forms that a reader has to take and no writer here makes.
+# The same for forms that a reader must accept and this package never writes.
 OTHER_FORMS = [
-    ("01 00", "00", None),  # no offset, as the texts of VariantShredding and of Arrow have it
+    ("01 00", "00", None),  # without an offset, as VariantShredding and Arrow print it
     ("01 00 00", "00", None),
     ("c1 00 00 00 00 00 00 00 00", "00", None),
-    (EMPTY, "02 00", {}),  # nor here, in VariantShredding's text
+    (EMPTY, "02 00", {}),  # without an offset, as VariantShredding prints it
     (EMPTY, "03 00", []),
     (EMPTY, "03 01  00 02  02 00", [{}]),
     (EMPTY, "14 05 00 00 00", 5),
@@ -116,7 +116,7 @@ OTHER_FORMS = [
     (EMPTY, "30 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("us", 4))),
     (EMPTY, "48 00 00 00 00 00 00 00 80", np.datetime64(-(2**61), ("ns", 4))),
     (EMPTY, "48 e8 03 00 00 00 00 00 00", pd.Timestamp(1000, unit="ns", tz=UTC)),
-    (EMPTY, "0c 05 99 99", 5),  # bytes behind the Variant
+    (EMPTY, "0c 05 99 99", 5),  # bytes after the value
     (EMPTY + "99", "0c 05", 5),
     (EMPTY, "13 01 00 00 00  00 02  0c 05", [5]),  # is_large
     (EMPTY, "07 01  00 00 02 00  0c 05", [5]),  # offsets of two, three and four bytes
@@ -129,16 +129,16 @@ OTHER_FORMS = [
     (AB, "32 01  01 00 00 00  00 02  0c 05", {"b": 5}),
     (AB, "7e 01 00 00 00  01 00 00 00  00 00 00 00 02 00 00 00  0c 05", {"b": 5}),
     (AB, "02 02  00 01  01 00 03  04  0c 05", {"a": 5, "b": True}),
-    (EMPTY, "03 02  00 03 05  0c 05  99  0c 06", [5, 6]),  # a byte that is no one's
+    (EMPTY, "03 02  00 03 05  0c 05  99  0c 06", [5, 6]),  # a byte that belongs to no child
     ("01 02 00 01 02 62 61", "02 02  01 00  00 01 02  00  04", {"a": None, "b": True}),  # a dictionary that is not sorted
-    ("11 02 00 01 02 62 61", "02 02  01 00  00 01 02  00  04", {"a": None, "b": True}),  # nor is it, whatever the flag says
-    ("01 02 00 01 02 62 61", "02 02  00 01  00 01 02  00  04", {"b": None, "a": True}),  # nor are the fields
+    ("11 02 00 01 02 62 61", "02 02  01 00  00 01 02  00  04", {"a": None, "b": True}),  # not sorted, although the flag says so
+    ("01 02 00 01 02 62 61", "02 02  00 01  00 01 02  00  04", {"b": None, "a": True}),  # fields that are not sorted
     ("01 03 00 01 02 03 61 61 62", "02 02  01 02  00 01 02  00  04", {"a": None, "b": True}),  # a name that repeats
     ("01 03 00 01 02 03 61 7a 62", "02 02  00 02  00 01 02  00  04", {"a": None, "b": True}),  # a name that nothing uses
     ("41 02 00 00 00 01 00 02 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),  # a dictionary of wider offsets
     ("81 02 00 00 00 00 00 01 00 00 02 00 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),
     ("c1 02 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00 61 62", "02 01  01  00 02  0c 05", {"b": 5}),
-    ("31 02 00 01 02 61 62", "02 01  01  00 02  0c 05", {"b": 5}),  # a bit of the header without a meaning
+    ("31 02 00 01 02 61 62", "02 01  01  00 02  0c 05", {"b": 5}),  # a header bit that has no meaning
 ]
 
 
@@ -148,18 +148,18 @@ def raw(*parts):
 
 @pytest.mark.parametrize(("metadata", "value", "expected"), SMALLEST)
 def test_smallest_forms(metadata, value, expected):
-    """The bytes of every type are the specification's, in the smallest form, and come back as the same value."""
+    """Each value is encoded in the specification's smallest form, which decodes to the same value (E2, E5)."""
     assert binary.encode(expected) == raw(metadata, value)
     assert same(binary.decode(*raw(metadata, value)), expected)
 
 
 @pytest.mark.parametrize(("metadata", "value", "expected"), OTHER_FORMS)
 def test_other_forms(metadata, value, expected):
-    """A value in a form that is not the smallest reads as the same value."""
+    """A form that is not the smallest decodes to the same value (E1, E2, E3, E4)."""
     assert same(binary.decode(*raw(metadata, value)), expected)
 
 
-# The tables of the encoding specification once more: a value in the type of a column, which need not be the smallest.
+# The tables of the encoding specification again: values in the type of a column, which need not be the smallest one.
 OF_A_TYPE = [
     ("0c 05", 5, pa.int8()),
     ("10 05 00", 5, pa.int16()),
@@ -189,7 +189,7 @@ OF_A_TYPE = [
 
 @pytest.mark.parametrize(("value", "given", "kind"), OF_A_TYPE)
 def test_arrow_scalars_keep_their_type(value, given, kind):
-    """An Arrow scalar becomes the primitive that a shredded column of its type holds, alone and inside an object."""
+    """An Arrow scalar becomes the primitive that a shredded column of its type holds, alone and inside an object (E5)."""
     scalar = pa.scalar(given, kind)
     assert binary.encode(scalar) == raw(EMPTY, value)
     inside = bytes.fromhex(value)
@@ -212,7 +212,7 @@ def number(n, width):
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 @pytest.mark.parametrize("large", [False, True])
 def test_every_width(large, width, id_width):
-    """Objects and arrays of two read alike whatever the widths of counts, ids and offsets."""
+    """An object and an array of two children decode alike, whatever the widths of count, ids and offsets (E4)."""
     count = number(2, 4 if large else 1)
     offsets = b"".join(number(n, width) for n in (0, 2, 4))
     array = bytes([(width - 1 | large << 2) << 2 | 3]) + count + offsets + b"\x0c\x01\x0c\x02"
@@ -224,7 +224,7 @@ def test_every_width(large, width, id_width):
 
 @pytest.mark.parametrize("count", [255, 256, 70_000])
 def test_many_children(count):
-    """The count takes a byte up to 255 children and four from there on; ids and offsets widen with what they count."""
+    """The count takes one byte for up to 255 children and four for more; ids have the smallest width (E5)."""
     metadata, value = binary.encode(list(range(count)))
     assert (value[0] & 0x10 != 0) == (count > 255)
     assert binary.decode(metadata, value) == list(range(count))
@@ -239,7 +239,7 @@ def test_many_children(count):
     ("size", "width"), [(250, 1), (251, 2), (2**16 - 6, 2), (2**16 - 5, 3), (2**24 - 6, 3), (2**24 - 5, 4)]
 )
 def test_large_totals(size, width):
-    """Offsets are as wide as the bytes of all children need, and so are those of a dictionary."""
+    """Offsets have the smallest width that their largest value needs, in containers and in dictionaries (E5)."""
     metadata, value = binary.encode(["x" * size])
     assert value[0] == (width - 1) << 2 | 3
     assert binary.decode(metadata, value) == ["x" * size]
@@ -262,14 +262,14 @@ class Pairs(dict):
 
 class Odd(str):
     __slots__ = ()
-    __hash__ = object.__hash__  # a dict takes it beside the string it equals
+    __hash__ = object.__hash__  # so that a dict takes it beside the equal string
 
 
 NEW_YORK = zoneinfo.ZoneInfo("America/New_York")
 NOON = dt.datetime(2024, 7, 1, 12)
 NOON_UTC = NOON.replace(tzinfo=UTC)
 
-# What encode takes besides, and the value that it is taken for.
+# Other values that encode accepts, and what they are encoded as.
 TAKEN = [
     (Number.FIVE, 5),
     (Word.A, "a"),
@@ -319,7 +319,7 @@ TAKEN = [
 
 @pytest.mark.parametrize(("value", "meant"), TAKEN)
 def test_what_encode_takes(value, meant):
-    """Subclasses, scalars of NumPy and pandas, zones and units are taken for the value that they stand for."""
+    """Subclasses, NumPy and pandas scalars, zones and units are encoded as the value they stand for, or refused."""
     if meant is DeltaVariantError:
         with pytest.raises(DeltaVariantError):
             binary.encode(value)
@@ -360,7 +360,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("value", "message"), REFUSED, ids=range(len(REFUSED)))
 def test_what_a_variant_cannot_hold(value, message):
-    """One error of the family, never another, says what and why."""
+    """A value that no Variant can hold raises DeltaVariantError with the reason, alone and inside containers."""
     for one in (value, [value], {"a": value}):
         with pytest.raises(DeltaVariantError, match=message):
             binary.encode(one)
@@ -374,7 +374,7 @@ def nested(depth):
 
 
 def test_deep_nesting_does_not_recurse():
-    """As many levels as the kernels admit encode, decode and print; one more is refused, both ways."""
+    """MAX_DEPTH levels are encoded, decoded and printed as JSON; encode, decode and to_json refuse one more."""
     metadata, value = binary.encode(nested(MAX_DEPTH))
     assert binary.to_json(metadata, value) == "[" * MAX_DEPTH + "null" + "]" * MAX_DEPTH
     deep = binary.decode(metadata, value)
@@ -390,14 +390,14 @@ def test_deep_nesting_does_not_recurse():
 
 
 def test_a_value_that_contains_itself():
-    """Cycles end in the same error, however often they branch."""
+    """A list that contains itself, directly and inside a dict, raises DeltaVariantError."""
     loop: list[object] = []
     loop.extend([loop, {"a": loop}, loop])
     with pytest.raises(DeltaVariantError, match="contains itself"):
         binary.encode(loop)
 
 
-# (metadata, value, what the message says): for values and for JSON alike.
+# (metadata, value, text of the message), the same for decode and to_json.
 MALFORMED = [
     ("", "00", "metadata: version 1"),
     ("02 00 00", "00", "metadata: version 1"),
@@ -411,7 +411,7 @@ MALFORMED = [
     ("01 02 00 02 01 61 61", "00", "metadata"),
     ("c1 ff ff ff ff 00 00 00 00", "00", "metadata"),
     ("01 01 00 01 ff", "00", "UTF-8"),
-    ("01 02 00 01 02 c3 a9", "00", "UTF-8"),  # one character in two keys
+    ("01 02 00 01 02 c3 a9", "00", "UTF-8"),  # one character, split between two names
     ("01 00", "", "ends before"),
     ("01 00", "0c", "ends before"),
     ("01 00", "1c 00 00 00 00 00 00 00", "ends before"),
@@ -424,7 +424,7 @@ MALFORMED = [
     ("01 00", "40 01 00 00", "ends before"),
     ("01 00", "05 ff", "UTF-8"),
     ("01 00", "0d ed a0 80", "UTF-8"),  # a surrogate
-    ("01 00", "40 02 00 00 00 c0 80", "UTF-8"),  # too long a form
+    ("01 00", "40 02 00 00 00 c0 80", "UTF-8"),  # an overlong form
     ("01 00", "11 f4 90 80 80", "UTF-8"),  # beyond U+10FFFF
     ("01 00", "09 e2 82", "UTF-8"),
     ("01 00", "20 27 00 00 00 00", "decimal"),
@@ -447,9 +447,9 @@ MALFORMED = [
     ("01 00", "13 ff ff ff ff 00", "ends before"),
     ("01 00", "42 ff ff ff 7f 00", "ends before"),
     ("01 00", "03 01  01 01  00 00", "ends before"),  # a child that starts where its container ends
-    ("01 00", "03 01  00 01  0c 05", "ends before"),  # or goes on behind it
+    ("01 00", "03 01  00 01  0c 05", "ends before"),  # a child that ends after its container
     ("01 00", "03 01  00 00  00", "ends before"),
-    ("01 00", "03 02  00 00 01  00", "overlap"),  # a child that is there twice
+    ("01 00", "03 02  00 00 01  00", "overlap"),  # two children that share a byte
     ("01 00", "03 02  00 01 02  0c 00", "overlap"),
     ("01 00", "03 01  00 06  03 01  00 03  0c 05", "ends before"),
 ]
@@ -457,14 +457,14 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("metadata", "value", "message"), MALFORMED)
 def test_malformed_bytes(metadata, value, message):
-    """Malformed bytes name what is wrong, in the one error, for values and for JSON."""
+    """decode and to_json raise MalformedVariantError for malformed bytes, with what is wrong (E1, E2, E3, E4)."""
     for read in (binary.decode, binary.to_json):
         with pytest.raises(MalformedVariantError, match=message):
             read(*raw(metadata, value))
 
 
 def test_overlapping_children_are_refused():
-    """Children that share bytes cannot blow a small value up."""
+    """Children that share bytes are refused, so that a small value cannot decode to an exponentially large one (E4)."""
     value = b"\x00"
     while len(value) < 200:
         value = bytes([3, 8]) + bytes(8) + bytes([len(value)]) + value
@@ -480,7 +480,7 @@ def test_round_trip(value):
 
 @given(VARIANTS, st.data())
 def test_every_prefix_is_malformed(value, data):
-    """A Variant that lacks bytes at its end is an error, save the one offset of what is empty; so is metadata that does."""
+    """A value without its last bytes is malformed, except for an empty container's one offset; so is one byte of metadata."""
     metadata, encoded = binary.encode(value)
     with pytest.raises(MalformedVariantError):
         binary.decode(

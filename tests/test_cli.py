@@ -20,7 +20,7 @@ def run(*arguments, **environment):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_demo(tmp_path):
-    """The demo shows both property states, answers, opens fewer files where it can, and leaves a table behind."""
+    """The demo runs with the property on and off, prints the answers, opens fewer shredded files, and leaves a table."""
     done = run("demo", "--path", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "20 files" in done.stdout
@@ -45,7 +45,7 @@ def test_no_java(tmp_path):
 
 
 def test_an_older_java(tmp_path):
-    """So it does with an older one."""
+    """With an older Java the demo ends with one sentence that names its version and says what to install."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")

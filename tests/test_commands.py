@@ -1,6 +1,6 @@
-"""DELETE, UPDATE and MERGE find their rows as queries do: tables against twins that are changed without the rules.
+"""DELETE, UPDATE and MERGE with the optimizer rules, compared with twin tables that are changed without them.
 
-After each statement the two tables have the same rows, change data and numbers in their history. More generated statements:
+After each statement the two tables have the same rows, change data and metrics in their history. For more generated statements:
 
     COMMANDS_STATEMENTS=500 COMMANDS_SEED=1 python -m pytest -s tests/test_commands.py -k generated
 """
@@ -90,7 +90,7 @@ def bases(sessions, tmp_path_factory) -> dict[str, Path]:
 
 
 def copied(bases: dict[str, Path], layout: str, tmp_path: Path) -> tuple[str, str]:
-    """The names of a table and of its twin."""
+    """The SQL names of a copy of the table and of its twin."""
     for name in ("on", "off"):
         shutil.copytree(bases[layout], tmp_path / name)
     return f"delta.`{tmp_path / 'on'}`", f"delta.`{tmp_path / 'off'}`"
@@ -101,14 +101,14 @@ def state(session: SparkSession, table: str) -> list[str]:
 
 
 def history(session: SparkSession, table: str) -> list[Any]:
-    """What the log says of each commit, without times and sizes."""
+    """The operation and the metrics of each commit, without times and sizes."""
     rows = session.sql(f"describe history {table}").collect()
     kept = [{key: value for key, value in row.operationMetrics.items() if not key.endswith(("Ms", "Bytes"))} for row in rows]
     return [(row.operation, row.isBlindAppend, found) for row, found in zip(rows, kept, strict=True)]
 
 
 def executed(session: SparkSession, statement: str) -> str:
-    """What a statement says of its rows, or its error without the numbers of expressions."""
+    """The result of a statement, or the type and the condition of its error."""
     try:
         return repr(session.sql(statement).collect())
     except (PySparkException, Py4JJavaError) as error:
@@ -123,12 +123,12 @@ class Scanned:
         self.seen = max(self.executions(), default=-1)
 
     def executions(self) -> list[int]:
-        """Those that the session's store still knows."""
+        """The executions that the session's store still has."""
         self.spark._jsc.sc().listenerBus().waitUntilEmpty()
         return [execution.executionId() for execution in jvm.items(self.store.executionsList())]
 
     def files(self) -> list[int]:
-        """By the metrics of Parquet scans; Delta reads its log as JSON here."""
+        """Files read by each Parquet scan, by its metrics. Scans of Delta's log are not among them: it is JSON here."""
         found = []
         for execution in (number for number in self.executions() if number > self.seen):
             values = self.store.executionMetrics(execution)
@@ -156,7 +156,7 @@ def values(*rows: str) -> str:
 
 
 ID = "t.v:id::bigint = s.i"
-# Statements, and how many files of a table as it was written one scan of them may open at most.
+# Statements, and how many files of the table a scan of the statement may open at most.
 COMMANDS = {
     "delete a row": ("delete from {table} where v:id::bigint = 5", 1),
     "delete a range": ("delete from {table} where v:s::string between 'k0250' and 'k0330' and v:n::double > 130", 2),
@@ -190,12 +190,12 @@ COMMANDS = {
 
 
 CASES = list(itertools.product(COMMANDS, LAYOUTS))
-"""Of every five one runs in `make test`."""
+"""`make test` runs every fifth of them, `make soak` all."""
 
 
 @pytest.mark.parametrize(("command", "layout"), share(CASES, 5))
 def test_changes_what_it_changes_without(sessions, bases, tmp_path, command, layout):
-    """The twins have the same rows, history and change data, and the statement opens no file that cannot match."""
+    """A statement leaves the rows, history and change data that it leaves in its twin, and opens few files (Q5)."""
     on, off = copied(bases, layout, tmp_path)
     statement, most = COMMANDS[command]
     scanned = Scanned(sessions.on)
@@ -216,7 +216,7 @@ PAIRS = [("delete a row", "merge"), ("merge", "update a row")]
 
 @pytest.mark.parametrize("first", list(COMMANDS) if SOAK else sorted({first for first, _ in PAIRS}))
 def test_conflicts_as_without(sessions, bases, gate, tmp_path, first):
-    """What a statement registers as read is not narrowed: two at once end as they do without skipping."""
+    """Two statements at once succeed or conflict as they do without the rules: what Delta registers as read is the same."""
     seconds = list(COMMANDS) if SOAK else [second for one, second in PAIRS if one == first]
     for number, second in enumerate(seconds):
         tables = copied(bases, "plain", tmp_path / str(number))
@@ -254,7 +254,7 @@ class Statements:
         )
 
     def merged(self) -> str:
-        """The source has values of a path of some rows, with others."""
+        """A MERGE whose source has the values of a path in some of the table's rows."""
         operand, kind, _ = self.predicates.operand(["bigint", "string", "int", "date", "decimal(18,2)"])
         source = (
             f"(select distinct k from (select {operand.safe} k from {{table}} where id % 11 = {self.rng.randrange(11)} "
@@ -273,7 +273,7 @@ class Statements:
 
 
 def test_generated(spark, tmp_path):
-    """Generated statements on generated tables leave twins that are equal."""
+    """Generated statements on generated tables give the results, errors and rows that they give in the twins."""
     spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does
     counts = {"statements": 0, "fail": 0, "change": 0}
     for seed in range(SEED, SEED + -(-STATEMENTS // PER_TABLE)):

@@ -1,4 +1,4 @@
-"""The line through everything: write with this package, query with plain SQL, count the files opened."""
+"""End to end: write with this package, query with plain SQL, count the opened files."""
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,10 @@ def opened(df):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_point_query_opens_one_file_of_a_hundred(spark, tmp_path):
-    """Events in 100 files ordered by id, a million in `make soak`: a point query opens 1 with skipping, 100 without."""
+    """On 100 files ordered by id, a point query opens 1 file with skipping and 100 without, and gives the same rows.
+
+    The table has 200,000 rows, and a million in `make soak`.
+    """
     table = str(tmp_path / "events")
     rows_per_file = 10_000 if SOAK else 2_000
     commit = dv.write(events(spark, 100 * rows_per_file, partitions=4), table, max_rows_per_file=rows_per_file)
@@ -45,7 +48,7 @@ def written_and_read(spark, folder, column):
     number = len(list(folder.iterdir()))
     source, table = str(folder / f"{number}.parquet"), str(folder / f"{number}")
     dv.parquet.write_table(pa.table({"n": pa.array(range(len(column)), pa.int64()), "v": column}), source)
-    shape = dv.schema.infer(column)  # which small files do not get by themselves
+    shape = dv.schema.infer(column)  # given, because inference leaves small files plain
     commit = dv.write(spark.read.parquet(source), table, shred="auto" if shape is None else {"v": shape})
     back = spark.read.format("delta").load(table).orderBy("n").select("v").collect()
     return [None if row.v is None else (bytes(row.v.metadata), bytes(row.v.value)) for row in back], commit
@@ -64,7 +67,7 @@ def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
 @settings(max_examples=20 if SOAK else 4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60))
 def test_generated_variants_are_written_and_read_back(spark, tmp_path, rows):
-    """So do generated trees, NULL among them: exact numerics by numeric value, everything else by type and value."""
+    """Generated Variants, NULL among them, come back: exact numerics by numeric value, everything else by type and value."""
     found, _ = written_and_read(spark, tmp_path, column(rows))
     for row, value in zip(found, rows, strict=True):
         assert value == "SQL NULL" if row is None else same(dv.binary.decode(*row), value)

@@ -1,4 +1,4 @@
-"""What a table allows: legacy protocols, features listed and features in use, the property in every state."""
+"""Table features: legacy protocols, listed features, features in use, and the property for shredding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def column(**metadata: Any) -> dict[str, Any]:
 
 
 def test_legacy_versions_imply_their_features():
-    """A protocol without feature lists gives the features of its writer version, PROTOCOL.md's table."""
+    """A protocol without feature lists has the features of its writer version, by the table in PROTOCOL.md."""
     assert table(versions=(1, 1)).names == set()
     assert table(versions=(1, 2)).names == {"appendOnly", "invariants"}
     assert table(versions=(1, 4)).names == {
@@ -48,7 +48,7 @@ def test_legacy_versions_imply_their_features():
 
 @pytest.mark.parametrize("feature", ["variantShredding", "variantShredding-preview"])
 def test_shredding_needs_the_property_exactly_true_and_the_feature(feature):
-    """Only `true` in lower case with the feature, under either of its names, allows shredding."""
+    """Shredding is allowed only if the property is exactly `true` and the feature is listed, under either name (F2)."""
     features = ("variantType", feature)
     assert table(features=features, delta__enableVariantShredding="true").shredding
     for value in ("TRUE", "True", "yes", "1", "", "false", " true"):
@@ -73,13 +73,13 @@ LISTED_ONLY = (
 
 
 def test_features_that_are_listed_but_not_in_use_do_not_refuse():
-    """Listing a feature is no use of it."""
+    """A table that lists features without using them can be written."""
     table(features=LISTED_ONLY, delta__columnMapping__mode="none").check_writable(overwrite=True)
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "coordinatedCommits-preview", "geospatial", "somethingNew"])
 def test_unknown_features_are_refused_by_name(feature):
-    """A feature nobody taught this writer is an error that names it and says what to do."""
+    """A feature that this writer does not know is an error that names it and says what to do."""
     with pytest.raises(UnsupportedFeatureError, match=rf"table feature {feature} of t .*write with"):
         table(features=("appendOnly", feature)).check_writable(overwrite=False)
 
@@ -96,7 +96,7 @@ IN_USE = {
 
 @pytest.mark.parametrize("feature", IN_USE)
 def test_features_in_use_are_refused_by_name_and_place(feature):
-    """What the metadata puts to use and this writer lacks is named, with the column or property that uses it."""
+    """A feature in use that is not supported is an error that names it, and the column or property that uses it."""
     features, place = IN_USE[feature]
     with pytest.raises(UnsupportedFeatureError, match=rf"table feature {feature} of t is in use \(.*{place}"):
         features.check_writable(overwrite=False)
@@ -111,7 +111,7 @@ def test_append_only_refuses_overwrite_only():
 
 
 def test_random_prefixes():
-    """Mapped tables, and those that ask for it, put each file into a random directory of so many letters."""
+    """Files get random directories only with column mapping or by the property; their names have the length asked for, or 2."""
     assert table().random_prefix == 0
     assert table(delta__columnMapping__mode="NAME").random_prefix == 2
     assert table(delta__columnMapping__mode="id", delta__randomPrefixLength="4").random_prefix == 4

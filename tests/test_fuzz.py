@@ -1,6 +1,6 @@
-"""Mutated Variants: a value or the one error, whatever lies around them, in bounded memory.
+"""Mutated Variants give a value or an error of this package, whatever bytes are around them, in bounded memory.
 
-FUZZ_ROUNDS and FUZZ_SEED make a longer run, or the same one again: FUZZ_ROUNDS=1000000 python -m pytest -s tests/test_fuzz.py
+FUZZ_ROUNDS sets the length of a run, FUZZ_SEED repeats one: FUZZ_ROUNDS=1000000 python -m pytest -s tests/test_fuzz.py
 """
 
 import json
@@ -64,7 +64,7 @@ def mutated(rng):
 
 
 def surrounded(metadata, value, around):
-    """A column of that one Variant, between rows whose bytes are nothing but `around`."""
+    """A column of this one Variant, in buffers whose other bytes are all `around`."""
     rows = [around * 64, value, around * 64]
     metadata_rows = [around * 64, metadata, around * 64]
     children = [pa.array(metadata_rows, pa.binary()), pa.array(rows, pa.binary())]
@@ -72,7 +72,7 @@ def surrounded(metadata, value, around):
 
 
 def outcome(action, *arguments):
-    """What an action gives, in a form that compares to the last leaf, or the text of the error it raises."""
+    """The result of an action as text, which has every leaf, or the message of its error."""
     try:
         result = action(*arguments)
     except DeltaVariantError as error:
@@ -81,7 +81,7 @@ def outcome(action, *arguments):
 
 
 def corrupted(rng, array):
-    """A shredded column some of whose `value` bytes are those of other Variants, mutated or not."""
+    """The shredded column, with some of its `value` bytes replaced by those of other Variants, mutated or not."""
     if pa.types.is_struct(array.type):
         children = [corrupted(rng, array.field(i)) for i in range(array.type.num_fields)]
         mask = array.is_null() if array.null_count else None
@@ -94,8 +94,8 @@ def corrupted(rng, array):
     return array
 
 
-def limits(metadata, value, rng, as_type):
-    """Every reader on one mutated Variant gives the same whatever the bytes around it. Returns whether it is one still."""
+def check_readers(metadata, value, rng, as_type):
+    """Each reader gives the same for a mutated Variant, whatever bytes are around it. Returns whether it is still valid."""
     one, other = (surrounded(metadata, value, around) for around in (b"\x00", b"\xff"))
     for action, arguments in (
         (shredding.shred, (as_type,)),
@@ -118,7 +118,7 @@ def limits(metadata, value, rng, as_type):
 
 
 def test_mutated_variants():
-    """Each gives a value or an error of the one family; the bytes around it make no difference; what shreds also unshreds."""
+    """A mutated Variant gives a value or DeltaVariantError, whatever bytes are around it; what shreds also unshreds."""
     rng = random.Random(SEED)
     good = size = 0
     for round_ in range(ROUNDS):
@@ -126,7 +126,7 @@ def test_mutated_variants():
         as_type = rng.choice(SCHEMAS)
         size += len(metadata) + len(value)
         try:
-            good += limits(metadata, value, rng, as_type)
+            good += check_readers(metadata, value, rng, as_type)
         except BaseException:
             print(f"FUZZ_SEED={SEED}, round {round_}: {metadata.hex()} {value.hex()} as {as_type}")
             raise

@@ -29,12 +29,12 @@ def text_of(value):
 
 
 def payload(type_id, size, number):
-    """A primitive, header and all."""
+    """The bytes of a primitive, with its header."""
     return bytes([type_id << 2]) + number.to_bytes(size, "little", signed=True)
 
 
 def column_text(array):
-    """to_json of a VARIANT column, as an array that Arrow finds nothing wrong with."""
+    """The JSON of a VARIANT column, after Arrow has validated the array."""
     text = binary.json_column(array.field("metadata"), array.field("value"), flags_of(array))
     text.validate(full=True)
     return text
@@ -87,7 +87,7 @@ SCALARS = [
 
 @pytest.mark.parametrize(("value", "text"), SCALARS)
 def test_scalars(value, text):
-    """The text of every type: no space, escapes in capitals, decimals plain, no zeros at the end of a fraction."""
+    """Every type has its text: no spaces, escapes in capitals, decimals without exponents, no zeros at the end of fractions."""
     assert text_of(value) == text
 
 
@@ -107,7 +107,7 @@ FLOATS = [
     (1e22, "1.0E22"),
     (1.7976931348623157e308, "1.7976931348623157E308"),
     (2.2250738585072014e-308, "2.2250738585072014E-308"),
-    (5e-324, "4.9E-324"),  # the nearest of two digits, where one would do
+    (5e-324, "4.9E-324"),  # Java prints at least two digits, and here the nearest two
     (2e-323, "2.0E-323"),
     (1.5e-323, "1.5E-323"),
     (float("nan"), '"NaN"'),
@@ -122,7 +122,7 @@ FLOATS = [
     (np.float32("-inf"), '"-Infinity"'),
 ]
 
-JAVA_19 = [  # Java 17 has digits too many, or the farther of two
+JAVA_19 = [  # Java 17 prints too many digits, or not the nearest ones
     (1e23, "1.0E23"),
     (2e23, "2.0E23"),
     (-1e-323, "-9.9E-324"),
@@ -133,7 +133,7 @@ JAVA_19 = [  # Java 17 has digits too many, or the farther of two
 
 @pytest.mark.parametrize(("value", "text"), FLOATS + JAVA_19)
 def test_floats(value, text):
-    """Floats are laid out as Java's toString does: plain from 1e-3 up to 1e7, a digit behind the point."""
+    """Floats have the form of Java's toString: no exponent from 1e-3 up to 1e7, and at least one digit after the point."""
     assert text_of(value) == text
 
 
@@ -143,7 +143,7 @@ def significant(text):
 
 @given(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(width=32).map(np.float32)))
 def test_floats_are_exact_and_short(value):
-    """Every float reads back as itself, in no more digits than Python and NumPy need, in the notation of its size."""
+    """The text of a finite float reads back as this float, has few digits, and an exponent only below 1e-3 and from 1e7 on."""
     if not np.isfinite(value):
         return
     text = text_of(value)
@@ -155,7 +155,7 @@ def test_floats_are_exact_and_short(value):
     assert not re.search(r"\.\d+0(E|$)", text)
 
 
-# Counts of days and of microseconds since 1970 on which java.time changes its mind, and the ends of their types.
+# Days and microseconds since 1970 at which the form of java.time's text changes, and the ends of their types.
 YEARS = [
     (-719_162, "0001-01-01"),
     (-719_163, "0000-12-31"),
@@ -180,7 +180,7 @@ INSTANTS = [
 
 @pytest.mark.parametrize(("days", "text"), YEARS)
 def test_dates(days, text):
-    """Years have four digits and no sign from 0 to 9999, a sign and as many digits as they take outside."""
+    """Years from 0 to 9999 have four digits and no sign, others a sign and at least four digits."""
     assert binary.to_json(b"\x01\x00", payload(11, 4, days)) == f'"{text}"'
     micros = days * 86_400_000_000
     if abs(micros) < 2**63:
@@ -189,7 +189,7 @@ def test_dates(days, text):
 
 @pytest.mark.parametrize(("micros", "text"), INSTANTS)
 def test_timestamps(micros, text):
-    """Every count of microseconds has its text, the ends of the type too."""
+    """Timestamps before year 1 and after 9999 have their text, the ends of the type too."""
     assert binary.to_json(b"\x01\x00", payload(12, 8, micros)) == f'"{text}+00:00"'
     assert binary.to_json(b"\x01\x00", payload(13, 8, micros)) == f'"{text}"'
 
@@ -203,14 +203,14 @@ def test_timestamps(micros, text):
     ],
 )
 def test_nanoseconds(nanos, text):
-    """So has every count of nanoseconds."""
+    """Nanosecond timestamps have nine digits after the point, the ends of the type too."""
     assert binary.to_json(b"\x01\x00", payload(18, 8, nanos)) == f'"{text}+00:00"'
     assert binary.to_json(b"\x01\x00", payload(19, 8, nanos)) == f'"{text}"'
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_dates_as_numpy_counts_them(days):
-    """Any day is NumPy's, which writes years without the plus and with three digits behind a minus."""
+    """Any date has NumPy's text, except that NumPy's years have no plus, and three digits after a minus."""
     text = json.loads(binary.to_json(b"\x01\x00", payload(11, 4, days)))
     sign, year, rest = re.fullmatch(r"([-+]?)(\d+)(-\d\d-\d\d)", text).groups()
     assert len(year) >= 4
@@ -223,7 +223,7 @@ def without_zeros(text):
 
 
 def says(parsed, value):
-    """Whether a parsed text says what the value is, which may be nested deeper than Python recurses."""
+    """Whether parsed JSON has the content of the value, which may be nested deeper than Python's recursion limit."""
     todo = [(parsed, value)]
     while todo:
         parsed, value = todo.pop()
@@ -248,7 +248,7 @@ def says_scalar(parsed, value):
     if isinstance(value, bytes):
         return base64.b64decode(parsed, validate=True) == value
     if isinstance(value, np.datetime64) or getattr(value, "year", 1) not in range(1, 10_000):
-        return isinstance(parsed, str)  # YEARS and INSTANTS have these
+        return isinstance(parsed, str)  # YEARS and INSTANTS test these
     if isinstance(value, dt.datetime):
         clock, plus, zone = value.isoformat(" ").partition("+")
         return parsed == without_zeros(clock) + plus + zone
@@ -303,7 +303,7 @@ def test_a_null_without_an_excuse():
 
 
 def test_long_columns():
-    """Rows beyond what is written at a time, of a column or of one buffer, come out in order; a fault names its row."""
+    """Columns of more rows than are written at a time keep the order of rows, and an error names its row."""
     documents = [{"n": i, "x": i / 8, "s": "é" * (i % 50)} for i in range(1000)] + ["SQL NULL"]
     array = pa.concat_arrays([column(documents)] * 80)
     assert column_text(array).to_pylist() == [None if d == "SQL NULL" else text_of(d) for d in documents] * 80
@@ -324,7 +324,7 @@ def test_long_columns():
     ids=["text", "keys", "floats", "binary"],
 )
 def test_large_documents(document):
-    """A document larger than the buffer, for any reason, comes out whole, among small ones."""
+    """A document larger than the output buffer is written whole, between small ones."""
     small = {"a": 1.5}
     text = column_text(column([small, document, small]))
     assert text[0].as_py() == text[2].as_py() == '{"a":1.5}'
@@ -347,7 +347,7 @@ def result(read, *arguments):
 
 
 def test_mutated_variants(record_property):
-    """JSON is refused where decode refuses, says the same otherwise, and the bytes around a Variant make no difference."""
+    """JSON of a mutated Variant is refused if decode refuses it, and has its value otherwise, whatever bytes are around it."""
     record_property("seed", SEED)
     rng = random.Random(SEED)
     good = 0

@@ -1,4 +1,4 @@
-"""Compiled kernels between processes: where they are kept, and that no process ever runs code for another type."""
+"""The cache of compiled kernels, which processes share: where it is, and that no process runs code for another type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for kind in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory):
-    """A copy of the package whose directories Numba cannot write to, whoever runs it, and the kernel beside it."""
+    """A copy of the package in which Numba cannot write, whichever user runs it, and beside it a script with a kernel."""
     folder = tmp_path_factory.mktemp("elsewhere")
     package = shutil.copytree(
         Path(delta_variant.__file__).parent, folder / "delta_variant", ignore=shutil.ignore_patterns("__pycache__")
@@ -44,7 +44,7 @@ def elsewhere(tmp_path_factory):
 
 
 def start(folder, *kinds, **environment):
-    """The kernel in a process of its own that has no home."""
+    """Starts the script in a process that has no home directory."""
     known = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "XDG"))}
     return subprocess.Popen(
         [sys.executable, folder / "kernel.py", *kinds],
@@ -54,7 +54,7 @@ def start(folder, *kinds, **environment):
 
 
 def told(process):
-    """For every type, the result, where the cache is, and how much of it was used until then."""
+    """What the script printed for each type: the result, the path of the cache, and how many cache hits there were by then."""
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert err == ""
@@ -63,7 +63,7 @@ def told(process):
 
 
 def test_without_a_place_to_write(elsewhere, tmp_path):
-    """No home and a package that cannot be written to: kernels are kept in a directory of the user's own, and used again."""
+    """If package and home cannot be written to, kernels are cached in a private temporary directory, and used again."""
     first = told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
     again = told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
     (own,) = tmp_path.glob("delta-variant-*")
@@ -73,7 +73,7 @@ def test_without_a_place_to_write(elsewhere, tmp_path):
 
 
 def test_without_any_place(elsewhere, tmp_path):
-    """Where that directory is open to others, nothing is read from it or written to it, and kernels run all the same."""
+    """If others can write to that temporary directory, nothing is cached there, and kernels run without a cache."""
     planted = tmp_path / f"delta-variant-{os.geteuid()}"
     planted.mkdir()
     planted.chmod(0o777)
@@ -82,7 +82,7 @@ def test_without_any_place(elsewhere, tmp_path):
 
 
 def test_numba_cache_dir(elsewhere, tmp_path):
-    """NUMBA_CACHE_DIR says where kernels are kept, as it does for other packages."""
+    """NUMBA_CACHE_DIR sets the directory of the cache."""
     chosen = tmp_path / "chosen"
     environment = {"TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": str(chosen)}
     assert told(start(elsewhere, "int64", **environment))["int64"][1].startswith(str(chosen))
@@ -90,7 +90,7 @@ def test_numba_cache_dir(elsewhere, tmp_path):
 
 
 def test_processes_at_once(elsewhere, tmp_path):
-    """Processes that begin at once, with one kernel for several types, all compute what the type says; then all is cached."""
+    """Processes that compile one kernel for several types at once all compute the right results, and all types are cached."""
     kinds = ("int64", "float64", "float32", "int8")
     orders = [kinds[i:] + kinds[:i] for i in range(len(kinds))]
     running = [start(elsewhere, *order, TMPDIR=str(tmp_path)) for order in orders]
@@ -101,7 +101,7 @@ def test_processes_at_once(elsewhere, tmp_path):
 
 
 def test_interrupted_and_damaged(elsewhere, tmp_path):
-    """A file that was cut short is compiled anew."""
+    """A kernel whose cache file is truncated is compiled and cached again."""
     told(start(elsewhere, "int64", TMPDIR=str(tmp_path)))
     (file,) = tmp_path.rglob("*.nbc")
     file.write_bytes(file.read_bytes()[:100])
@@ -110,7 +110,7 @@ def test_interrupted_and_damaged(elsewhere, tmp_path):
 
 
 def test_whose_directory_it_is(monkeypatch, tmp_path):
-    """Not used: a link, a file, a directory that others may write to or that belongs to another user, or that they may move."""
+    """The temporary directory is not used if it is a link or a file, or if another user owns it, can access or rename it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = tmp_path / f"delta-variant-{os.geteuid()}"
     assert cache._own_directory() == own

@@ -1,6 +1,6 @@
-"""Layouts of older texts, and metadata that lacks names: vectors by hand, and columns rewritten from the final layout.
+"""The layouts of older specifications, and metadata that lacks names: rows by hand, and rows rewritten from the final layout.
 
-FUZZ_ROUNDS and FUZZ_SEED make a longer run of mutated bytes, or the same one again.
+FUZZ_ROUNDS sets the length of the run of mutated bytes, FUZZ_SEED repeats one.
 """
 
 import io
@@ -26,7 +26,7 @@ ROWS = st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), max_size=6)
 
 
 def older(as_type):
-    """The schema without the types that the tables of the older texts do not have."""
+    """The schema without the types that the older specifications lack."""
     if pa.types.is_struct(as_type):
         return pa.struct([field.with_type(older(field.type)) for field in as_type])
     if schema.is_list(as_type):
@@ -49,7 +49,7 @@ def through_parquet(array):
 
 
 def read(rows, kind):
-    """The Variants of rows in some layout, which must be recognised; the file makes no difference."""
+    """The Variants of rows in some layout, which must be recognized. From Arrow and from a file they are the same."""
     assert layouts.is_variant(kind)
     array = pa.array(rows, kind)
     back = layouts.unshred(through_parquet(array))
@@ -60,7 +60,7 @@ def read(rows, kind):
 
 
 def encode(obj, keys, rng=None):
-    """The value of a Variant whose dictionary is `keys`; with `rng`, containers are larger than they need be, and shuffled."""
+    """The value of a Variant whose dictionary is `keys`. With `rng`, containers have wide offsets and shuffled children."""
     if not isinstance(obj, (dict, list)):
         return binary.encode(obj)[1]
     fields = sorted(obj.items(), key=lambda item: item[0].encode()) if isinstance(obj, dict) else list(enumerate(obj))
@@ -87,17 +87,17 @@ def names_in(obj):
 
 
 class Writer:
-    """Rewrites rows of the final layout.
+    """Rewrites rows of the final layout in an older one.
 
-    value, object_, array: what the columns are called. direct: whether the field or element at a path is typed directly.
-    own: bytes bring their own metadata along.
+    value, object_, array: the names of the columns. direct: whether the field or element at a path is a bare column.
+    own: bytes begin with their own metadata.
     """
 
     def __init__(self, value, object_="typed_value", array="typed_value", direct=lambda path: False, own=False):
         self.value, self.names, self.direct, self.own = value, {"object": object_, "array": array}, direct, own
 
     def write(self, array, originals):
-        """A shredded column, and the Python values in it, in this layout."""
+        """A shredded column in this layout; `originals` are its values in Python."""
         group = pa.struct([field for field in array.type if field.name != "metadata"])
         kind = self.group_type(group, "$")
         rows = []
@@ -137,7 +137,7 @@ class Writer:
         return self.group_type(group, path)
 
     def group(self, row, original, kind, path):
-        """The columns of a value that is there."""
+        """The columns of a value that is not missing."""
         if row.get("typed_value") is None:
             return {self.value: self.encode(original)}
         typed = kind.field("typed_value").type
@@ -145,7 +145,7 @@ class Writer:
         return {self.column(typed): stored, self.value: self.encode(rest) if rest else None}
 
     def typed(self, row, original, kind, path):
-        """(what stands in the typed column, fields of an object that stand nowhere in it)."""
+        """(the content of the typed column, the fields of an object that are not in it)."""
         if pa.types.is_struct(kind):
             rest = {name: child for name, child in original.items() if kind.get_field_index(name) < 0}
             stored = {}
@@ -161,7 +161,7 @@ class Writer:
         return row, {}
 
     def place(self, row, original, kind, path):
-        """(a field's or an element's column, whether its value stands elsewhere)."""
+        """(the column of a field or an element, whether its value has to be stored elsewhere)."""
         if not self.is_direct(kind, path):
             return self.group(row, original, kind, path), False
         if row["typed_value"] is None:
@@ -174,7 +174,7 @@ class Writer:
 
 
 def check_rewritten(rows, as_type, writer):
-    """Rewritten in another layout, through a file, a column gives the bytes that the final layout gives."""
+    """A column rewritten in an older layout and read from a file gives the bytes that the final layout gives."""
     shredded = shredding.shred(column(rows), as_type)
     back = layouts.unshred(through_parquet(writer.write(shredded, rows)))
     back.validate(full=True)
@@ -183,13 +183,13 @@ def check_rewritten(rows, as_type, writer):
 
 @given(ROWS, OLDER_SCHEMAS, st.sampled_from(["typed_value", "object"]), st.sampled_from(["typed_value", "array"]))
 def test_the_draft_s_option_1(rows, as_type, object_, array):
-    """Any Variant in any schema comes back from groups of variant_value and typed_value, object or array."""
+    """Any Variant in any schema comes back from groups of variant_value and typed_value, object or array (S0.2)."""
     check_rewritten(rows, as_type, Writer("variant_value", object_, array))
 
 
 @given(ROWS, OLDER_SCHEMAS, st.integers())
 def test_the_draft_s_options_mixed(rows, as_type, seed):
-    """The same where any field is typed directly or not; what its type does not hold is in the variant_value above."""
+    """Any Variant comes back if some fields are bare columns, with other values in the variant_value above (S0.2)."""
 
     def direct(path):
         return not path.endswith("[*]") and bool(random.Random(f"{seed}{path}").getrandbits(1))
@@ -199,13 +199,13 @@ def test_the_draft_s_options_mixed(rows, as_type, seed):
 
 @given(ROWS, OLDER_SCHEMAS)
 def test_spark_s_first_layout(rows, as_type):
-    """Any Variant in any schema comes back, with the metadata that `binary.encode` gives it."""
+    """Any Variant in any schema comes back, with the metadata that `binary.encode` gives it (K1)."""
     check_rewritten(rows, as_type, Writer("untyped_value", "object", "array", own=True))
 
 
 @given(ROWS, SCHEMAS)
 def test_the_final_layout(rows, as_type):
-    """Columns of the final layout are unshredded as they are."""
+    """Columns of the final layout are unshredded as `shredding.unshred` does it."""
     shredded = shredding.shred(column(rows), as_type)
     assert layouts.is_variant(shredded.type)
     assert layouts.unshred(shredded) == shredding.unshred(shredded)
@@ -215,7 +215,7 @@ def test_the_final_layout(rows, as_type):
 
 
 def draft(value=None, keys=(), **columns):
-    """A row of the draft. value: what is in variant_value, ... for nothing."""
+    """A row of the draft. value: a tuple of the Variant in variant_value, None if that is null."""
     row = {"metadata": binary.encode_metadata(sorted(keys)), **columns}
     return row if value is None else {**row, "variant_value": encode(*value, sorted(keys))}
 
@@ -224,7 +224,7 @@ MEASUREMENT = struct(metadata=B, variant_value=B, typed_value=pa.int64())
 
 
 def test_the_draft_s_table_of_value_and_typed_value():
-    """Missing is a Variant null; a value is of any type, null included; a typed value is of its type."""
+    """A row with neither column is a Variant null, variant_value has any type, and typed_value the column's type (S0.1)."""
     rows = [draft(), draft((None,)), draft(("n/a",)), draft((2**40,)), draft(typed_value=34), None]
     assert read(rows, MEASUREMENT) == [None, None, "n/a", 2**40, 34, "SQL NULL"]
     assert layouts.unshred(pa.array(rows, MEASUREMENT))[4]["value"].as_py() == b"\x18\x22" + bytes(7)
@@ -232,7 +232,7 @@ def test_the_draft_s_table_of_value_and_typed_value():
 
 @pytest.mark.parametrize("value", ["n/a", {"a": 1}, None])
 def test_the_draft_s_invalid_values(value):
-    """variant_value beside a typed value that is no object, or that is no object itself, is invalid."""
+    """variant_value beside typed_value is refused unless both are objects (S0.1)."""
     with pytest.raises(InvalidLayoutError, match=r"both set.*\$, row 1"):
         read([draft(), draft((value,), "a", typed_value=1)], MEASUREMENT)
     kind = struct(metadata=B, variant_value=B, typed_value=struct(a=pa.int64()))
@@ -242,7 +242,7 @@ def test_the_draft_s_invalid_values(value):
 
 
 def test_the_draft_s_arrays():
-    """Elements are values or typed values; one that is missing is a Variant null; what is no array is a value."""
+    """Elements are in one of their columns, missing ones are Variant nulls, and a row that is no array is in variant_value."""
     element = struct(variant_value=B, typed_value=pa.string())
     kind = struct(metadata=B, variant_value=B, typed_value=pa.list_(element))
     comedy = [{"typed_value": "comedy"}, {"typed_value": "drama"}]
@@ -268,7 +268,7 @@ EVENT = ["email", "event_type", "event_ts"]
 
 
 def test_objects_by_option_1():
-    """A field is missing where both of its columns are null, and of any type where variant_value is set."""
+    """A field whose own columns are null is taken from the object's variant_value, or is missing (S0.3)."""
     rows = [
         draft(keys=EVENT, typed_value={"event_type": {"typed_value": "noop"}, "event_ts": {"typed_value": 1}}),
         draft(({"email": "x"},), EVENT, typed_value={"event_type": {"variant_value": b"\0"}, "event_ts": {}}),
@@ -288,7 +288,7 @@ def test_objects_by_option_1():
 
 
 def test_objects_by_option_2():
-    """A field is missing where it is null and not in variant_value."""
+    """A field whose bare column is null is taken from the object's variant_value, or is missing (S0.3)."""
     rows = [
         draft(keys=EVENT, typed_value={"event_type": "noop", "event_ts": 1}),
         draft(({"email": "x"},), EVENT, typed_value={"event_ts": 1}),
@@ -309,7 +309,7 @@ def test_objects_by_option_2():
 
 @pytest.mark.parametrize("kind", [OPTION_1, OPTION_2])
 def test_a_field_in_two_places(kind):
-    """A field that is both in variant_value and in columns of its own is invalid: an error that names it."""
+    """A field both in the object's variant_value and in its own columns is refused, with an error that names it (S0.3)."""
     field = {"typed_value": 1} if kind == OPTION_1 else 1
     with pytest.raises(InvalidLayoutError, match=r"variant_value has a field that is set .*\$\.event_ts"):
         read([draft(({"event_ts": 1},), EVENT, typed_value={"event_ts": field})], kind)
@@ -342,7 +342,7 @@ NESTED_2 = struct(
 
 
 def test_the_draft_s_nesting():
-    """The two schemas of the text's "Nesting" hold the same event."""
+    """The two schemas of the draft's "Nesting" give the same event."""
     event = {"event_type": "x", "location": {"latitude": 1.5, "longitude": -0.0}, "tags": ["a", None]}
     keys = sorted(["event_type", "event_ts", "location", "latitude", "longitude", "tags", "more"])
     tags = [{"typed_value": "a"}, {"variant_value": b"\0"}]
@@ -366,7 +366,7 @@ def test_the_draft_s_nesting():
 
 
 def test_the_draft_s_table_of_variants():
-    """Every row of the text's table, under the columns that its notes speak of."""
+    """Every row of the draft's table gives its Variant, from the columns that the notes describe."""
     leaf, keys = struct(variant_value=B, typed_value=pa.string()), "abcd"
     kind = struct(
         metadata=B,
@@ -391,14 +391,14 @@ def test_the_draft_s_table_of_variants():
 
 
 def nested_array(value):
-    """The column of the texts' nested example, without the metadata."""
+    """The type of the specifications' nested example, without metadata."""
     leaf = pa.struct([("typed_value", pa.int64()), (value, B)])
     fields = struct(a=pa.struct([(value, B), ("array", pa.list_(leaf))]), b=leaf)
     return pa.struct([(value, B), ("array", pa.list_(pa.struct([(value, B), ("object", fields)])))])
 
 
 def test_the_draft_s_nested_array():
-    """The text's nested example: a rest beside an element's object, an element that is none."""
+    """The draft's nested example is read, with elements that are partly shredded, no object, or missing."""
     keys = "abc"
 
     def element(a, b):
@@ -425,7 +425,7 @@ def own(obj):
 
 
 def test_spark_s_table_of_variants():
-    """Every row of the text's table, with the metadata that the Variant has alone."""
+    """Every row of the specification's table gives its Variant, with the metadata of this Variant alone (K1, K3)."""
     leaf = struct(untyped_value=B, typed_value=pa.string())
     kind = struct(
         untyped_value=B,
@@ -459,7 +459,7 @@ def test_spark_s_table_of_variants():
 
 
 def test_spark_s_leaves():
-    """The text's table of a leaf: missing, any type, the column's type, invalid; either column may be absent."""
+    """A leaf is missing, of any type or of the column's type; untyped_value beside typed_value is refused (K2)."""
     kind = struct(object=struct(a=struct(untyped_value=B, typed_value=pa.int64()), b=struct(untyped_value=B)))
     rows = [{"a": {}}, {"a": {"untyped_value": own("x")}}, {"a": {"typed_value": 1}}, {"b": {"untyped_value": own(None)}}]
     assert read([{"object": row} for row in rows], kind) == [{}, {"a": "x"}, {"a": 1}, {"b": None}]
@@ -468,7 +468,7 @@ def test_spark_s_leaves():
 
 
 def test_spark_s_nested_array():
-    """The text's nested example; an element's rest is merged with its columns."""
+    """The specification's nested example is read, with elements that are partly shredded, no object, or missing (K3)."""
 
     def element(a, b):
         return {"object": {"a": {"array": [{"typed_value": n} for n in a]}, "b": {"typed_value": b}}}
@@ -494,7 +494,7 @@ def test_spark_s_nested_array():
 
 
 def test_where_the_value_starts():
-    """The text's example of bytes, 01 01 00 02 h i: metadata of one name that is not marked as sorted, then the value."""
+    """The specification's metadata 01 01 00 02 h i ends where the value starts, and is rebuilt with the sorted flag (K1)."""
     value = bytes([2, 1, 0, 0, 2, t.INT8 << 2, 7])
     array = pa.array([{"untyped_value": b"\x01\x01\x00\x02hi" + value}], struct(untyped_value=B))
     (row,) = layouts.unshred(array).to_pylist()
@@ -502,7 +502,7 @@ def test_where_the_value_starts():
 
 
 def test_a_field_that_is_in_untyped_value():
-    """A field whose own columns are null is taken from untyped_value; else its own columns win."""
+    """A field in untyped_value counts only if its own columns are null (K2)."""
     kind = struct(untyped_value=B, object=struct(a=struct(untyped_value=B, typed_value=pa.int64())))
     rest = own({"a": 1, "b": 2})
     rows = [{"untyped_value": rest, "object": {}}, {"untyped_value": rest, "object": {"a": {"typed_value": 3}}}]
@@ -511,7 +511,7 @@ def test_a_field_that_is_in_untyped_value():
 
 @pytest.mark.parametrize("value", ["untyped_value", "variant_value"])
 def test_object_array_and_typed_value_together(value):
-    """A group may have all three columns; one of them is set in a slot, at any depth."""
+    """A group may have object, array and typed_value; if more than one of them is set, it is refused, at any depth (K1)."""
 
     def group(inner):
         fields = [(value, B), ("object", struct(a=inner)), ("array", pa.list_(inner)), ("typed_value", pa.int64())]
@@ -544,7 +544,7 @@ def test_object_array_and_typed_value_together(value):
 
 @given(st.lists(VARIANTS, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_values_get_the_smallest_form(rows, rng):
-    """Whatever widths, orders and unused names a value and its metadata have, the result is what `binary.encode` makes."""
+    """Values with wide offsets, shuffled children and unused names become what `binary.encode` writes (K1)."""
     stored = []
     for row in rows:
         names = [*names_in(row), "unused", "zz"]
@@ -556,7 +556,7 @@ def test_values_get_the_smallest_form(rows, rng):
 
 
 def test_large_values():
-    """More than 255 names, more than 64 KiB of children, arrays of more than 255 elements, depth."""
+    """Large objects, arrays and strings and 1,000 levels are read in a column; 1,100 levels are refused (E4)."""
     deep = 1
     for _ in range(500):
         deep = {"d": [deep]}
@@ -571,7 +571,7 @@ def test_large_values():
 
 
 def test_overlapping_children_cannot_blow_up():
-    """An array whose elements are all the same bytes is malformed, however small it is."""
+    """An array whose elements share their bytes is malformed, however small it is (E4)."""
     text, count = binary.encode("x" * 200)[1], 100
     value = bytes([t.ARRAY, count]) + bytes(count) + len(text).to_bytes(1, "little") + text
     with pytest.raises(MalformedVariantError, match="overlap"):
@@ -631,13 +631,13 @@ ORDINARY = [
 
 @pytest.mark.parametrize("kind", RECOGNISED, ids=str)
 def test_layouts_that_are_recognised(kind):
-    """A struct that looks like a layout is one; an underscore in front hides a column."""
+    """A struct with the columns of a layout is recognized as a VARIANT; columns that begin with an underscore do not matter."""
     assert layouts.is_variant(kind)
 
 
 @pytest.mark.parametrize("kind", ORDINARY, ids=str)
 def test_structs_that_are_ordinary(kind):
-    """A struct that shares some names with a layout is none, unless the file says that it is one."""
+    """A struct that only shares some names with a layout is no VARIANT, unless the file annotates it as one."""
     assert not layouts.is_variant(kind)
     assert layouts.is_variant(kind, annotated=True)
 
@@ -675,14 +675,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "message"), REFUSED, ids=lambda case: str(case)[:60])
 def test_types_that_are_refused(kind, message):
-    """A type that no layout has, and a column that none knows, is an error that says where."""
+    """A type or a column that no layout has is an error that names the place."""
     for rows in ([], [None]):
         with pytest.raises(InvalidLayoutError, match=message):
             layouts.unshred(pa.array(rows, kind))
 
 
 def test_columns_that_an_underscore_hides():
-    """Such columns are ignored beside value and typed_value; fields of objects are not columns, whatever they are called."""
+    """Columns that begin with an underscore are ignored; fields of objects with such names are ordinary fields."""
     kind = struct(
         metadata=B,
         variant_value=B,
@@ -697,7 +697,7 @@ def test_columns_that_an_underscore_hides():
 
 
 def test_names_that_are_those_of_columns():
-    """Fields called object and array, beside others or not groups, are fields."""
+    """Fields named object and array are read as ordinary fields."""
     kind = struct(
         metadata=B, variant_value=B, typed_value=struct(ref=struct(object=struct(sha=pa.string())), object=B, array=B)
     )
@@ -709,7 +709,7 @@ def test_names_that_are_those_of_columns():
 
 
 def test_slices_chunks_and_storage_forms(monkeypatch):
-    """Slices, chunks, extension arrays, views, lists of other forms and values under nulls make no difference."""
+    """Slices, chunks, views and values under NULL rows make no difference, even if all fields and elements are bare (S0.2)."""
     rows = [{"a": i, "b": [str(i)] * (i % 3), **({"c": i} if i % 7 else {})} if i % 5 else "SQL NULL" for i in range(100)]
     shredded = shredding.shred(column(rows), "a bigint, b array<string>")
     for writer in (Writer("variant_value", direct=lambda path: True), Writer("untyped_value", "object", "array", own=True)):
@@ -736,7 +736,7 @@ def test_slices_chunks_and_storage_forms(monkeypatch):
 
 
 def test_lists_of_other_forms():
-    """Large lists and views of lists, with elements under null lists, are arrays."""
+    """Large lists and list views are read as arrays, without the elements under null lists."""
     elements = pa.array([{"untyped_value": own(i)} for i in range(6)], struct(untyped_value=B))
     null = pa.array([False, True, False])
     for kind in (pa.ListArray, pa.LargeListArray):
@@ -748,7 +748,7 @@ def test_lists_of_other_forms():
 
 @pytest.mark.parametrize("form", [pc.run_end_encode, pc.dictionary_encode, lambda array: array.cast(pa.large_binary())])
 def test_forms_of_bytes(form):
-    """Metadata and values may be encoded, or large; nulls come through."""
+    """metadata and variant_value may be run-end- or dictionary-encoded, or large binary, with NULL rows."""
     rows = [{"a": "x"}, "SQL NULL", {"a": "x"}, [1]]
     plain = column(rows)
     parts = [form(plain.field(i)) for i in range(2)]
@@ -759,7 +759,7 @@ def test_forms_of_bytes(form):
 
 
 def test_metadata_of_the_draft_that_lack_names():
-    """Names that only typed columns use may be missing from the metadata here, too."""
+    """In the draft, too, metadata may lack names that only typed columns use (S8)."""
     assert read([draft(keys=["email"], typed_value={"event_type": "x"})], OPTION_2) == [{"event_type": "x"}]
 
 
@@ -771,7 +771,7 @@ SEED = int(os.environ.get("FUZZ_SEED", str(random.randrange(2**32))))
 
 
 def mutated(data, rng):
-    """Bytes after flips, overwritten sizes, truncations and splices."""
+    """Bytes after flips, overwritten sizes, truncations and insertions."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4])):
         at = rng.randrange(max(1, min(len(data), rng.choice([4, 16, 1000]))))
@@ -788,7 +788,7 @@ def mutated(data, rng):
 
 
 def around(array, filler):
-    """The array between rows whose bytes are nothing but the filler."""
+    """The array between two rows whose bytes are all the filler."""
     rows = array.to_pylist()
 
     def filled(value):
@@ -800,7 +800,7 @@ def around(array, filler):
 
 
 def test_mutated_bytes(record_property):
-    """Mutated values and metadata give a column or the errors of the family; the bytes around make no difference."""
+    """Mutated values and metadata give a column or an error of this package, whatever bytes are around them."""
     record_property("seed", SEED)
     rng = random.Random(SEED)
     rows = [
@@ -843,7 +843,7 @@ def test_mutated_bytes(record_property):
 
 
 def test_arrow_s_worked_example():
-    """The rows of Arrow's shredded object, whose metadata lack the shredded names, have their meaning."""
+    """The rows of Arrow's shredded object, whose metadata lacks the shredded names, get these names and are read (S8)."""
 
     def metadata(*names):
         return binary.encode_metadata(list(names)).replace(b"\x11", b"\x01", 1) if names else b"\x01\x00"
@@ -888,7 +888,7 @@ def test_arrow_s_worked_example():
         True,
     ]
     assert after[0] == binary.encode_metadata(["event_ts", "event_type"])
-    assert (after[1][0], after[4][0]) == (0x11, 0x11)  # "email" and "click" come before the names that were appended
+    assert (after[1][0], after[4][0]) == (0x11, 0x11)  # still sorted: "email" and "click" are before the appended names
     assert binary.decode_metadata(after[4]) == ["click", "event_ts"]
     assert layouts.unshred(completed) == layouts.unshred(array)
     assert [x if isinstance(x, str) or x is None else sorted(x) for x in values(layouts.unshred(array))] == [
@@ -906,7 +906,7 @@ def test_arrow_s_worked_example():
 
 
 class Reduced(Writer):
-    """The final layout, with metadata that have only the names of what is in value."""
+    """The final layout, with metadata that has only the names used in `value`."""
 
     def group(self, row, original, kind, path):
         if path != "$":
@@ -925,7 +925,7 @@ class Reduced(Writer):
 
 @given(ROWS, OLDER_SCHEMAS)
 def test_metadata_without_the_shredded_names(rows, as_type):
-    """Names that only typed columns use are appended where they are used; ids stay valid, and complete rows as they were."""
+    """Names that only typed columns use are appended in the rows that use them; existing ids stay valid (S8)."""
     shredded = shredding.shred(column(rows), as_type)
     stored = Reduced("value").write(shredded, rows)
     completed = complete(stored)
@@ -946,7 +946,7 @@ def test_metadata_without_the_shredded_names(rows, as_type):
 
 
 def test_which_names_a_row_uses(monkeypatch):
-    """A name counts for the row of its element, where any column of the field is set and all above it are."""
+    """A row uses a name if a column of the field is set in it, or in one of its elements, and all columns above are set."""
     kind = shredding.storage_type(schema.parse("a int, l array<struct<x: int, a: struct<y: variant>>>"))
     x, y = (
         {"typed_value": {"x": {"typed_value": 1}, "a": {}}},

@@ -84,9 +84,9 @@ print("DONE", json.dumps(told))
 
 
 def test_two_executors(tmp_path):
-    """Write, append with a shape, overwrite, partitions, clustering and a failing task behave as on one machine.
+    """Writes, appends with a shredding schema, overwrites, partitions, clustering and a failing task behave as in local mode.
 
-    Executors with another version of the package, or without it, are told in one sentence.
+    If executors have another version of the package, or lack it, one error says so.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

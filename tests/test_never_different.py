@@ -1,8 +1,8 @@
-"""Typed reading is never different: generated tables and queries, against the same session without it.
+"""Typed reading changes no result: generated tables and queries, compared with the same session without it.
 
-The tables are those of test_never_wrong: files of this package and of delta-spark, shredded and plain, with bounds and without,
-rewritten and marked by DML. A query asks for paths wherever a query can: it has the same rows, types and bytes of Variants,
-and no error that it would not have without. By default a few hundred queries; any number of others, with the next seeds:
+The tables are those of test_never_wrong: files of this package and of delta-spark, shredded and plain, with and without bounds,
+changed by DML. Queries use paths wherever SQL takes an expression. With typed reading a query has the same rows, types and
+bytes of Variants, and no error that it does not have without. `make test` runs 40 queries, `make soak` 5,000. For others:
 
     NEVER_DIFFERENT_QUERIES=5000 NEVER_DIFFERENT_SEED=1 python -m pytest -s tests/test_never_different.py
 """
@@ -50,7 +50,7 @@ class Queries:
         return self.rng.choice(forms)()
 
     def value(self, alias: str = "t") -> str:
-        """A path as some type, as text whose equality is that of the value and of its type; or the Variant there."""
+        """A path read as some type and cast to string, so that rows can be compared; or the Variant at the path."""
         rng = self.rng
         spot = rng.choice(self.table.spots)
         if rng.random() < 0.15:
@@ -97,7 +97,7 @@ class Queries:
         )
 
     def extremes(self) -> str:
-        """What the log may answer."""
+        """Aggregates that the log may answer."""
         functions = [f"cast({self.rng.choice(['min', 'max'])}({self.scalar()}) as string)" for _ in range(2)]
         return f"select {', '.join(functions)}, count(*) from {self.name} t"
 
@@ -149,7 +149,7 @@ class Queries:
         return f"select id, {self.value()}, t.v, t.s from {self.name} t {self.where()}"
 
     def outer(self) -> str:
-        """Values that are asked for in some rows only."""
+        """A query with a cast that is needed in some rows only."""
         predicate = self._of("b", self.predicates.tree(1).safe)
         operand, _, _ = self.predicates.operand()
         conditional = f"case when {predicate} then cast({self._of('b', operand.asked)} as string) end"
@@ -160,7 +160,7 @@ class Queries:
 
 
 class Compared:
-    """One table: its queries in a session, with typed reading and without."""
+    """Compares queries on one table with typed reading and without."""
 
     def __init__(self, session: SparkSession, table: Table, queries: int) -> None:
         self.session, self.table = session, table
@@ -201,7 +201,7 @@ class Compared:
 
 
 def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compared:
-    """One table made and asked."""
+    """Makes one table and compares queries on it."""
     session = spark.newSession()
     table = Table(seed, root / f"d{seed}", change=0.1, rates=RATES)
     settings = {
@@ -227,7 +227,7 @@ def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compar
 
 
 def test_never_different(spark, tmp_path):
-    """Queries give the rows, types and bytes that they give without typed reading, and no error that is new."""
+    """Queries give the rows, types and bytes that they give without typed reading, and no new error (T5)."""
     spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does
     seeds = range(SEED, SEED + -(-QUERIES // PER_TABLE))
     each = [compared(spark, seed, tmp_path, min(PER_TABLE, QUERIES)) for seed in seeds]

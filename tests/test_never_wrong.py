@@ -1,22 +1,22 @@
-"""Skipping is never wrong: generated tables and predicates, against the same session without skipping.
+"""Skipping loses no row: generated tables and predicates, compared with a session without skipping.
 
-For each table, one aggregation without skipping tells for every predicate and file whether a row matches; the files that
-a query with that predicate plans to open have to be among them. Some of the predicates also run as whole queries, with
-skipping and without: the rows are equal, and no error is new. A pair is one predicate on one table.
+For each table, an aggregation without skipping finds the files in which a row matches a predicate. A query with this predicate
+must plan to open all of them. Some of the predicates also run as whole queries: a query that succeeds without skipping has the
+same rows with it. A pair is one predicate on one table.
 
-Casts that fail make a query fail, so the aggregation asks the same predicate with try_variant_get and try_cast: where a
-query succeeds, the two are one. A file too few is held against skipping only if the query succeeds without it.
+A cast that fails makes a query fail, so the aggregation uses the same predicate with try_variant_get and try_cast. If the query
+succeeds, both predicates are TRUE for the same rows. A lost file is an error only if the query succeeds without skipping.
 
-Most tables have files of a few rows, in row groups of as few. One in six has large files too, of several row groups, in which
-types change and paths begin after more rows than a writer looks at to choose a schema.
+Most tables have files and row groups of a few rows. One table in six has large files too, of several row groups, in which types
+change and new paths appear after the rows that a writer samples to choose a shredding schema.
 
-By default the same 1,200 pairs each time, of a table with small files and one with large files. Any number of others,
-each table of up to 1,000 pairs with the next seed:
+`make test` checks the same 500 pairs each time, on a table with small files and on one with large files too. `make soak` checks
+up to 20,000. For any number of others, from another seed:
 
     NEVER_WRONG_PAIRS=1000000 NEVER_WRONG_SEED=1 python -m pytest -s tests/test_never_wrong.py
 
-Delta runs a job over the log for every filtered scan. The predicates of a table are planned over one scan that Delta has
-prepared for all its files, which leaves to the rule all that it has in a query of its own; whole queries have Delta's job too.
+Delta runs a job over the log for every filtered scan. To save these jobs, the predicates of a table are planned over one scan
+that Delta has prepared for all files, in which the rule sees what it sees in separate queries. Whole queries run Delta's job.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PAIRS = length("NEVER_WRONG_PAIRS", 500, 20_000)
 SEED = length("NEVER_WRONG_SEED", 101, 101)
 PER_TABLE, PER_LARGE_TABLE = (1000, 200) if PAIRS >= 10_000 else (400, 100)
-LARGE = 6  # one table in so many has large files too
+LARGE = 6  # one table in six has large files too
 WHOLE = 10  # of a table's predicates that run as whole queries
 PER_PLAN = 50  # predicates planned as one query, a UNION ALL
 PER_AGGREGATION = 100
@@ -115,7 +115,7 @@ STYLES: dict[str, Callable[[int, Spot], str]] = {
 
 @dataclass(frozen=True)
 class Spot:
-    """A path of a table: values of every kind lie along its positions 0 to 179, in one order as far as kinds have one."""
+    """A path of a table. Each kind has a value for each position from 0 to 179, ascending if the kind has an order."""
 
     column: str
     keys: tuple[str, ...]
@@ -160,7 +160,7 @@ KEYS = [("a",), ("b",), ("c",), ("o", "x"), ("o", "y"), ("k.d",), ("it's",), ("Ã
 LATE = ("late",)  # a path of large files only
 HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks at 4,096 to choose a schema
 RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15))
-"""Of extremes, missing, null, other types."""
+"""Rates of extremes, missing paths, nulls and values of other types."""
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
 # Every query is planned once, on a few rows: compiling it takes longer than all the rest.
 SMALL = {
@@ -175,7 +175,7 @@ SMALL = {
 
 @dataclass
 class Table:
-    """One table and the settings under which it is made and asked."""
+    """One table, and the settings under which it is made and queried."""
 
     seed: int
     path: Path
@@ -195,7 +195,7 @@ class Table:
             "spark.sql.ansi.enabled": rng.choice(["true", "true", "false"]),
             "spark.sql.timestampType": rng.choice(["TIMESTAMP_LTZ", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"]),
             PUSH: rng.choice(["true", "true", "false"]),
-            # By a job or on the driver.
+            # The bounds are read by a job or on the driver.
             "spark.delta_variant.keptFiles": rng.choice(["0", "5000"]),
             **SMALL,
         }
@@ -221,7 +221,7 @@ class Table:
         return f"delta.`{self.path}`"
 
     def build(self, session: SparkSession, off: SparkSession) -> None:
-        """Some ten files by this package and by delta-spark, shredded and not, with and without bounds; then changes."""
+        """Makes about ten files by this package and by delta-spark, shredded or not, with bounds or without; then runs DML."""
         rng = self.rng
         mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
         properties = {
@@ -268,8 +268,10 @@ class Table:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'true')")
 
     def _frame(self, session: SparkSession, files: int, size: int, *, large: bool) -> tuple[DataFrame, dict[str, Any]]:
-        """Rows in one task, in the order of the files they are for, each of which has its own range, kind and gaps by path; and
-        what is inferred from one of the files, by column."""
+        """The rows of some files, in one task and in their order, and the schema inferred from one of the files, by column.
+
+        Each file has its own range, kind and gaps at each path.
+        """
         variants: dict[str, list[pa.Array]] = {"v": [], "s.w": []}
         for name, chunks in variants.items():
             spots = [spot for spot in self.spots if spot.column == name]
@@ -286,14 +288,14 @@ class Table:
         return frame, {name: infer(self.rng.choice(chunks)) for name, chunks in variants.items()}
 
     def _large(self, spots: Sequence[Spot]) -> list[pa.Array]:
-        """The rows of a large file: few documents, again and again, and at its end few others."""
+        """The rows of a large file: a few documents, repeated, and at its end a few others."""
         rest = [spot for spot in spots if spot.keys != LATE]
         head = column(self._documents(self.rng.choice([rest, spots]), DISTINCT))
         tail = column(self._documents(spots, DISTINCT, change=0.5))
         return [rows.take(pa.array([n % DISTINCT for n in range(size)])) for rows, size in ((head, HEAD), (tail, TAIL))]
 
     def _documents(self, spots: Sequence[Spot], size: int, change: float | None = None) -> list[Any]:
-        """Of each path the values lie in a range; with a chance of `change` they are of another kind than elsewhere."""
+        """Documents whose values at a path lie in one range; with the probability `change` they are of another kind."""
         rng = self.rng
         made: list[Any] = [{} for _ in range(size)]
         for spot in spots:
@@ -318,7 +320,7 @@ class Table:
         return ["SQL NULL" if rng.random() < nulls else document for document in made]
 
     def _change(self, session: SparkSession, off: SparkSession) -> None:
-        """DML, planned with skipping, touches the rows it touches without."""
+        """Runs DML with skipping, and checks how many rows it affects."""
         rng = self.rng
         where = rng.choice([f"id % 7 = {rng.randrange(7)}", Predicates(self).tree(1).safe])
         action = rng.choice(["delete", "update", "merge"])
@@ -381,7 +383,7 @@ _SUFFIXES = {"Y": 2**7, "S": 2**15, "L": 2**63}
 
 
 class Sql(NamedTuple):
-    """A piece of a query, and the same made so that no cast fails."""
+    """A piece of a query, and the same with casts that cannot fail."""
 
     asked: str
     safe: str
@@ -393,7 +395,7 @@ class Sql(NamedTuple):
 
 
 class Predicates:
-    """Predicates about one table, from the whole grammar."""
+    """Generates predicates on one table."""
 
     def __init__(self, table: Table) -> None:
         self.table, self.rng = table, table.rng
@@ -413,7 +415,7 @@ class Predicates:
     # -- operands
 
     def operand(self, types: Sequence[str] = TYPES) -> tuple[Sql, str, Spot]:
-        """A path as one of the types, and its type: those of the values for the most part."""
+        """A path read as one of the types, mostly that of its values; this type; and the path."""
         rng, spot = self.rng, self.rng.choice(self.table.spots)
         for _ in range(20):
             if set(NATURAL[spot.kind]) & set(types):
@@ -612,7 +614,7 @@ def constant(rng: random.Random, value: Any) -> str:
 
 
 class Check:
-    """One table: its predicates, asked of both sessions."""
+    """Checks the predicates on one table in both sessions."""
 
     def __init__(self, table: Table, on: SparkSession, off: SparkSession) -> None:
         self.table, self.on, self.off = table, on, off
@@ -644,7 +646,7 @@ class Check:
             self._whole(number)
 
     def _apart(self, numbers: Iterable[int], size: int, action: Callable, failed: Callable) -> None:
-        """The action on so many predicates at a time; on fewer where one of them fails, until it is alone."""
+        """Runs the action on `size` predicates at a time. If one fails, it halves their number until this one is alone."""
         numbers = list(numbers)
         for some in [numbers[at : at + size] for at in range(0, len(numbers), size)]:
             try:
@@ -673,7 +675,7 @@ class Check:
         print(f"seed {self.table.seed}, Spark refuses {self.predicates[number].safe}: {str(error)[:300]}")
 
     def _plan(self, numbers: list[int]) -> None:
-        """Reads the files that are left from the optimized plan; a branch that Spark proves empty is not there."""
+        """Reads the kept files from the optimized plan, which has no branch that Spark proves empty."""
         branches = []
         for number in numbers:
             source = SOURCES[number % len(SOURCES)].format("prepared")
@@ -716,7 +718,7 @@ class Check:
             self.counts["files too few where the query fails"] += 1
             return
         found = self._rows(self.on, number)
-        if without == found:  # what Spark extracts in the scan is not what it extracts outside
+        if without == found:  # Spark's own pushdown of the path changes the rows
             self.counts["files too few for the rows without push-down"] += 1
             print(f"seed {self.table.seed}, only without push-down: {self.predicates[number].asked}")
             return
@@ -738,7 +740,7 @@ class Check:
 
 
 def _branches(plan: Any) -> Iterator[Any]:
-    """The plans under a UNION ALL; typed reading makes one more of one of them."""
+    """The plans under a UNION ALL. Typed reading may have put another union in the place of one."""
     if plan.nodeName() == "Union":
         for at in range(plan.children().size()):
             yield from _branches(plan.children().apply(at))
@@ -747,7 +749,7 @@ def _branches(plan: Any) -> Iterator[Any]:
 
 
 def _statistics(path: Path, name: str) -> Iterator[str]:
-    """What the log says of a file."""
+    """Tags, number of rows and bounds of a file in the log."""
     for log in sorted((path / "_delta_log").glob("*.json")):
         for action in map(json.loads, log.read_text().splitlines()):
             if "add" in action and unquote(action["add"]["path"]).endswith(name):
@@ -762,7 +764,7 @@ def _statistics(path: Path, name: str) -> Iterator[str]:
 
 
 def check(spark: SparkSession, seed: int, root: Path) -> Check:
-    """One table made and asked."""
+    """Makes one table and checks predicates on it."""
     on, off = spark.newSession(), spark.newSession()
     table = Table(seed, root / f"t{seed}")
     for session in (on, off):
@@ -779,7 +781,7 @@ def check(spark: SparkSession, seed: int, root: Path) -> Check:
 
 
 def test_never_wrong(spark, tmp_path):
-    """Every file with a row that matches is opened; queries give the rows and the errors they give without skipping."""
+    """Every file with a row that matches is opened; a query that succeeds without skipping has the same rows with it."""
     print(f"NEVER_WRONG_SEED={SEED}")
     seeds = range(SEED, SEED + -(-PAIRS // PER_TABLE))
     spark.sparkContext.setLogLevel("OFF")  # tasks fail where a cast does

@@ -79,7 +79,7 @@ def append_json(spark, path, rows):
 
 
 def mark(spark, path, value=BOUNDS_TAG_VALUE):
-    """Give every Add of the log the tag that says its bounds were computed from the values."""
+    """Gives every Add action of the log the marker, which says that its bounds were computed from the values."""
     for log in Path(path, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for action in actions:
@@ -127,12 +127,12 @@ def rows(df: DataFrame):
 
 
 def same_without(spark, make):
-    """The rows of the query `make` gives, after comparing them with those it gives without the rules."""
+    """The rows of the query that `make` returns, after comparison with its rows without the rules."""
     return compared(spark, make)[0]
 
 
 def compared(spark, make):
-    """So are these; and the query, which was planned with the rules."""
+    """The rows, compared as `same_without` compares them, and the query that was planned with the rules."""
     df = make()
     with_skipping = rows(df)
     with without_rules(spark):
@@ -191,7 +191,7 @@ PREDICATES = [
 
 @pytest.mark.parametrize(("predicate", "files"), PREDICATES)
 def test_predicates(spark, table, predicate, files):
-    """Each form of predicate opens only the files it must, and gives the rows it gives without skipping."""
+    """Each form of predicate opens the expected number of files, and gives the rows it gives without skipping (Q1, Q3)."""
     df = read(spark, table).where(predicate).select("id")
     found = rows(df)
     assert opened(df) == [files]
@@ -210,7 +210,7 @@ def plan_form(spark, request) -> Iterator[str]:
 @pytest.mark.parametrize(("predicate", "files"), PREDICATES[:17:4])
 @pytest.mark.parametrize("plan_form", ["false"], indirect=True)
 def test_without_push_down(spark, table, predicate, files, plan_form):
-    """The same where Spark leaves variant_get in the plan instead of pushing it into the scan."""
+    """A predicate opens as few files if Spark leaves variant_get in the plan instead of pushing it into the scan (Q1)."""
     df = read(spark, table).where(predicate).select("id")
     df.collect()
     assert opened(df) == [files]
@@ -231,7 +231,7 @@ SHAPE = 'n int, s string, f boolean, d decimal(4,2), `q"q` int'
 
 @pytest.fixture(scope="module")
 def groups(spark, tmp_path_factory) -> str:
-    """A file for each of GROUPS, written by this package; the last two have them in the tag alone."""
+    """A file for each of GROUPS, written by this package; the paths of the last two are only in the tag for nulls."""
     path = create(spark, tmp_path_factory.mktemp("tables") / "groups", "v variant")
     for group in GROUPS:
         texts = [(json.dumps(dict(zip(KEYS, values, strict=False))),) for values in group]
@@ -276,13 +276,13 @@ MUST = [
     ("predicate", "plan_form"), [(p, "true") for p in MUST] + [(p, "false") for p in MUST[::3]], indirect=["plan_form"]
 )
 def test_exactly_the_files_it_must(spark, groups, predicate, plan_form):
-    """A query opens the files with rows it wants, and no other."""
+    """A query opens the files with matching rows and no others, except one more for LIKE 'abc_%' (Q1, Q2, Q4)."""
     df = read(spark, groups).where(predicate).selectExpr("to_json(v)")
     found = rows(df)
     disable(spark)
     wanted = rows(read(spark, groups).where(predicate).selectExpr("to_json(v)", "_metadata.file_path"))
     assert found == [row[:1] for row in wanted]
-    more = predicate == "v:s::string like 'abc_%'"  # bounds know the beginning; a file has abc and nothing longer
+    more = predicate == "v:s::string like 'abc_%'"  # bounds decide by the prefix abc, and one file has this text alone
     assert opened(df) == [len({row[1] for row in wanted}) + more]
 
 
@@ -312,7 +312,7 @@ VALUES = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_casts_keep_order(spark, kind):
-    """The table of casts: none turns a smaller value into a larger one, nor another value under another time zone."""
+    """No cast in the table of casts reverses the order of two values, or gives other values in another time zone (Q3)."""
     asked = [of.replace("decimal", "decimal(3,1)") for of, kinds in KINDS_FOR.items() if kind in kinds]
     columns = {f"c{at}": f"try_variant_get(v, '$', '{of}')" for at, of in enumerate(asked)}
     exact = {f"c{at}": f"unix_micros(c{at})" if of == "timestamp" else f"c{at}" for at, of in enumerate(asked)}
@@ -335,7 +335,7 @@ def test_casts_keep_order(spark, kind):
 
 
 def test_clock_changes(spark, tmp_path):
-    """Where clocks change, instants and local times have different orders: such questions open every file."""
+    """Casts between instants and local times, which clock changes reorder, open every file (Q3)."""
     path = create(spark, tmp_path / "clocks", "id long, v variant")
     for first in (1162087200, 1162089060, 1162090860):  # around 2006-10-29 00:01 in St. John's, which was then 23:01 again
         times = (
@@ -360,7 +360,7 @@ def test_clock_changes(spark, tmp_path):
 
 
 def test_collations(spark, marked):
-    """Bounds are in the order of UTF-8 bytes: other collations, on either side, open every file."""
+    """A predicate under another collation than UTF8_BINARY, on either side, opens every file (Q2)."""
     for predicate in (
         "collate(v:s::string, 'UTF8_LCASE') = 'K005'",
         "v:s::string = 'K005' collate UTF8_LCASE",
@@ -372,7 +372,7 @@ def test_collations(spark, marked):
 
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_variants_in_structs(spark, tmp_path, plan_form, mapping):
-    """A VARIANT inside structs has its bounds under the structs' names; renamed, under the physical ones."""
+    """Bounds of a VARIANT inside structs are found, with column mapping also after a rename."""
     columns = "id long, s struct<x int, v variant, o struct<v variant, w variant>>"
     path = create(spark, tmp_path / "structs", columns, **{"delta.columnMapping.mode": mapping})
     inner = f"named_struct('v', cast(-id as variant), 'w', {EVENT})"
@@ -404,7 +404,7 @@ def test_variants_in_structs(spark, tmp_path, plan_form, mapping):
     [("v:s::string = 'k005'", 10, 1), ("v:s::string in ('k005', 'k006')", 10, 1), ("v:d::double < 0.5", 10, 1)],
 )
 def test_strings_and_doubles_need_the_mark(spark, table, marked, predicate, unmarked, trusted):
-    """String and floating-point bounds count in marked files, and elsewhere only where the session says so."""
+    """String and floating-point bounds count only in files with the marker, unless the session trusts all bounds (M1)."""
     for path, files in ((table, unmarked), (marked, trusted)):
         df = read(spark, path).where(predicate)
         assert len(df.collect()) in (1, 2)
@@ -420,7 +420,7 @@ def test_strings_and_doubles_need_the_mark(spark, table, marked, predicate, unma
 
 @pytest.mark.slow
 def test_types_that_differ_from_file_to_file(spark, tmp_path):
-    """Random comparisons over a path whose type differs from file to file find what they find without skipping."""
+    """Random comparisons on a path whose type differs from file to file give the rows that they give without skipping."""
     path = create(spark, tmp_path / "mixed", "v variant")
     columns = [
         ["1", "5", "7"],
@@ -476,7 +476,7 @@ def test_types_that_differ_from_file_to_file(spark, tmp_path):
 
 
 def test_keys_of_every_kind(spark, tmp_path):
-    """Keys with quotes, backslashes, dots, control and other characters find their bounds."""
+    """Bounds are found for keys with quotes, backslashes, dots, control and other characters."""
     path = create(spark, tmp_path / "keys", "v variant")
     keys = ["a", "a.b", "a b", "it's", "back\\slash", "é", "\u96ea", "new\nline", "\u0007", "`t`", "%", "$", "[0]"]
     keys += ['q"q', "']['", "\U0001f600", "\u2028", "\u007f"]
@@ -513,7 +513,7 @@ def test_files_without_bounds_stay(spark, tmp_path):
 
 
 def test_views_joins_unions_and_subqueries(spark, table):
-    """A scan is pruned wherever it stands: in views, both sides of joins, unions and subquery expressions."""
+    """A scan is pruned in views, on both sides of joins, in unions and in subquery expressions."""
     read(spark, table).createOrReplaceTempView("events")
     spark.sql("create or replace temp view firsts as select id, v:id::int n from events where v:id::int < 30")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # so that the executed plan shows its scans
@@ -563,7 +563,7 @@ PLACES = [
     ("select id from events where v:id::int = 5 or v:id::int in (select 95)", [10]),
     ("select id, w from events join (values (5, 'a'), (17, 'b'), (null, 'c')) s(i, w) on v:id::int = i", [2]),
     ("select id, w from (select id, v:dec::decimal(10,2) k from events) join (values (5.25)) s(w) on k = w and id < w", [1]),
-    ("select id, w from (select id, v:s::string k from events) join (values ('k005')) s(w) on k = w", [10]),  # strings, no mark
+    ("select id, w from (select id, v:s::string k from events) join (values ('k005')) s(w) on k = w", [10]),  # no marker
     ("select i, id from (values (5), (500)) s(i) left join events on v:id::int = i and v:d::double < 9", [1]),
     ("select i, id from events right join (values (5), (500)) s(i) on v:id::int = i", [1]),
     ("select i, id from events left join (values (5), (500)) s(i) on v:id::int = i", [10]),
@@ -600,7 +600,7 @@ def places(spark, table, tmp_path) -> Iterator[None]:
 
 
 def test_wherever_the_filter_stands(spark, places, plan_form, caplog):
-    """A filter reaches its scan through aliases, projections, CTEs, views, unions, joins, aggregates and subqueries."""
+    """Filters and join keys prune scans through aliases, CTEs, views, unions, joins, aggregates and subqueries (Q5)."""
     shared = share(PLACES, 2, int(plan_form == "false"))
     for query, files in shared:
         kept = sorted(scan.files_after_bounds for scan in scans(spark.sql(query)))
@@ -629,7 +629,7 @@ FIRST = [
 
 
 def test_first_rows_of_an_order(spark, marked):
-    """ORDER BY with LIMIT opens the files that can have one of the first rows."""
+    """ORDER BY with LIMIT keeps only files that can have one of the first rows (Q6)."""
     for query, files in FIRST:
         text = query.format(f"delta.`{marked}`")
         _, df = compared(spark, lambda text=text: spark.sql(text))
@@ -638,7 +638,7 @@ def test_first_rows_of_an_order(spark, marked):
 
 @pytest.mark.slow
 def test_first_rows_of_any_table(spark, tmp_path):
-    """Whatever values, types, NULLs and deleted rows the files have, ORDER BY with LIMIT gives the keys it gives without."""
+    """ORDER BY with LIMIT gives the keys it gives without skipping, whatever types, NULLs and deleted rows files have (Q6)."""
     rng = random.Random(7)
     path = create(spark, tmp_path / "t", **{"delta.enableDeletionVectors": "true"})
     values = {
@@ -671,7 +671,7 @@ def test_first_rows_of_any_table(spark, tmp_path):
 
 
 def test_dataframes(spark, table, plan_form):
-    """The same in the DataFrame API, with spark.table, and on a cached frame, whose plan is decided when it is cached."""
+    """Queries in the DataFrame API are pruned, and a query on a cached DataFrame gives the rows of the cached plan."""
     events = read(spark, table)
     value = F.variant_get(F.col("v"), "$.id", "int")
     filtered = events.withColumn("n", value).withColumn("m", F.col("n") + 1).where(F.col("n") == 5).select("m")
@@ -694,7 +694,7 @@ def test_dataframes(spark, table, plan_form):
 
 
 def test_exchanges_are_reused(spark, table):
-    """Equal pruned scans are equal to Spark: a self-join shuffles the table once."""
+    """Spark recognizes two equal pruned scans: a self-join shuffles the table once."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
@@ -710,7 +710,7 @@ def test_exchanges_are_reused(spark, table):
 
 @pytest.mark.slow
 def test_data_manipulation(spark, tmp_path):
-    """UPDATE, DELETE and MERGE change the rows they change without skipping."""
+    """UPDATE, DELETE, MERGE and INSERT leave the rows that they leave without skipping."""
     states = {}
     for name in ("on", "off"):
         path = events(spark, tmp_path / name)
@@ -759,7 +759,7 @@ def test_column_mapping(spark, tmp_path):
 
 
 def test_checkpoints_and_time_travel(spark, tmp_path):
-    """Bounds work from checkpoints with either form of statistics, and in older versions of the table."""
+    """Bounds are read from checkpoints with statistics as structs, and in older versions of the table."""
     properties = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpointInterval": "1"}
     path = events(spark, tmp_path / "checkpointed", **properties)
     spark.sql(f"delete from delta.`{path}` where id >= 50")
@@ -772,7 +772,7 @@ def test_checkpoints_and_time_travel(spark, tmp_path):
 
 
 def test_streams(spark, tmp_path, table):
-    """A stream reads all its rows; a static table joined to it is pruned from the stream's own thread."""
+    """A stream with a filter on a path, joined to a static table with another filter, gives all its rows."""
     static = read(spark, table).where("v:id::int < 5").selectExpr("id")
     stream = spark.readStream.format("delta").load(table).where("v:o.x::int > -50").select("id", "v").join(static, "id")
     query = (
@@ -788,7 +788,7 @@ def test_streams(spark, tmp_path, table):
 
 
 def test_several_threads(spark, table):
-    """Queries planned at the same time do not disturb each other."""
+    """Queries planned in several threads at once each give their own rows and open one file."""
     found: dict[int, list[int]] = {}
 
     def ask(value):
@@ -804,11 +804,11 @@ def test_several_threads(spark, table):
 
 
 def test_a_job_decides_as_the_driver_does(spark, marked):
-    """Large tables are asked by a job, small ones on the driver: the files are the same."""
+    """A job over the bounds, as for large tables, keeps the files that the driver keeps for small tables."""
     predicates = ["v:id::int = 5", "v:s::string like 'k01%'", "v:d::double in (3, 77.0)"]
     predicates += ["v:day::date >= '2024-03-25' or v:ntz::timestamp_ntz < '1970-01-01 00:00:10'", "v:nothing::int = 1"]
     files = []
-    predicates += [f"id >= {first} and v:id::int in (5, 95)" for first in (0, 60)]  # Delta leaves all files, and few
+    predicates += [f"id >= {first} and v:id::int in (5, 95)" for first in (0, 60)]  # of which Delta keeps all files, or a few
     for kept in ("5000", "0", "0"):
         spark.conf.set("spark.delta_variant.keptFiles", kept)
         scans = [explain(read(spark, marked).where(predicate)).scans[0] for predicate in predicates]
@@ -829,14 +829,14 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_long_predicates(spark, marked, name):
-    """Predicates of hundreds of terms open the files that short ones would, decided on the driver and by a job."""
+    """Predicates of hundreds of terms keep only files that can match, on the driver and by a job."""
     predicate, files = LONG[name]
     same_without(spark, lambda: read(spark, marked).where(predicate).select("id"))
     for kept in ("5000", "0"):
         spark.conf.set("spark.delta_variant.keptFiles", kept)
         [scan] = explain(read(spark, marked).where(predicate)).scans
         assert scan.files_after_bounds == files
-        # Of many questions the first are counted, and explain says so of the others.
+        # Only the first of many questions are counted, and `explain` says so.
         assert len(scan.findings) <= 128
         assert ("not counted" in str(scan.reasons)) == ("pairs" in name or "ranges" in name)
         assert name != "OR of pairs" or {finding.files_ruled_out for finding in scan.findings} == {10}
@@ -844,7 +844,7 @@ def test_long_predicates(spark, marked, name):
 
 
 def test_zeros_that_spark_holds_apart(spark, tmp_path):
-    """Spark's long NOT IN takes -0.0 and 0.0 for two values, which bounds do not: zeros rule nothing out there."""
+    """A NOT IN with a zero rules nothing out: Spark's long NOT IN tells -0.0 from 0.0, which bounds do not."""
     path = create(spark, tmp_path / "zeros", "v variant")
     append_json(spark, path, ['{"d": -0.0e0}'])
     mark(spark, path)
@@ -862,7 +862,7 @@ def test_zeros_that_spark_holds_apart(spark, tmp_path):
 
 
 def kept_rows(spark, path):
-    """The rows of the log that the driver keeps of a table's newest version."""
+    """The rows of the log that the driver has cached of a table's newest version."""
     loaded = jvm.java_class(spark, *optimizer._SOURCES).getClassLoader().loadClass("delta_variant.FileBounds")
 
     def get(name, of):
@@ -877,7 +877,7 @@ def kept_rows(spark, path):
 
 
 def count_same(spark, before, after):
-    """How many of the rows are the objects that they were."""
+    """How many Java objects are in both lists of rows."""
     same = spark._jvm.java.lang.System.identityHashCode
     return len({same(row) for row in before} & {same(row) for row in after})
 
@@ -912,7 +912,7 @@ def test_a_commit_costs_its_own_files(spark, tmp_path):
 
 @pytest.mark.parametrize("kept", ["5000", "0"])
 def test_values_of_the_mark(spark, tmp_path, kept):
-    """Files count as marked with the tag's values 1 and 2, and with no other, on the driver and by a job."""
+    """The marker counts with the values 1 and 2 and with no other, on the driver and by a job (M1)."""
     path = events(spark, tmp_path / "marks", rows=20, files=2)
     spark.conf.set("spark.delta_variant.keptFiles", kept)
     for value, files in (("1", 1), ("2", 1), ("3", 2)):
@@ -922,7 +922,7 @@ def test_values_of_the_mark(spark, tmp_path, kept):
 
 
 def test_residuals_over_4_kib(spark, tmp_path):
-    """A path whose residual has a value over 4 KiB, and so no null count in that row group, gets no bounds from delta-spark."""
+    """delta-spark gives a path no bounds if a residual over 4 KiB leaves a row group without its null count (M1)."""
     path = create(spark, tmp_path / "residuals")
     odd = "case id when 4500 then -7.5D when 4600 then null else 0D end"
     huge = "to_variant_object(named_struct('a', repeat('x', 5000), 'b', id))"
@@ -939,7 +939,7 @@ def test_residuals_over_4_kib(spark, tmp_path):
 
 
 def test_statistics_that_change_in_place(spark, tmp_path):
-    """The same file with other statistics has other bounds: paths do not stand for what the log says of them."""
+    """A file whose statistics change in the log is skipped by the new ones: cached bounds are not found by the path alone."""
     path = events(spark, tmp_path / "changing", rows=20, files=2)
     assert explain(read(spark, path).where("v:id::int = 5")).scans[0].files_after_bounds == 1
     for log in Path(path, "_delta_log").glob("*.json"):
@@ -955,7 +955,7 @@ def test_statistics_that_change_in_place(spark, tmp_path):
 
 
 def test_a_version_that_cannot_be_read_is_not_tried_again(spark, tmp_path, monkeypatch, caplog):
-    """Its files are opened, one warning and `explain` say why, and the next version is skipped again."""
+    """If a version's bounds cannot be read, all files are opened with one warning, and the next version is skipped again."""
     path = events(spark, tmp_path / "broken", rows=20, files=2)
     spark.conf.set("spark.delta_variant.keptFiles", "0")
     right = optimizer.answer
@@ -993,14 +993,14 @@ def test_a_version_that_cannot_be_read_is_not_tried_again(spark, tmp_path, monke
     ],
 )
 def test_ordinary_columns_beside_paths(spark, marked, predicate, files):
-    """In an OR, Delta's own skipping answers for the ordinary columns, and a part that neither knows keeps every file."""
+    """In an OR, Delta's skipping decides for ordinary columns; a part that neither can decide keeps every file."""
     df = read(spark, marked).where(predicate)
     assert explain(df).scans[0].files_after_bounds == files
     same_without(spark, lambda: read(spark, marked).where(predicate).selectExpr("id"))
 
 
 def test_many_questions_about_ordinary_columns(spark, marked):
-    """Each of them is a job of Delta's: of more than four, which spare the query next to nothing, none is asked."""
+    """Delta is not asked about ordinary columns if that takes more than four jobs and saves little; `explain` says so."""
     pairs = [f"(v:id::int = {i} and id % 100 = {i} and id < {i + 1})" for i in range(3, 93, 10)]
     for count, files in ((1, 1), (9, 9)):
         df = read(spark, marked).where(" or ".join(pairs[:count]))
@@ -1013,7 +1013,7 @@ def test_many_questions_about_ordinary_columns(spark, marked):
 
 @pytest.mark.parametrize("reply", [None, {"tree": ["<", 0, 0], "bounds": [{"side": "min"}]}, "not an object"])
 def test_failures_step_aside(spark, tmp_path, monkeypatch, caplog, reply):
-    """Whatever goes wrong in Python or in reading the bounds, the query runs, with one warning."""
+    """If Python fails or its reply cannot be used, the query opens every file, with one warning."""
     path = events(spark, tmp_path / "t", rows=20, files=2)
 
     def broken(_request):
@@ -1118,7 +1118,7 @@ def test_explain(spark, table):
 
 
 def test_explain_counts_files(spark, tmp_path, caplog):
-    """For each question: the files it rules out alone, and how many it cannot and why; in the log where the session asks."""
+    """`explain` says of each question how many files it rules out alone, and why not more; logScans logs the same."""
     create(spark, tmp_path / "t", "v variant")
     for texts in (['{"a": 1}'], ['{"a": 9}'], ['{"a": "x"}'], ['{"a": 1}', '{"a": "x"}'], ['{"b": 1}'], ['{"a": 5000000000}']):
         append_json(spark, tmp_path / "t", texts)
@@ -1143,7 +1143,7 @@ def test_explain_counts_files(spark, tmp_path, caplog):
 
 
 def test_paths_with_nulls(spark, tmp_path):
-    """Bounds over the values that are not null, and IS NOT NULL, come from the tag that `write` gives the files."""
+    """The tag `delta_variant.nonnull` rules files out for paths with JSON nulls, and for IS NOT NULL (Q4)."""
     path = str(tmp_path / "t")
     nulls = "if(id < 20 or id % 3 = 0, 'null', cast(id as string))"
     other = "if(id = 5, '\"x\"', cast(id as string))"
@@ -1177,7 +1177,7 @@ def test_paths_with_nulls(spark, tmp_path):
 
 
 def test_explain_of_scans_that_delta_does_not_prepare(spark, table):
-    """Where Delta's skipping is off, the counts are unknown and explain says so."""
+    """If Delta's skipping is off, the counts of files are unknown, and `explain` shows a question mark."""
     spark.conf.set("spark.databricks.delta.stats.skipping", "false")
     try:
         report = explain(read(spark, table).where("v:id::int = 5"))

@@ -1,4 +1,4 @@
-"""Parquet files: the annotation, what the footer must not hold, row groups, failures, and whole tables."""
+"""Parquet files: the annotation, the footer, encodings, row groups, failures, and whole tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def footer_columns(path):
 
 
 def test_the_annotation_is_found_by_path(tmp_path):
-    """Only the groups named get the type, not their namesakes elsewhere, and the rest of the footer stays as it was."""
+    """Only the groups at the given paths are annotated, not groups of the same name elsewhere; the table reads back (F1)."""
     array = column([{"a": 1}, None, "SQL NULL"])
     inner = pa.StructArray.from_arrays([array, array], ["v", "w"])
     lists = pa.array([[1], [], [2]], pa.list_(pa.int64()))
@@ -57,7 +57,7 @@ def test_the_annotation_is_found_by_path(tmp_path):
 
 
 def test_footers_end_with_their_last_byte(tmp_path):
-    """A walk over all that a footer holds ends behind it; in a footer that is cut off, wherever, it finds no end."""
+    """The Thrift walk over a footer ends at its last byte, and finds no end in any truncated footer."""
     array = column([{"a": i, "d": i / 3, "t": f"t{i}", "l": [True, {"b": False}]} for i in range(50)])
     shredded = shredding.shred(array, "a bigint, d double, t string, l array<boolean>")
     write(tmp_path / "f", pa.table({"v": shredded, "w": array}), {V, ("w",)}, metadata={"k": "v" * 200})
@@ -67,7 +67,7 @@ def test_footers_end_with_their_last_byte(tmp_path):
 
 
 def test_groups_inside_lists_and_maps(tmp_path):
-    """The names of a group are those of the Parquet schema, so that VARIANTs in arrays and maps are annotated too."""
+    """VARIANTs in arrays and maps are annotated, by their path in the Parquet schema."""
     array = column([1, 2])
     listed = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), array)
     mapped = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["k", "l"]), array)
@@ -77,7 +77,7 @@ def test_groups_inside_lists_and_maps(tmp_path):
 
 
 def test_duckdb_finds_the_columns(tmp_path):
-    """DuckDB takes an annotated group for a VARIANT, shredded or not, and reads its values."""
+    """DuckDB finds a VARIANT in an annotated group, shredded or not, and reads its values (F1)."""
     array = column([{"id": i, "name": f"n{i}", "rest": [i]} for i in range(3)])
     shredded = shredding.shred(array, "id bigint, name string")
     write(tmp_path / "f", pa.table({"p": array, "v": shredded}), {("p",), V})
@@ -114,7 +114,7 @@ def groups_of(kind, names):
 @settings(max_examples=50)
 @given(st.dictionaries(names, types, min_size=1, max_size=20), st.data())
 def test_any_schema_can_be_annotated(fields, data):
-    """For any nesting of groups: exactly the groups chosen are found again, and pyarrow reads the schema it wrote."""
+    """For any nesting of groups, exactly the chosen groups are annotated, and pyarrow reads the same schema (F1)."""
     schema = pa.schema(list(fields.items()))
     groups = [group for field in schema for group in groups_of(field.type, (field.name,))]
     chosen = set(data.draw(st.lists(st.sampled_from(groups), unique=True))) if groups else set()
@@ -128,7 +128,7 @@ def test_any_schema_can_be_annotated(fields, data):
 
 
 def test_a_group_that_is_not_there_is_refused(tmp_path):
-    """A name that leads to no VARIANT is an error before the file is opened."""
+    """A path that leads to no VARIANT is an error, and no file is created."""
     schema = pa.schema([("a", pa.int64()), ("v", pa.struct([("x", PLAIN)]))])
     for group in (("a",), V, ("w",), ("x",)):
         with pytest.raises(InvalidSchemaError, match="not a VARIANT"):
@@ -143,8 +143,10 @@ FLOATS = [1.5, math.nan, -0.0, None, math.inf]
 
 
 def test_footer_bounds_of_floats(tmp_path):
-    """A row group with a NaN has neither the minimum and maximum of that column nor a column index for it, wherever the column
-    is; others have both, a zero minimum as -0.0 and a zero maximum as 0.0. Null counts are always there."""
+    """A column with a NaN has no minimum, maximum and column index in that row group, wherever the column is (F5).
+
+    Other row groups have them, with a zero minimum as -0.0 and a zero maximum as 0.0. Null counts are always there.
+    """
     floats = pa.array(FLOATS, pa.float32())
     doubles = floats.cast(pa.float64())
     halves = np.array([0.0 if x is None else x for x in FLOATS], np.float16)
@@ -178,7 +180,7 @@ def test_footer_bounds_of_floats(tmp_path):
 
 
 def test_footer_bounds_of_variants(tmp_path):
-    """The metadata of a VARIANT has no statistics; `value` has, and so has an ordinary column of that name."""
+    """The metadata of a VARIANT has no statistics; `value` has, and so has an ordinary column called metadata (F5)."""
     array = shredding.shred(column([{"i": 1}, {"j": 2}]), "i bigint")
     write(tmp_path / "f", pa.table({"v": array, "metadata": pa.array(["a", "b"])}), {V})
     columns = footer_columns(tmp_path / "f")
@@ -188,7 +190,7 @@ def test_footer_bounds_of_variants(tmp_path):
 
 
 def test_names_that_pyarrow_cannot_tell_apart(tmp_path):
-    """The column `a.b` and the field b of a: neither gets the encoding or the statistics meant for the other."""
+    """The column `a.b`, whose path is written like that of the field b of a, has no statistics, and both read back (F5)."""
     doubles, integers = pa.array([1.5, 1.0]), pa.array([1, 2])
     table = pa.table({"a.b": doubles, "a": pa.StructArray.from_arrays([integers], ["b"])})
     write(tmp_path / "f", table)
@@ -229,7 +231,7 @@ def test_physical_types(tmp_path):
     ("compression", "codec"), [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")]
 )
 def test_compression(tmp_path, compression, codec):
-    """The codec is the one asked for."""
+    """Columns are compressed with the codec asked for."""
     write(tmp_path / "f", pa.table({"a": [1, 2]}), compression=compression)
     assert footer_columns(tmp_path / "f")["a"].compression == codec
 
@@ -259,7 +261,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_encoding_follows_from_the_values(name):
-    """Repeated values get a dictionary, other integers are packed, lengths that are all one stand apart, the rest is plain."""
+    """Repeated values get a dictionary, other integers are packed, values of one length are stored without it, others plain."""
     array, expected = COLUMNS[name]
     sample = encodings.sample([pa.record_batch([array], ["x"])], pa.schema([("x", array.type)]))
     assert len(sample) <= encodings.SAMPLE_ROWS + encodings.SAMPLE_BATCHES
@@ -294,7 +296,7 @@ def test_row_groups_are_bounded(tmp_path):
 
 
 def test_rows_leave_memory_with_their_row_group():
-    """What is written grows with every row group, long before the file is closed."""
+    """Row groups are written while rows are added, long before the file is closed."""
     sink = io.BytesIO()
     batch = pa.record_batch({"x": RANDOM.random(10_000)})
     with FileWriter(sink, batch.schema, row_group_bytes=160_000) as writer:
@@ -309,7 +311,7 @@ def test_rows_leave_memory_with_their_row_group():
 
 
 def test_a_file_without_rows(tmp_path):
-    """Closing at once gives a readable file with the schema and the annotation."""
+    """A file without rows can be read, and has the schema and the annotation."""
     schema = pa.schema([("v", PLAIN), ("i", pa.int64())])
     with FileWriter(tmp_path / "f", schema, variants={V}) as writer:
         writer.write(pa.RecordBatch.from_pylist([], schema))
@@ -326,7 +328,7 @@ def fail_midway(sink):
 
 
 def test_an_error_removes_the_file(tmp_path):
-    """A file opened by path is gone after an error in the block, and after a batch of another schema."""
+    """A file opened by path is deleted after an error in the block, and after a batch of another schema."""
     with pytest.raises(ZeroDivisionError):
         fail_midway(tmp_path / "f")
     assert not list(tmp_path.iterdir())
@@ -340,7 +342,7 @@ def test_an_error_removes_the_file(tmp_path):
 
 
 def test_an_error_leaves_an_open_sink_without_a_footer():
-    """A sink that was handed in stays open, and what it holds is no Parquet file."""
+    """After an error, a sink that the caller opened stays open, and its content is no Parquet file."""
     sink = io.BytesIO()
     with pytest.raises(ZeroDivisionError):
         fail_midway(sink)
@@ -359,7 +361,7 @@ class FullDisk(io.BytesIO):
 
 
 def test_a_full_disk_is_the_error_the_caller_sees():
-    """The sink's own error comes out, from write or from close, and the writer is closed."""
+    """An error of the sink is raised as it is, by write or by close, and the writer is closed."""
     batch = pa.record_batch({"x": RANDOM.random(10_000)})
     for row_group_bytes in (80_000, 1 << 20):
         writer = FileWriter(FullDisk(), batch.schema, row_group_bytes=row_group_bytes)
@@ -394,7 +396,7 @@ def test_a_table_comes_back(tmp_path, shred):
 @settings(max_examples=50)
 @given(rows=st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), min_size=1, max_size=8), schema=SCHEMAS)
 def test_any_table_comes_back(tmp_path_factory, rows, schema):
-    """The same for any Variants and any schema, keys with dots and empty keys among them."""
+    """A table of any Variants, shredded to any schema, comes back; keys with dots and empty keys are among them."""
     path = tmp_path_factory.getbasetemp() / "any.parquet"
     write_table(pa.table({"v": column(rows)}), path, shred={"v": schema})
     assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
@@ -402,7 +404,7 @@ def test_any_table_comes_back(tmp_path_factory, rows, schema):
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary(), pa.binary_view()])
 def test_forms_of_variant_columns(tmp_path, binary):
-    """Children in either order and in any form of binary are written as metadata, value; slices are respected."""
+    """Children in either order and in any form of binary are written as metadata, value; slices keep their rows (F1)."""
     rows = column([{"a": i} for i in range(6)])
     swapped = pa.StructArray.from_arrays(
         [rows.field("value").cast(binary), rows.field("metadata").cast(binary)], ["value", "metadata"]
@@ -424,7 +426,7 @@ def test_a_shredded_column_is_written_as_it_is(tmp_path):
 
 
 def test_variants_inside_other_columns(tmp_path):
-    """VARIANTs in structs, lists and maps are annotated, and put together when read; nulls around them stay."""
+    """VARIANTs in structs, lists and maps are annotated, and unshredded when read; nulls around them stay."""
     shredded = shredding.shred(column([{"a": 1}, {"a": "x"}, "SQL NULL"]), "a bigint")
     mask = pa.array([False, True, False])
     table = pa.table(
@@ -450,8 +452,7 @@ def test_variants_inside_other_columns(tmp_path):
     ids=["list", "large_list", "list_view", "large_list_view", "fixed_size_list"],
 )
 def test_variants_inside_lists_of_every_form(tmp_path, wrap):
-    """Whatever form of list pyarrow restores from the Arrow schema in a file, the Variants in it are put together, and the
-    columns behind it keep their own types."""
+    """Variants are unshredded in every form of list that pyarrow restores from the Arrow schema; other types are kept."""
     shredded = shredding.shred(column([{"a": 1}, {"a": "x"}, {"a": None}]), "a decimal(9,2)")
     lists = pa.array([[row] for row in shredded.to_pylist()], wrap(pa.field("element", shredded.type)))
     table = pa.table({"l": lists, "n": pa.array([1, 2, 3], pa.uint32()), "v": shredded})
@@ -464,7 +465,7 @@ def test_variants_inside_lists_of_every_form(tmp_path, wrap):
 
 
 def test_a_file_without_the_annotation(tmp_path):
-    """A group whose fields are those of the layout is a VARIANT; one that only resembles it is not."""
+    """Without the annotation, a group with the fields of a layout is a VARIANT, and one that only resembles it is not."""
     shredded = shredding.shred(column([{"a": 1}]), "a bigint")
     other = pa.array([{"metadata": "text", "value": b"x"}])
     pq.write_table(pa.table({"v": shredded, "w": other}), tmp_path / "f")
@@ -474,7 +475,7 @@ def test_a_file_without_the_annotation(tmp_path):
 
 
 def test_more_than_one_row_group(tmp_path):
-    """Row groups are put together in their order."""
+    """The rows of all row groups are read in their order."""
     shredded = shredding.shred(column([{"a": i} for i in range(100)]), "a bigint")
     write_batches = pa.table({"v": shredded}).to_batches(max_chunksize=10)
     with FileWriter(tmp_path / "f", write_batches[0].schema, variants={V}, row_group_bytes=1) as writer:
@@ -494,14 +495,14 @@ def test_a_table_without_rows(tmp_path):
 
 @pytest.mark.parametrize("shred", [{"w": "a bigint"}, {"i": "a bigint"}, "always", {"v": "a nonsense"}])
 def test_what_cannot_be_shredded(tmp_path, shred):
-    """A column that is missing or no VARIANT, a schema that is none: one clear error and no file."""
+    """A column that is missing or no VARIANT, and an invalid schema, raise InvalidSchemaError and leave no file."""
     with pytest.raises(InvalidSchemaError):
         write_table(pa.table({"v": column([1]), "i": [1]}), tmp_path / "f", shred=shred)
     assert not list(tmp_path.iterdir())
 
 
 def test_malformed_variants_leave_no_file(tmp_path):
-    """Bytes that are no Variant, found while shredding, are an error of the family, and the file is gone."""
+    """Malformed bytes that are found while shredding raise DeltaVariantError, and no file is left."""
     broken = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x02\x09\x00"}], PLAIN)
     with pytest.raises(DeltaVariantError):
         write_table(pa.table({"v": broken}), tmp_path / "f", shred={"v": "a bigint"})
@@ -537,7 +538,7 @@ def test_spark_reads_every_encoding(spark, tmp_path, vectorized):
 
 @pytest.mark.spark
 def test_spark_does_not_lose_rows_to_a_nan(spark, tmp_path):
-    """A comparison that only NaN satisfies finds it: no footer tells Spark to drop the row group."""
+    """Spark finds a NaN by a comparison that only NaN satisfies: no statistics let it drop the row group (F5)."""
     table = pa.table({"d": [1.0, math.nan], "f": pa.array([1.0, math.nan], pa.float32())})
     write(tmp_path / "f.parquet", table)
     frame = spark.read.parquet(str(tmp_path / "f.parquet"))

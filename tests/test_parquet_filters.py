@@ -1,4 +1,4 @@
-"""Bounds in footers and page indexes, as readers use them: whatever they rule out, every row is found.
+"""Statistics in footers and page indexes, as readers use them: whatever they rule out, every matching row is found.
 
 Oracles: Spark's vectorized and its row-based reader, DuckDB and pyarrow, against Python's own comparisons.
 """
@@ -21,7 +21,7 @@ from delta_variant.parquet import FileWriter
 INF, NAN = math.inf, math.nan
 PAGE = 20_000  # rows; pyarrow's default
 GROUPS = [
-    [*np.arange(100) * 0.25 + 100, NAN],  # for column p the sample that its encoding is chosen from: no value twice
+    [*np.arange(100) * 0.25 + 100, NAN],  # the sample that decides the encoding of column p: no value twice
     [-0.0, -0.0, None],
     [0.0, 0.0, 0.0],
     [1.5, NAN, 2.5],
@@ -44,7 +44,7 @@ EVERYTHING = [(name, *one) for name in COLUMNS[:3] for one in PREDICATES]
 
 
 def batch(values: list, *, plain: bool) -> pa.RecordBatch:
-    """The values as ordinary columns and as leaves of a shredded VARIANT; p repeats none where it can."""
+    """The values as ordinary columns and in a shredded VARIANT; with `plain`, d and f repeat one value, and p does not."""
     doubles = pa.array(values, pa.float64())
     floats = doubles.cast(pa.float32())
     storage = shredding.storage_type(pa.struct([("d", pa.float64()), ("f", pa.float32())]))
@@ -98,7 +98,7 @@ def count(name, op, constant) -> int:
 
 
 def test_the_file_has_what_is_to_be_tested(file):
-    """One column has dictionaries and one has not; chunks without a NaN have bounds, and a column index, and no others have."""
+    """One column has dictionaries and one has not; only chunks without a NaN have bounds and a column index (F5)."""
     metadata = pq.read_metadata(file)
     assert metadata.num_row_groups == len(GROUPS)
     for number in range(metadata.num_row_groups):
@@ -121,7 +121,7 @@ def test_the_file_has_what_is_to_be_tested(file):
 @pytest.mark.spark
 @pytest.mark.parametrize(("vectorized", "few"), [("true", 6), ("false", 2)])
 def test_spark_finds_every_row(spark, file, vectorized, few):
-    """Comparisons that Spark pushes into the file, by row group, dictionary and page, find the rows that they are true for."""
+    """Comparisons that Spark pushes down to row groups, dictionaries and pages find every matching row (F5)."""
     asked = [(name, *one) for name in COLUMNS for one in (PREDICATES[:few] if name in ("d", "p") else PREDICATES[:2])]
 
     def literal(x: float) -> str:
@@ -145,7 +145,7 @@ def test_spark_finds_every_row(spark, file, vectorized, few):
 
 @pytest.mark.spark
 def test_parquet_finds_the_page_indexes(spark, file):
-    """The offsets in the edited footer lead parquet-mr to the indexes: pages of 20,000 rows, with bounds where allowed."""
+    """parquet-mr finds the page indexes by the edited footer: pages of 20,000 rows, with bounds if there is no NaN (F5)."""
     hadoop = spark._jvm.org.apache.hadoop
     source = spark._jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
         hadoop.fs.Path(str(file)), hadoop.conf.Configuration()
@@ -172,7 +172,7 @@ def test_parquet_finds_the_page_indexes(spark, file):
 
 
 def test_duckdb_and_pyarrow_find_every_row(file):
-    """The same comparisons by two readers that use the footers' bounds in their own ways."""
+    """The comparisons find every matching row in DuckDB and pyarrow, which use the statistics in their own ways (F5)."""
 
     def literal(x: float) -> str:
         return f"'{x}'::double"
@@ -193,6 +193,6 @@ def test_duckdb_and_pyarrow_find_every_row(file):
         "<>": pc.not_equal,
     }
     for name, op, constant in EVERYTHING:
-        if op in comparisons and not math.isnan(constant):  # NaN is not comparable here
+        if op in comparisons and not math.isnan(constant):  # pyarrow does not order NaN as Spark does
             wanted = pc.sum(comparisons[op](pa.array(column_values(name), pa.float64()), constant)).as_py() or 0
             assert table.count_rows(filter=comparisons[op](pc.field(name), pa.scalar(constant))) == wanted, (name, op, constant)

@@ -22,7 +22,7 @@ NORMALIZED = [
 
 @pytest.mark.parametrize(("keys", "text"), NORMALIZED)
 def test_normalized_paths_are_those_of_the_rfc(keys, text):
-    """Each key has exactly one normalized text, and each text one meaning."""
+    """Keys have the RFC's normalized path, and the path gives the keys."""
     assert paths.normalized(keys) == text
     assert paths.parse_normalized(text) == keys
 
@@ -100,14 +100,14 @@ def test_spark_agrees_about_variant_paths(spark):
     ],
 )  # fmt: skip
 def test_names_of_columns(text, names):
-    """Dots lead into structs, odd names stand in backquotes, and a name comes back as it was written."""
+    """Dots lead into structs, special names are in backquotes, and `dotted` is the inverse of `parse_column`."""
     assert paths.parse_column(text) == names
     assert paths.parse_column(paths.dotted(names)) == names
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "`a", "a`b", "`a`b"])
 def test_names_of_columns_refused(text):
-    """Text that is no name is an error that shows how to write one."""
+    """Text that is no column name is an error that shows how to write one."""
     with pytest.raises(InvalidSchemaError, match=r"write a\.b, with odd names in backquotes"):
         paths.parse_column(text)
 
@@ -146,6 +146,6 @@ def test_columns_round_trip(column):
      (":id", InvalidSchemaError), ("v:a..b", InvalidPathError), ("v:a[", InvalidPathError)],
 )  # fmt: skip
 def test_what_is_neither_column_nor_path(text, error):
-    """The error names the part that is wrong."""
+    """An invalid column and an invalid path raise different errors."""
     with pytest.raises(error, match="is not"):
         paths.parse_column_path(text)

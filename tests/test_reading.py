@@ -1,4 +1,4 @@
-"""Typed reading inside Spark: what a query asks of a path is what Spark's scan gives, and comes from the path's column."""
+"""Typed reading inside Spark: queries give what Spark's scan gives, and read paths from typed columns."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TYPED = "spark.delta_variant.typedReading"
 FOOTERS = "spark.delta_variant.footerBytes"
 PUSH = "spark.sql.variant.pushVariantIntoScan"
 SOME = range(1, 1000)
-"""Files, at least one."""
+"""At least one file."""
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
 
 
 def test_casts_between_numbers_are_safe_where_the_digits_fit():
-    """The table of casts between numbers is the arithmetic of their digits."""
+    """A cast between exact numbers is safe if the target has room for all digits, and checked otherwise (T5)."""
     of_int = {"int": "as is", "bigint": "safe", "smallint": "checked", "decimal(10,0)": "safe", "decimal(11,2)": "checked"}
     assert {asked: cast("int", asked) for asked in of_int} == of_int
     of_decimal = {"decimal(18,4)": "safe", "decimal(18,1)": "checked", "decimal(8,2)": "checked", "bigint": "checked"}
@@ -46,13 +46,13 @@ def test_casts_between_numbers_are_safe_where_the_digits_fit():
 
 
 def test_integers_that_have_room_fit_into_smaller_types():
-    """What the bounds say of a file's integers makes a cast to a smaller type safe."""
+    """A cast to a smaller integer type is safe if the file's bounds fit into it."""
     casts = {asked: cast("bigint", asked, "smallint") for asked in ("tinyint", "smallint", "int", "bigint", "string")}
     assert casts == {"tinyint": "checked", "smallint": "safe", "int": "safe", "bigint": "as is", "string": "safe"}
 
 
 def test_groups_are_few():
-    """Files whose columns have more combinations of types than there may be scans go to Spark's, the smallest first."""
+    """Of too many combinations of column types, those with the fewest bytes are left to Spark's scan (T4)."""
     kinds = [{"leaves": [{"type": f"decimal(18,{scale})"}], "bytes": scale} for scale in range(MAX_GROUPS + 2)]
     reply = groups({"uses": [{"path": 0, "type": "double"}], "kinds": kinds})
     assert [group["kind"] for group in reply["groups"]] == list(range(MAX_GROUPS + 1, 1, -1))
@@ -105,7 +105,7 @@ IN_ZONES = [
 
 @pytest.fixture(scope="module")
 def values(spark, tmp_path_factory) -> Iterator[str]:
-    """A row for each number of a value, at the key of its type; and a row without any."""
+    """A file with a key for each type: row n has the n-th value of each type. Then a row without values, and a NULL row."""
     root = tmp_path_factory.mktemp("values")
     longest = max(len(some) for _, some in VALUES.values())
     rows = [{key: some[row % len(some)] for key, (_, some) in VALUES.items()} for row in range(longest)]
@@ -116,7 +116,7 @@ def values(spark, tmp_path_factory) -> Iterator[str]:
 
 
 def made(spark: SparkSession, path: Any, files: list[list[Any]], shape: pa.DataType | None = None, **properties: str) -> str:
-    """A table of files of these rows, shredded to the shape, with their numbers as `id`; the paths of `files` are in order."""
+    """A table with one file for each list of rows, shredded to the shape; `id` numbers the rows."""
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"delta.enableVariantShredding": "true", **properties}.items())
     spark.sql(f"create table if not exists delta.`{path}` (id long, v variant) using delta tblproperties ({listed})")
     start = 0
@@ -130,9 +130,10 @@ def made(spark: SparkSession, path: Any, files: list[list[Any]], shape: pa.DataT
 
 
 def both(spark: SparkSession, query: str, *, typed: int | range | None = None, logged: int | None = None) -> Any:
-    """What a query gives, rows or an error, after it was compared with Spark's scan.
+    """The rows or the error of a query, after comparison with Spark's scan.
 
-    `typed` files are read from columns (a number, or a range of numbers), and the log decides MIN and MAX of `logged` files.
+    typed: how many files are read from typed columns, a number or a range of numbers. logged: for how many files the log gives
+    MIN and MAX.
     """
     query = prepared(spark, query)
     spark.conf.set(TYPED, "false")
@@ -165,7 +166,7 @@ def text(expression: str, asked: str) -> str:
 @pytest.mark.spark
 @pytest.mark.parametrize(("key", "zone"), IN_ZONES)
 def test_every_type_as_every_other(spark, values, key, zone):
-    """`try_variant_get` gives the value that it gives on Spark's scan, or NULL, from a column of any type, for any type."""
+    """From a typed column of any type, for any type asked for, `try_variant_get` gives what Spark's scan gives (T1, T5)."""
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for asked in ASKED]
@@ -179,7 +180,7 @@ def test_every_type_as_every_other(spark, values, key, zone):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", VALUES)
 def test_errors_are_those_of_sparks_scan(spark, values, key):
-    """Where a cast fails, so it does on Spark's scan, with the same condition and the same type in its message."""
+    """A cast that fails on Spark's scan fails with typed reading too, with the same condition and type in its message (T5)."""
     table = f"delta.`{values}`"
     spark.sparkContext.setLogLevel("OFF")
     fails = [f"min(case when try_variant_get(v, '$.{key}', '{asked}') is null then id end)" for asked in ASKED]
@@ -195,7 +196,7 @@ def test_errors_are_those_of_sparks_scan(spark, values, key):
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["none", "name", "id"])
 def test_keys_of_any_kind(spark, tmp_path, mode):
-    """Names that Parquet, paths or case-insensitive readers could trip over, with column mapping too."""
+    """Keys that are special to Parquet, to paths or to this package are read from typed columns, with column mapping too."""
     keys = [
         "k.d",
         "it's",
@@ -228,7 +229,7 @@ def test_keys_of_any_kind(spark, tmp_path, mode):
 @pytest.mark.spark
 @pytest.mark.parametrize("sensitive", ["false", "true"])
 def test_names_that_differ_by_case(spark, tmp_path, sensitive):
-    """Spark's reader would not tell two such columns apart: their file is not read by column."""
+    """A file with typed fields whose names differ only by case is left to Spark's scan, whatever `caseSensitive` is (M1)."""
     rows = [{"a": n, "A": str(n), "o": {"b": n}} for n in range(3)]
     shape = pa.struct([("a", pa.int32()), ("A", pa.string()), ("o", pa.struct([("b", pa.int32())]))])
     path = made(spark, tmp_path / "t", [rows], shape)
@@ -245,7 +246,7 @@ def test_names_that_differ_by_case(spark, tmp_path, sensitive):
 
 @pytest.fixture
 def footers(spark) -> Iterator[None]:
-    """However small a file is, its footer is read."""
+    """The rules are on, and footers of files of any size are read."""
     spark.conf.set(FOOTERS, "0")
     dv.enable(spark)
     yield
@@ -254,7 +255,7 @@ def footers(spark) -> Iterator[None]:
 
 
 def unmarked(spark: SparkSession, path: Any) -> str:
-    """The same table as another writer would have it: nothing but the files, without statistics and tags."""
+    """A copy of the table without statistics and tags, as another writer might leave it."""
     copy = f"{path}-unmarked"
     shutil.copytree(path, copy)
     for log in Path(copy, "_delta_log").glob("*.json"):
@@ -275,11 +276,11 @@ def unmarked_values(spark, values) -> str:
 
 @pytest.mark.spark
 def test_footers_prove_every_type(spark, unmarked_values, footers):
-    """A path of any type is read from its column, for any type, in a file of which the log says nothing."""
+    """Footers prove paths of any type but FLOAT and DOUBLE, in a file without statistics and tags in the log (T2)."""
     table = f"delta.`{unmarked_values}`"
     for key in VALUES:
         gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for asked in ASKED]
-        # Those of floats are not to be trusted in filters (protocol/README.md, F5).
+        # Footers do not prove FLOAT and DOUBLE (protocol/README.md, F5).
         both(spark, f"select id, {', '.join(map(text, gets, ASKED))} from {table}", typed=key not in {"float", "double"})
     both(spark, f"select {', '.join(f'typeof(v:{key})' for key in VALUES)} from {table}")
 
@@ -287,7 +288,7 @@ def test_footers_prove_every_type(spark, unmarked_values, footers):
 @pytest.mark.spark
 @pytest.mark.parametrize("key", ["decimal16", "short8", "short16", "string", "int"])
 def test_filters_on_any_column(spark, values, unmarked_values, footers, key):
-    """Constants of any size are compared with columns that the log or a footer proves."""
+    """Filters with constants of any size, on columns that the log or a footer proves, give the rows of Spark's scan."""
     asked, constants = {"string": ("string", ["'5'", "''"]), "int": ("bigint", ["7", "99999999999"])}.get(
         key, ("decimal(38,3)", ["1.5", "99999999999999999999999999999999999.999"])
     )
@@ -298,7 +299,7 @@ def test_filters_on_any_column(spark, values, unmarked_values, footers, key):
                 both(spark, f"select id from delta.`{table}` where v:{key}::{asked} {sign} {constant_}")
 
 
-RESIDUALS = {  # rows; the paths that are proven, and those that are too where the writer is known
+RESIDUALS = {  # rows; the paths that are proven; other paths that are proven if the writer is known
     "none": ([{"a": 1, "o": {"b": "x"}}, {"o": {}}, {}], {"a", "o.b", "o.z", "z", "a.z"}, set()),
     "another type": ([{"a": "1", "o": {"b": "x"}}, {"a": 1}], {"o.b", "o.z", "z"}, set()),
     "JSON nulls": ([{"a": None, "o": {"b": "x"}}, {"a": 1, "o": None}, None], {"a", "o.b", "o.z", "z", "a.z"}, set()),
@@ -314,8 +315,11 @@ RESIDUALS = {  # rows; the paths that are proven, and those that are too where t
 @pytest.mark.parametrize("known", [True, False], ids=["known writer", "any writer"])
 @pytest.mark.parametrize("case", RESIDUALS)
 def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, known):
-    """A column is the path if its `value` holds JSON nulls at most, which are not NULL as VARIANT, and those above it too, or
-    other fields if the writer is known; a path is missing if it has no column, and nothing is in the `value` above it."""
+    """A footer proves a path by its own `value` and those above it, and that a path without a column is missing (T2, T3).
+
+    These `value` columns may hold JSON nulls, which are not NULL as VARIANT. Those above the path may hold other fields if the
+    writer is known. A path without a column is missing if the `value` above it holds at most JSON nulls.
+    """
     rows, proven, more = RESIDUALS[case]
     shape = pa.struct([("a", pa.int32()), ("o", pa.struct([("b", pa.string())]))])
     path = unmarked(spark, made(spark, tmp_path / "t", [rows], shape))
@@ -344,7 +348,7 @@ def test_what_footers_prove_beside_residuals(spark, tmp_path, footers, case, kno
 
 @pytest.mark.spark
 def test_footers_of_other_writers(spark, tmp_path, footers):
-    """Files of delta-spark, inserted and rewritten, and those of this package that delta-spark has rewritten."""
+    """Footers prove paths in files that delta-spark has inserted, and in files of this package that it has rewritten (T2)."""
     table = made(spark, tmp_path / "t", [[event(n) for n in range(40)]] * 3, EVENTS)
     spark.sql(f"insert into delta.`{table}` select id + 1000, v from delta.`{table}` where id < 30")
     spark.sql(f"delete from delta.`{table}` where id = 45")
@@ -362,7 +366,7 @@ def test_footers_of_other_writers(spark, tmp_path, footers):
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_footers_of_mapped_columns(spark, tmp_path, footers, mode):
-    """Columns are found by the names that they have in the file, in structs too; with ids they may have any."""
+    """Footers prove paths of columns mapped by name, in structs and after a rename too, and none of columns mapped by id."""
     path = tmp_path / "t"
     properties = f"'delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = '{mode}'"
     spark.sql(f"create table delta.`{path}` (id long, s struct<w variant>) using delta tblproperties ({properties})")
@@ -377,7 +381,7 @@ def test_footers_of_mapped_columns(spark, tmp_path, footers, mode):
 
 @pytest.mark.spark
 def test_paths_beyond_the_bounds(spark, tmp_path, footers):
-    """Of a file with the mark whose bounds stop at 32 paths, its footer proves the others."""
+    """In a file with the marker and more paths than have bounds, the footer proves the others (T2)."""
     rows = [{f"k{n:02d}": n for n in range(60)}] * 3
     table = made(spark, tmp_path / "t", [rows], pa.struct([(key, pa.int16()) for key in rows[0]]))
     both(spark, f"select {', '.join(f'v:{key}::int' for key in rows[0])} from delta.`{table}`", typed=1)
@@ -385,7 +389,7 @@ def test_paths_beyond_the_bounds(spark, tmp_path, footers):
 
 @pytest.mark.spark
 def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, footers):
-    """Spark's estimates, by which it chooses joins, take the share of the files for a path that they take for a column."""
+    """Spark estimates the same share of the files' size for a path as for an ordinary column, and chooses joins by that."""
     event = "named_struct('a', id, 'o', named_struct('b', id, 'c', string(id)), 'd', cast(id as decimal(20,2)))"
     plain = tmp_path / "columns"
     spark.range(100).selectExpr(f"{event} e").selectExpr("e.a", "e.o.*", "e.d").coalesce(1).write.format("delta").save(
@@ -406,7 +410,7 @@ def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, foote
 
 
 def expected_share(df: Any, table: Path) -> float:
-    """The size that Spark expects of a query, as a part of the table's files."""
+    """The size that Spark estimates for a query, as a share of the table's files."""
     expected = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return expected / sum(file.stat().st_size for file in table.glob("*.parquet"))
 
@@ -424,7 +428,7 @@ def event(n: int) -> Any:
 
 @pytest.fixture(scope="module")
 def typed(spark, tmp_path_factory) -> Iterator[str]:
-    """Two files of which every path is proven."""
+    """Two files in which every path is proven."""
     files = [[event(n) for n in range(start, start + 40)] for start in (0, 40)]
     path = made(spark, tmp_path_factory.mktemp("plans") / "typed", files, EVENTS)
     dv.enable(spark)
@@ -434,7 +438,7 @@ def typed(spark, tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def mixed(spark, tmp_path_factory) -> Iterator[str]:
-    """Files of other types, of which nothing is proven, with rows that are deleted; two of five can be read by column."""
+    """Five files with deleted rows: two can be read from typed columns, in the others types differ or nothing is proven."""
     narrow = pa.struct([("n", pa.int16()), ("s", pa.string()), ("kind", pa.string()), ("o", NESTED)])
     path = tmp_path_factory.mktemp("plans") / "mixed"
     made(spark, path, [[event(n) for n in range(40)]], EVENTS, **{"delta.enableDeletionVectors": "true"})
@@ -451,7 +455,7 @@ def mixed(spark, tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def partly(spark, typed, tmp_path_factory) -> str:
-    """The two files of `typed`, one that delta-spark has written, and one that has lost its largest number."""
+    """The two files of `typed`, one file written by delta-spark, and one whose row with the largest number is deleted."""
     path = tmp_path_factory.mktemp("plans") / "partly"
     files = [[event(n) for n in range(start, start + 40)] for start in (0, 40, 80)]
     made(spark, path, files, EVENTS, **{"delta.enableDeletionVectors": "true"})
@@ -496,7 +500,7 @@ QUERIES = [
     ("table", "query"), [*(("mixed", query) for query in QUERIES), *(("typed", query) for query in share(QUERIES, 3))]
 )
 def test_wherever_the_use_stands(spark, request, table, query):
-    """The rows are those of Spark's scan, and some file is read by column, wherever a query asks for a path."""
+    """Wherever a query uses a path, its rows are those of Spark's scan, and at least one file is read by typed columns (T4)."""
     query = query.replace("{}", f"delta.`{request.getfixturevalue(table)}`")
     assert isinstance(both(spark, query, typed=None if ":missing" in query else SOME), list)
 
@@ -517,13 +521,13 @@ def test_wherever_the_use_stands(spark, request, table, query):
     ],
 )
 def test_what_is_left_to_sparks_scan(spark, typed, query):
-    """Objects, arrays, whole Variants, paths that nothing is known of; the plan is the one without the rule."""
+    """Objects, arrays, whole Variants and unproven paths are left to Spark's scan, and the plan has no typed column (T4)."""
     query = query.format(f"delta.`{typed}`")
     both(spark, query, typed=0)
     assert "typed_value" not in spark.sql(query)._jdf.queryExecution().optimizedPlan().toString()
 
 
-DECIDED = {  # key of VALUES: in which types the log answers
+DECIDED = {  # key of VALUES: the types asked for in which the log answers
     "tinyint": ["bigint", "double", "decimal(38,10)"],
     "smallint": ["bigint", "double", "decimal(38,10)"],
     "int": ["bigint", "double", "decimal(38,10)"],
@@ -547,7 +551,7 @@ DECIDED = {  # key of VALUES: in which types the log answers
 @pytest.mark.spark
 @pytest.mark.parametrize("key", VALUES)
 def test_extremes_of_every_type(spark, values, key):
-    """MIN and MAX are what Spark's scan gives, from the log where a cast keeps the order and all of the values fit."""
+    """MIN and MAX are those of Spark's scan, and come from the log if the cast keeps the order and all values fit (Q7)."""
     for asked, decided in [(DECIDED[key], 1), ([name for name in ASKED[:-4] if name not in DECIDED[key]], 0)]:
         gets = [f"try_variant_get(v, '$.{key}', '{name}')" for name in asked] or [f"try_variant_get(v, '$.{key}', 'binary')"]
         query = f"select {', '.join(f'min({get}), max({get})' for get in gets)}, count(*) from delta.`{values}`"
@@ -581,7 +585,7 @@ EXTREMES = {
 @pytest.mark.spark
 @pytest.mark.parametrize("query", EXTREMES)
 def test_extremes_from_the_log(spark, typed, partly, query):
-    """MIN, MAX and COUNT(*) of whole files come from the log, beside those of files that have to be read."""
+    """MIN, MAX and COUNT(*) of the files that the log decides come from it; the other files are read (Q7)."""
     for table in (typed, partly):
         asked = query.replace("{}", f"delta.`{table}`")
         assert isinstance(both(spark, asked, logged=2 * EXTREMES[query]), list)
@@ -589,7 +593,7 @@ def test_extremes_from_the_log(spark, typed, partly, query):
 
 @pytest.mark.spark
 def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
-    """A bound of a file with a deletion vector may be that of a row that is gone, and -0.0 that of 0.0: such files are read."""
+    """MIN and MAX read files with a deletion vector, whose bounds may be of deleted rows, and files with a zero bound (Q7)."""
     files = [[{"n": n, "x": float(n // 10)} for n in range(start, start + 10)] for start in (0, 10, 20)]
     shape = pa.struct([("n", pa.int64()), ("x", pa.float64())])
     path = made(spark, tmp_path / "t", files, shape, **{"delta.enableDeletionVectors": "true"})
@@ -604,7 +608,7 @@ def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
 
 @pytest.mark.spark
 def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
-    """`explain` counts the files that are read by column, and says of which paths nothing is proven elsewhere."""
+    """`explain` counts the files that are read by typed columns, and says in how many files each path is proven."""
     [scan] = dv.explain(spark.sql(f"select sum(v:n::int), max(v:s::string) from delta.`{mixed}` where id <> 200")).scans
     assert (scan.files_after_bounds, scan.files_typed, scan.typed_paths) == (5, 2, ("v:n", "v:s"))
     assert scan.typed_reasons == tuple(f"v:{key}: a typed column is proven in 2 of 5 files" for key in "ns")
@@ -612,11 +616,11 @@ def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
 
 @pytest.mark.spark
 def test_no_error_is_new(spark, typed, mixed):
-    """A cast is made where the query makes it: not for rows that a filter, a join or a condition keeps from it."""
+    """No cast is made, and no error raised, for rows that a filter, a join or a condition of the query excludes."""
     spark.sparkContext.setLogLevel("OFF")
     for path, push in share(itertools.product((typed, mixed), ("true", "false")), 3):
         spark.conf.set(PUSH, push)
-        table = f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)"  # which Delta cannot skip files by
+        table = f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)"  # Delta cannot skip files by this
         for query in (
             f"select sum(v:s::int) from {table} where v:kind::string = 'number'",
             f"select a.v:s::int from {table} a join {table} b on a.id = b.id and a.v:kind::string = 'number'",
@@ -635,7 +639,7 @@ def test_no_error_is_new(spark, typed, mixed):
 
 @pytest.mark.spark
 def test_partitions_decide(spark, typed, mixed):
-    """Where rows depend on how they are spread over partitions, several scans would change them: Spark's is left alone."""
+    """TABLESAMPLE, whose rows depend on the partitions, is read by typed columns only if one scan reads all files."""
     sample = "select count(v:n::double) from delta.`{}` tablesample (50 percent) repeatable (42)"
     both(spark, sample.format(typed), typed=2)
     both(spark, sample.format(mixed), typed=0)
@@ -643,7 +647,7 @@ def test_partitions_decide(spark, typed, mixed):
 
 @pytest.mark.spark
 def test_the_switch(spark, typed):
-    """Switched off by the setting or by `disable`, plans are what they are without the package."""
+    """With the setting off, and in a session without the rules, a plan has no typed columns."""
     query = f"select sum(v:n::int) from delta.`{typed}`"
     plans = {}
     for name, setting in (("on", "true"), ("off", "false")):
@@ -658,7 +662,7 @@ def test_the_switch(spark, typed):
 
 @pytest.mark.spark
 def test_filters_reach_the_row_groups(spark, tmp_path):
-    """A point query into one large sorted file decodes the row groups that can match."""
+    """A filter on a path reaches the row groups: a query on one large sorted file reads under a third of its rows."""
     path = str(tmp_path / "t")
     spark.sql(f"create table delta.`{path}` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
     event = "to_variant_object(named_struct('n', id, 's', concat('k', lpad(id, 7, '0')), 'pad', uuid())) v"
@@ -678,7 +682,7 @@ def test_filters_reach_the_row_groups(spark, tmp_path):
 
 
 def read_rows(df: Any) -> int:
-    """The rows that the scans of a query that ran gave."""
+    """The number of rows that the scans of an executed query gave."""
     plan = df._jdf.queryExecution().executedPlan()
     if plan.nodeName() == "AdaptiveSparkPlan":
         plan = plan.executedPlan()

@@ -10,7 +10,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 @pytest.mark.spark
 def test_the_examples_run_and_open_one_file(spark, capsys, tmp_path, monkeypatch):
-    """The examples run as they stand, one after the other, find the row, open one file of twenty and draw twenty."""
+    """The examples run as they are, one after the other, find the row, open one file of twenty and save the picture."""
     example = "".join(re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -37,7 +37,7 @@ DDL = [
 
 @pytest.mark.parametrize(("ddl", "type_"), DDL)
 def test_ddl(ddl, type_):
-    """Spark's DDL text gives the Arrow type of the same shape."""
+    """Spark's DDL text gives the Arrow type of the same structure."""
     assert schema.parse(ddl) == type_
 
 
@@ -49,14 +49,14 @@ def test_ddl(ddl, type_):
     ],
 )
 def test_invalid_ddl(ddl):
-    """Anything else is one error that shows the text, or the path within it."""
+    """Any other text raises InvalidSchemaError."""
     with pytest.raises(InvalidSchemaError, match="shredding schema"):
         schema.parse(ddl)
 
 
 @pytest.mark.parametrize("type_", [pa.uint8(), pa.map_(pa.string(), pa.int8()), pa.struct([]), pa.float16(), pa.duration("s")])
 def test_types_without_a_shredded_form(type_):
-    """What the specification's table lacks is refused by path."""
+    """A type that the specification's table lacks is refused, with its path."""
     with pytest.raises(InvalidSchemaError, match=r"\$\.a"):
         schema.check(pa.struct([("a", type_)]))
 
@@ -122,8 +122,10 @@ EXACT = st.one_of(
 @example([Decimal(10**17), Decimal("0.1")])
 @example([Decimal("12345678901234567.8")])
 def test_the_type_of_exact_numerics(values):
-    """It is the first of bigint, decimal(18, s) and decimal(38, s) that the most values fit, if these are more than half; and
-    just these are shredded."""
+    """Exact numerics get the first of bigint, decimal(18, s) and decimal(38, s) that fits the most values.
+
+    There is no type if that is not more than half of the values. Exactly the values that fit are typed.
+    """
     fitting = [sum(fits(value, kind) for value in values) for kind in EXACT_TYPES]
     most = max(fitting)
     found = inferred(values)
@@ -137,9 +139,9 @@ def test_the_type_of_exact_numerics(values):
 @pytest.mark.parametrize(
     ("outlier", "kind"),
     [
-        (Decimal("0.000000000000000001"), pa.decimal128(38, 18)),  # one type fits all: bounds are worth it
+        (Decimal("0.000000000000000001"), pa.decimal128(38, 18)),  # one type fits all values
         (10**18, pa.decimal128(38, 2)),
-        (Decimal(10**37), pa.decimal128(18, 2)),  # none does: the others lose nothing
+        (Decimal(10**37), pa.decimal128(18, 2)),  # no type fits all values
         (Decimal(1).scaleb(-38), pa.decimal128(18, 2)),
         (1e300, pa.decimal128(18, 2)),
         ("n/a", pa.decimal128(18, 2)),
@@ -147,7 +149,7 @@ def test_the_type_of_exact_numerics(values):
     ],
 )
 def test_an_outlier_among_exact_numerics(outlier, kind):
-    """It widens the type where that saves the path's bounds, and changes nothing where nothing would save them."""
+    """An outlier widens the type if one type then fits all values, which gives the path bounds; else it changes nothing."""
     assert inferred([*(Decimal(i).scaleb(-2) for i in range(123_00, 124_00)), Decimal(10), 7, outlier]) == kind
 
 
@@ -162,7 +164,7 @@ def test_decimals_that_no_decimal_holds(payload):
 
 
 def test_a_scale_above_38():
-    """It is malformed, as it is for `shred`."""
+    """Inference refuses a decimal with a scale above 38 as malformed."""
     rows = pa.array([{"metadata": b"\x01\0\0", "value": bytes.fromhex("202701000000")}], column([]).type)
     with pytest.raises(MalformedVariantError, match="scale above 38"):
         schema.infer(rows)
@@ -201,7 +203,7 @@ def test_more_than_half_is_typed(values):
 
 
 def test_nulls_rare_fields_and_empty_objects_cost_nothing():
-    """They neither get a column nor spoil one."""
+    """Nulls, rare fields and empty objects and arrays get no column, and do not change the columns of others."""
     rows = [{"a": None if i % 3 else 1.5, "b": None, "e": {}, "l": [], **({"rare": 1} if i == 7 else {})} for i in range(100)]
     assert inferred(rows) == pa.struct([("a", pa.float64())])
     assert inferred(rows, max_leaves=1) == inferred(rows)
@@ -210,7 +212,7 @@ def test_nulls_rare_fields_and_empty_objects_cost_nothing():
 
 
 def test_rare_is_under_one_in_twenty():
-    """Of the rows that are not NULL, whether the path is null in them or not; one value in 200 must not be null."""
+    """A path is rare if fewer than one row in twenty has it, null or not, or fewer than one in 200 a value; NULL rows aside."""
     rows = [{"z": 0, **({"a": i} if i < 10 else {}), **({"b": i} if i < 9 else {})} for i in range(200)]
     rows = [{**row, "c": i or None, "d": None if i else 1} for i, row in enumerate(rows)] + ["SQL NULL"] * 50
     names = [field.name for field in inferred(rows)]
@@ -219,7 +221,7 @@ def test_rare_is_under_one_in_twenty():
 
 
 def test_rare_in_arrays():
-    """Within an array one element in twenty must have a path, and one row in twenty any of the array's."""
+    """A path in an array is rare if fewer than one element in twenty has it, or fewer than one row in twenty the array."""
     rows = [{"c": [{"n": j, **({"rare": j} if j == 7 else {})} for j in range(30)]} for _ in range(20)]
     assert inferred(rows) == pa.struct([("c", pa.list_(pa.struct([("n", pa.int64())])))])
     rows = [{"id": i, **({"long": list(range(1000))} if i == 7 else {})} for i in range(21)]
@@ -231,7 +233,7 @@ NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 
 @given(st.dictionaries(NAMES, st.integers(5, 100), min_size=1, max_size=8), st.integers(1, 8))
 def test_the_budget_goes_to_the_most_frequent_paths(counts, budget):
-    """Whatever their names are; the names decide where the counts are equal."""
+    """The budget goes to the most frequent paths; between equal counts the names decide."""
     assume(len({name.lower() for name in counts}) == len(counts))
     rows = [{name: 1 for name, count in counts.items() if i < count} for i in range(100)]
     best = sorted(counts, key=lambda name: (-counts[name], name.encode()))[:budget]
@@ -251,13 +253,13 @@ def test_the_budget_and_arrays():
 
 
 def test_lists_of_objects():
-    """Elements are inferred as fields are."""
+    """The fields of objects in arrays are inferred as other fields are."""
     rows = [{"c": [{"sha": "x", "n": i}, {"sha": "y", "n": None}]} for i in range(4)]
     assert inferred(rows) == pa.struct([("c", pa.list_(pa.struct([("n", pa.int64()), ("sha", pa.string())])))])
 
 
 def test_the_root_may_be_a_scalar_or_a_list():
-    """A schema need not be an object."""
+    """The schema of scalars is a scalar, and that of arrays a list."""
     assert inferred(["a", "b"]) == pa.string()
     assert inferred([[1], [2, 3]]) == pa.list_(pa.int64())
 
@@ -277,7 +279,7 @@ def test_the_root_may_be_a_scalar_or_a_list():
     ],
 )
 def test_scalars(value, kind):
-    """Every other primitive has its own type, and takes no part in any other."""
+    """Every other primitive is inferred as its own type, if more than half of the values have it."""
     assert inferred([value] * 3 + [1]) == kind
     assert inferred([not value if value is True else value, value, 1, 2]) is None
 
@@ -309,7 +311,7 @@ FREQUENT = pa.struct([("at", pa.struct([("x", pa.float64())])), ("id", pa.int64(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_more_paths_than_there_is_room_for(seed):
-    """Names made of data push no frequent path out, in whatever order the rows come, and room is all they take."""
+    """Keys that are data push no frequent path out of the sample, in any order of rows, and the sample stays bounded."""
     rows = with_keys_of_data(range(4000), 6)
     sample = schema.Sample()
     sample.add(column(Random(seed).sample(rows, len(rows))))
@@ -318,7 +320,7 @@ def test_more_paths_than_there_is_room_for(seed):
 
 
 def test_samples_with_more_paths_than_there_is_room_for():
-    """The same for paths that are too many only when samples are merged."""
+    """Merged samples with too many paths keep the frequent paths, and stay bounded."""
     parts = [with_keys_of_data(range(i, i + 1000), 12) for i in range(0, 4000, 1000)]
     for whole in (sampled(*parts), sampled(*reversed(parts))):
         assert whole.schema() == FREQUENT
@@ -326,7 +328,7 @@ def test_samples_with_more_paths_than_there_is_room_for():
 
 
 def test_one_row_with_too_many_paths():
-    """What is in a few rows only is not worth the room, however much of it there is."""
+    """One row with 40,000 paths gives no schema."""
     assert inferred([{f"k{i}": i for i in range(40_000)}]) is None
 
 
@@ -355,7 +357,7 @@ def test_deep(tmp_path):
 
 
 def test_arrays_in_arrays():
-    """Twelve deep they are entered, one more and they are not."""
+    """Arrays are entered twelve levels deep; thirteen levels give no schema."""
     twelve = [1]
     for _ in range(11):
         twelve = [twelve]

@@ -34,7 +34,7 @@ def rules(spark):
 
 
 def test_configure_keeps_what_is_there():
-    """Packages, extensions and a catalog of the user stay; Delta's come on top, once."""
+    """The user's packages, extensions and catalog stay; Delta's are added once, its catalog only if there is none."""
     builder = (
         SparkSession.builder.config("spark.jars.packages", "org.example:one:1")
         .config("spark.sql.extensions", "org.example.Extension")
@@ -50,7 +50,7 @@ def test_configure_keeps_what_is_there():
 
 
 def test_local_workers_run_this_python(monkeypatch):
-    """They do by default, whatever the PATH says; a choice of the user's stays, and a cluster's Python is the cluster's."""
+    """Workers of a local master run this Python, unless the user has set one; nothing is set for a cluster."""
     monkeypatch.setenv("PYSPARK_PYTHON", "python3.11")
     configure(SparkSession.builder.master("local[2]"))
     assert os.environ["PYSPARK_PYTHON"] == "python3.11"
@@ -98,7 +98,7 @@ def test_the_users_limit_stays(session):
 
 @pytest.mark.spark
 def test_what_changed_since_stays(session):
-    """Disable restores what is as enable set it; a setting that somebody has changed since is theirs."""
+    """Disable restores the settings that are as enable set them, and leaves those that were changed since."""
     before = settings(session)
     enable(session)
     session.conf.set(LIMIT, "5")
@@ -109,7 +109,7 @@ def test_what_changed_since_stays(session):
 
 @pytest.mark.parametrize("versions", [("4.1.0", "4.4.0"), ("4.2.0", "4.5.0"), ("4.20.0", "4.4.0")])
 def test_other_versions_are_refused(versions):
-    """Other versions of Spark and Delta than those that this package knows are named, with those that it does."""
+    """Other versions of Spark and Delta are an error that names them and the supported ones."""
     with pytest.raises(
         SessionError, match=r"Spark {} with Delta {}, and .* Spark 4\.2 with Delta 4\.4 alone".format(*versions)
     ):
@@ -136,7 +136,7 @@ def a_defect(_request):
     ("broken", "cause"), [(nothing_proved, r"of which 1 file of 2 can match open \[2, 2\]"), (a_defect, "a defect")]
 )
 def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken, cause):
-    """Enable tries the rule on a plan of its own; where it fails, the session stays as it was, and the error says why."""
+    """Enable tests the rule on a plan of its own; if that fails, the session stays as it was, and the error says why."""
     before = settings(session)
     monkeypatch.setattr(optimizer, "answer", broken)
     with pytest.raises(SessionError, match=rf"Spark 4\.2.* with Delta 4\.4.*{cause}"):
@@ -146,7 +146,7 @@ def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken
 
 @pytest.mark.spark
 def test_java_that_does_not_compile(session, monkeypatch):
-    """Where a class of Spark or Delta is not what the rule was written for, enable says so, with the versions."""
+    """If the Java sources do not compile, enable raises an error with the versions."""
     sources = optimizer._SOURCES
     monkeypatch.setattr(optimizer, "_SOURCES", sources[1:])  # Tree without Bounds
     with pytest.raises(SessionError, match=r"cannot skip files in this session, which runs Spark 4\.2"):
@@ -155,7 +155,7 @@ def test_java_that_does_not_compile(session, monkeypatch):
 
 @pytest.mark.spark
 def test_one_session_and_its_clones(session):
-    """A clone, which a stream gets, skips too; another session does not."""
+    """A clone of a session, as a stream gets it, has the rules; another session does not."""
     enable(session)
     assert not report.has_rules(session.newSession())
     clone = session._jsparkSession.cloneSession()
@@ -177,7 +177,7 @@ def test_other_rules_stay(session):
 
 @pytest.mark.spark
 def test_jvm_values(spark):
-    """Python values arrive in Scala as what they are."""
+    """Python values become Scala collections and options, and classes are found by name."""
     assert jvm.items(jvm.scala_seq(spark, ["a", 2])) == ["a", 2]
     assert jvm.scala_map(spark, {"a": 1}).apply("a") == 1
     assert jvm.option(spark).isEmpty()
@@ -238,7 +238,7 @@ print("as it should be")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_stop_and_start(tmp_path):
-    """The next session after spark.stop() can be enabled, and skips; when Python forgets the rule, queries run."""
+    """The session after spark.stop() can be enabled, and skips; if Python has lost the rule, queries run without skipping."""
     script = RESTART.replace("WORK", str(tmp_path))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("as it should be"), done.stderr[-2000:]
@@ -256,7 +256,7 @@ def test_stop_and_start(tmp_path):
     ],
 )
 def test_check_java(tmp_path, monkeypatch, banner, message):
-    """An old Java, or one that does not say, gives one sentence with what to install; 17 and newer pass."""
+    """A Java that is too old or tells no version is an error that says what to install; 17 and newer pass."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
@@ -270,7 +270,7 @@ def test_check_java(tmp_path, monkeypatch, banner, message):
 
 
 def test_no_java(tmp_path, monkeypatch):
-    """No Java at all is told the same way, with JAVA_HOME pointing nowhere or not set."""
+    """Without Java, the error says what was not found and what to install, whether JAVA_HOME is set or not."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SessionError, match=f"{Path(tmp_path, 'bin', 'java')} was not found: install Java 17"):
         check_java()

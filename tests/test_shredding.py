@@ -32,14 +32,14 @@ def test_round_trip(rows, as_type):
 
 @given(st.lists(VARIANTS, min_size=1, max_size=8))
 def test_round_trip_by_the_inferred_schema(rows):
-    """The same for the schema that inference gives to just these rows, where most of them fit."""
+    """unshred(shred(x, s)) equals x for the schema s that is inferred from x."""
     found = schema.infer(column(rows))
     if found is not None:
         roundtrip(rows, found)
 
 
 def test_the_feed(feed):
-    """The same for every record of the feed."""
+    """unshred(shred(x, s)) equals x for the records of the feed and their inferred schema."""
     found = schema.infer(feed)
     back = shredding.unshred(shredding.shred(feed, found))
     assert all(map(same, values(back), values(feed)))
@@ -73,7 +73,7 @@ STORED = [  # value, event_type.value, event_type.typed_value, event_ts.value, e
 
 
 def test_the_specification_s_objects():
-    """Every row of the specification's table of objects is stored as the table says, missing and null apart."""
+    """Every row of the specification's table of objects is stored as the table says, missing and null apart (S1, F3)."""
     shredded = roundtrip(EVENTS, "event_type string, event_ts bigint")
 
     def one(metadata, value):
@@ -100,7 +100,7 @@ def test_the_specification_s_objects():
 
 
 def test_the_specification_s_arrays():
-    """A null element is a Variant null in the element's value; what is no array stays whole."""
+    """A null element is a Variant null in the element's `value`; a row that is no array is in `value` as a whole (F3)."""
     shredded = roundtrip([["comedy", "drama"], ["horror", None], [], None], "array<string>")
     assert [row["typed_value"] for row in shredded.to_pylist()] == [
         [{"value": None, "typed_value": "comedy"}, {"value": None, "typed_value": "drama"}],
@@ -145,13 +145,13 @@ FITS = [  # (value, schema, does it go into typed_value)
 
 @pytest.mark.parametrize(("value", "ddl", "typed"), FITS)
 def test_what_is_typed(value, ddl, typed):
-    """Exact numerics widen where nothing is lost; nothing else is converted; what does not fit stays in value."""
+    """Exact numerics are widened if nothing is lost; no other value is converted; what does not fit stays in `value` (F4)."""
     (row,) = roundtrip([value], ddl).to_pylist()
     assert (row["typed_value"] is not None, row["value"] is None) == (typed, typed)
 
 
 def test_the_type_of_typed_value_comes_back():
-    """unshred writes the width, the scale and the zone of the column, not of what was shredded."""
+    """unshred writes values in the type of their column, not in the type that they had before shredding (S7)."""
     (row,) = shredding.unshred(shredding.shred(column([5]), "bigint")).to_pylist()
     assert row["value"].hex() == "180500000000000000"
     (row,) = shredding.unshred(shredding.shred(column([5]), "decimal(9,2)")).to_pylist()
@@ -175,14 +175,14 @@ def test_slices_chunks_and_storage_forms():
 
 
 def test_many_chunks(monkeypatch):
-    """A column larger than a chunk is one column."""
+    """A column larger than a chunk is shredded and unshredded as a whole."""
     monkeypatch.setattr("delta_variant.shredding.shredder.CHUNK_BYTES", 100)
     monkeypatch.setattr("delta_variant.shredding.unshredder.CHUNK_ROWS", 7)
     roundtrip([{"a": i, "b": ["x"] * (i % 4), **({"c": i} if i % 2 else {})} for i in range(100)], "a bigint, b array<string>")
 
 
 def test_columns_that_are_not_variants():
-    """A column of another shape is one clear error."""
+    """A column that is no VARIANT, or a typed column of another type, raises InvalidLayoutError."""
     for array in (pa.array([1]), pa.array([{"value": b""}]), shredding.shred(column([1]), "int")):
         with pytest.raises(InvalidLayoutError, match="struct<metadata"):
             shredding.shred(array, "int")
@@ -198,7 +198,7 @@ def test_columns_that_are_not_variants():
 
 
 def test_invalid_rows_are_refused():
-    """value beside a typed_value that is no object, and a rest that is no object, have no meaning."""
+    """value and typed_value both set are refused unless both are objects, even if value is a Variant null (S2)."""
     leaf = shredding.storage_type(pa.int64())
     row = {"metadata": b"\x01\x00", "value": b"\x00", "typed_value": 1}
     with pytest.raises(InvalidLayoutError, match="both set"):
@@ -214,7 +214,7 @@ def test_invalid_rows_are_refused():
 
 
 def test_metadata_that_lacks_a_shredded_name():
-    """The name is added to the metadata of the rows that use it, and of no others."""
+    """A name that metadata lacks is added to it in the rows that use it, and in no others (S8)."""
     rows = [
         {"metadata": b"\x01\x00", "value": None, "typed_value": {"a": {"value": None, "typed_value": 1}}},
         {"metadata": b"\x01\x00", "value": b"\x00", "typed_value": None},
@@ -225,7 +225,7 @@ def test_metadata_that_lacks_a_shredded_name():
 
 
 def test_a_rest_that_is_not_sorted():
-    """The fields of a partly shredded object come out sorted by name, whatever their order in value; none comes twice."""
+    """A partly shredded object has its fields in the order of names, whatever their order in `value`, and each once (S7)."""
     metadata = binary.encode_metadata(["a", "b", "c", "d"])
 
     def partly(*ids):
@@ -242,7 +242,7 @@ def test_a_rest_that_is_not_sorted():
 
 
 def test_missing_where_a_value_is_required():
-    """A row, or an element, with neither value nor typed_value is a Variant null."""
+    """A row or an element with neither value nor typed_value is a Variant null (S1)."""
     array = pa.array([{"metadata": b"\x01\x00", "value": None, "typed_value": None}], shredding.storage_type(pa.int64()))
     assert values(shredding.unshred(array)) == [None]
     elements = [{"value": None, "typed_value": None}, {"value": None, "typed_value": 3}]
@@ -259,7 +259,7 @@ def test_missing_where_a_value_is_required():
 @pytest.mark.parametrize("ddl", ["bigint", "a bigint", "array<bigint>", "variant", "a struct<b: string>, c array<double>"])
 @given(data=st.data())
 def test_any_bytes_give_a_column_or_the_error(ddl, data):
-    """Mutated Variants shred to something that unshreds, or raise the one error; nothing is read outside the row."""
+    """Mutated Variants are shredded to a valid Arrow array, or raise MalformedVariantError."""
     rows = data.draw(st.lists(VARIANTS, min_size=1, max_size=3))
     mutated = []
     for row in rows:
@@ -276,7 +276,7 @@ def test_any_bytes_give_a_column_or_the_error(ddl, data):
 
 
 def test_overlapping_fields_cannot_blow_up():
-    """An object whose fields share one value is malformed, however small it is."""
+    """An object whose fields share one value is malformed, however small it is (E4)."""
     text = binary.encode("x" * 200)[1]
     count = 100
     offsets = bytes(count) + len(text).to_bytes(1, "little")

@@ -113,7 +113,7 @@ def kleene_or(values):
 
 
 def on_bounds(bounds: Bounds, file: dict[Path, tuple[int | None, int | None]]) -> bool | None:
-    """SQL's answer for one file; that Java gives the same is shown in test_tree.py."""
+    """SQL's answer for one file; test_tree.py proves that Java gives the same."""
     match bounds:
         case Check(side, path, op, constant):
             return compare(op, file.get(path, (None, None))[MIN_MAX[side]], value_of(constant))
@@ -173,7 +173,7 @@ def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]]
     ],
 )
 def test_comparison(op, answers):
-    """Each operator against every position of the bounds: < needs the minimum alone, > the maximum, = either, <> both."""
+    """Each operator gives TRUE, FALSE or NULL for every position of the bounds, missing ones included (Q1)."""
     n = None
     bounds = [(1, 4), (1, 5), (5, 5), (5, 9), (6, 9), (1, 9), (1, n), (6, n), (n, 4), (n, 9), (n, n)]
     assert tuple(decide(Comparison(op, A, big(5)), {A: pair}) for pair in bounds) == answers
@@ -190,7 +190,7 @@ def test_comparison(op, answers):
     ],
 )
 def test_not_in(literals, answers):
-    """NOT IN rules out a file whose bounds are one value of the list, and no two that are both in it; with a NULL, all."""
+    """NOT IN is FALSE if both bounds are one value of the list, and for every file if the list has a NULL (Q1)."""
     n = None
     bounds = [(1, 4), (3, 3), (5, 5), (3, 5), (5, n), (6, n), (n, 5), (n, n)]
     predicate = negate(In(A, (big(*literals),)))
@@ -210,7 +210,7 @@ def test_not_in(literals, answers):
     ],
 )
 def test_booleans(predicate, answers):
-    """FALSE is below TRUE, and what is not the one is the other."""
+    """Comparisons of booleans rule files out by their bounds, in which false is below true (Q1)."""
     n = None
     bounds = [(False, False), (False, True), (True, True), (False, n), (True, n), (n, False), (n, True), (n, n)]
     found = [decide(predicate, {FLAG: pair}) for pair in bounds]
@@ -238,7 +238,7 @@ def test_booleans(predicate, answers):
     ],
 )
 def test_prefixes(low, high, starts, starts_not):
-    """What starts with abc lies from abc to the last text that does, by UTF-8 bytes; where both bounds do, all does."""
+    """A prefix predicate and its NOT give TRUE, FALSE or NULL for every position of the bounds, missing ones included (Q2)."""
     file = {S: tuple(None if bound is None else bound.encode() for bound in (low, high))}
     assert decide(StartsWith(S, text("abc")), file) is starts
     assert decide(negate(StartsWith(S, text("abc"))), file) is starts_not
@@ -249,7 +249,7 @@ TEXTS = st.text("ab\u00e9\U0010ffff", max_size=4)
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, st.integers(0, 3), st.booleans())
 def test_prefixes_never_lose_a_row(texts, prefix, cut, negated):
-    """Nor with bounds cut as the log cuts them; with whole bounds a file of one value is kept exactly if it matches."""
+    """A prefix predicate is never FALSE on cut bounds if a row matches; on the bounds of one value it is exact (Q2)."""
     values = sorted(value.encode() for value in texts)
     low, high = values[0].decode()[:cut], values[-1].decode()
     high = high if len(high) <= cut else high[:cut] + "\U0010ffff"
@@ -287,7 +287,7 @@ def test_and_or(left, right, both, either):
 
 
 def test_unknown_parts():
-    """An unknown part of an AND leaves the other side its proof; an unknown part of an OR takes it away."""
+    """An unknown part of an AND is left out; an unknown part of an OR keeps every file."""
     known = Comparison("=", A, big(5))
     for bounds, expected in ((YES, True), (NO, False), (MAYBE, None)):
         assert decide(And((UNKNOWN, known)), {A: bounds}) is expected
@@ -298,7 +298,7 @@ def test_unknown_parts():
 
 
 def test_other_columns():
-    """What Delta answers for ordinary columns is one more side of AND and OR; its negation is unknown."""
+    """Delta's answer for ordinary columns is one more part of an AND or OR; its negation is unknown."""
     known = Comparison("=", A, big(5))
     either = translate(Or((known, Other(0, "(id = 1)"))), LOG)[0]
     both = translate(And((known, Other(0, "(id = 1)"))), LOG)[0]
@@ -372,41 +372,41 @@ KEPT = st.fixed_dictionaries({(path, side): st.booleans() for path in (A, B) for
 
 @given(trees(LEAVES | NULL_SAFE | NOT_NULL | st.just(UNKNOWN)), ROWS, KEPT, st.sampled_from([LOG, COUNTED]))
 def test_never_loses_a_row(predicate, rows, kept, log):
-    """FALSE on a file's bounds, some of which may be missing, means that no row of the file makes the predicate TRUE."""
+    """If a predicate is FALSE on a file's bounds, of which some may be missing, it is TRUE for no row of the file (Q1)."""
     if decide(predicate, bounds_of(rows, kept), log) is False:
         assert True not in [on_row(predicate, row) for row in rows]
 
 
 @given(trees(LEAVES), st.fixed_dictionaries({A: st.integers(-3, 3), B: st.integers(-3, 3)}))
 def test_exact_for_one_row(predicate, row):
-    """A file of one row with all its bounds is kept exactly if the row matches."""
+    """A file of one row with all its bounds is kept exactly if the row matches (Q1)."""
     file = bounds_of([row], dict.fromkeys([(A, "min"), (A, "max"), (B, "min"), (B, "max")], True))
     assert (decide(predicate, file) is not False) == (on_row(predicate, row) is True)
 
 
 @given(trees(LEAVES | NOT_NULL), st.fixed_dictionaries({A: VALUES, B: VALUES}))
 def test_exact_where_values_are_counted(predicate, row):
-    """So is one whose paths may be null, where the tag counts the nulls."""
+    """A file of one row, whose paths may be null and counted in the tag, is kept exactly if the row matches (Q4)."""
     file = {path: NO_VALUES if value is None else (value, value) for path, value in row.items()}
     assert (decide(predicate, file, COUNTED) is not False) == (on_row(predicate, row) is True)
 
 
 @given(trees(LEAVES), st.fixed_dictionaries({A: VALUES, B: VALUES}))
 def test_not_goes_inward(predicate, row):
-    """NOT, pushed to the leaves, is SQL's: TRUE and FALSE change places, NULL stays."""
+    """NOT, moved inward to the comparisons, is SQL's NOT: TRUE and FALSE change places, NULL stays (Q1)."""
     assert on_row(negate(predicate), row) is kleene_not(on_row(predicate, row))
 
 
 @given(trees(LEAVES | NULL_SAFE | NOT_NULL), st.fixed_dictionaries({A: VALUES, B: VALUES}))
 def test_merging_keeps_the_rows(predicate, row):
-    """What is merged is TRUE for the same rows, and asks no more."""
+    """A merged predicate is TRUE for the same rows, and has no more comparisons."""
     assert (on_row(merged(predicate), row) is True) == (on_row(predicate, row) is True)
     assert len(list(leaves(merged(predicate)))) <= len(list(leaves(predicate)))
 
 
 @given(trees(LEAVES | NULL_SAFE), st.fixed_dictionaries({A: VALUES, B: VALUES}))
 def test_not_of_null_safe_equality_is_unknown(predicate, row):
-    """NOT <=> is TRUE where the path is missing: whatever it may be part of, no row is lost."""
+    """NOT <=> is TRUE for rows without the path, so the NOT of a predicate with <=> loses none of the rows that match (Q1)."""
     if on_row(predicate, row) is False:
         assert on_row(negate(predicate), row) is True
 
@@ -423,7 +423,7 @@ def test_not_of_null_safe_equality_is_unknown(predicate, row):
     ],
 )
 def test_what_cannot_be_used(path, constant, reason):
-    """Whatever the bounds cannot decide keeps the file, and says why."""
+    """A comparison that bounds cannot decide keeps every file, and a reason says why."""
     bounds, reasons = translate(Comparison("=", path, constant), LOG)
     assert bounds == ROWS_MIGHT_MATCH
     assert reason in reasons[0]
@@ -437,7 +437,7 @@ def projected(predicate, log):
 
 
 def test_marks():
-    """String bounds, and floating-point ones, count only in marked files; other kinds need no mark."""
+    """String, boolean and floating-point bounds count only in files with the marker; other kinds need none (M1)."""
     string = Comparison("=", Path(("v",), ("a",), "string"), constants("string", "61"))
     double = Comparison("=", Path(("v",), ("a",), "double"), constants("double", "1.0"))
     assert translate(string, UNMARKED)[0] == ROWS_MIGHT_MATCH
@@ -465,7 +465,7 @@ def test_marks():
     ],
 )
 def test_kinds_of_bounds(asked, used):
-    """The table of casts: no numeric question to a text, no text from a number, nothing that depends on the time zone."""
+    """For each type asked for, only bounds of the kinds in the table of casts are used (Q3)."""
     [bound] = projected(Comparison("<", Path(("v",), ("a",), asked), constants(asked, "5")), TRUSTED)
     assert sorted(bound["kinds"]) == sorted(used.split())
 
@@ -496,12 +496,12 @@ def test_kinds_of_bounds(asked, used):
     ],
 )
 def test_casts_on_top(source, target, expected):
-    """Only casts that neither fail nor change the order are taken through to the bounds."""
+    """Only casts that neither fail nor change the order are applied to bounds."""
     assert keeps_order(source, target) is expected
 
 
 def test_each_bound_is_named_once():
-    """However often a tree compares a bound, it is read once: where it stands, of which types, and cast to what."""
+    """A bound that a tree compares several times is read once, and named by its place in the log, its key and its casts."""
     weird = Path(("weird`name",), ("it's", "b\\s"), "int", ("bigint",))
     log = replace(COUNTED, columns=(("v",), ("weird`name",)))
     either = Or((Comparison("<", weird, big(1)), Comparison("<", weird, big(-1)), Comparison(">", A, big(5))))
@@ -515,7 +515,7 @@ def test_each_bound_is_named_once():
 
 
 def test_budget():
-    """Past the budget a part of the query is not used, and the reply says so; an IN of any length is one comparison."""
+    """Parts of a query beyond the budget are left out, and the reply says so; an IN of any length is one comparison."""
 
     def tree(parts):
         return answer({**request({"op": "or", "args": parts}, read("$.a")), "explain": True})
@@ -548,7 +548,7 @@ def test_budget():
 
 
 def test_not_null():
-    """IS NOT NULL of a path needs files that count their rows without it; inferred beside a comparison, it is not asked."""
+    """IS NOT NULL of a path needs the tag that counts rows without it; beside a comparison of the path it is left out (Q4)."""
     node = {"op": "isnotnull", "args": [read()]}
     assert ask(node)["tree"] is None
     assert "tag delta_variant.nonnull" in ask(node)["reasons"][0]
@@ -562,7 +562,7 @@ def test_not_null():
 
 
 def test_verdicts_are_asked_for_what_bounds_can_answer():
-    """A question without bounds of any kind has a reason and no verdict."""
+    """A question that no bounds can answer has no verdict."""
     useless = Comparison("=", replace(A, type="binary"), constants("binary", "00"))
     assert verdicts([useless], Projection(LOG)) == []
     [found] = verdicts([useless, Comparison("=", A, big(5))], Projection(LOG))
@@ -589,7 +589,7 @@ def request(node, *operands, **known):
 
 
 def ask(node, **known):
-    """The reply to a filter in which operands stand where Java has their numbers."""
+    """The reply to a filter; its operands are replaced by their numbers, as Java does it."""
     operands = []
 
     def numbered(part):
@@ -690,7 +690,7 @@ def test_requests(node, expected):
     ],
 )
 def test_requests_that_prove_nothing(node):
-    """A form that is not understood keeps every file and tells why."""
+    """A form that is not understood keeps every file, and one reason says why."""
     reply = ask(node)
     assert reply["tree"] is None
     assert reply["predicates"] == []

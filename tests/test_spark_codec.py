@@ -1,4 +1,4 @@
-"""The codec against Spark's: both directions of every file, JSON text, generated Variants and schemas."""
+"""The codec compared with Spark's: files in both directions and JSON text, for generated Variants and shredding schemas."""
 
 import datetime as dt
 import json
@@ -39,7 +39,7 @@ def assert_same(found, expected):
 
 
 def spark_can_read(as_type):
-    """Spark has no shredded columns for fields without a type at the root."""
+    """Spark does not read a shredded column whose root has no type."""
     return not pa.types.is_null(as_type)
 
 
@@ -81,7 +81,7 @@ def test_spark_reads_what_is_written_here(spark, tmp_path, rows, as_type):
 @few
 @given(rows=ROWS)
 def test_spark_reads_inferred_schemas(spark, tmp_path, rows):
-    """So does a file shredded to the schema inferred from its own rows, in which most values are typed."""
+    """A file shredded to the schema inferred from its rows reads with Spark as the Variants that went in."""
     path = str(tmp_path / "ours.parquet")
     parquet.write_table(table(rows), path, shred="auto")
     assert_same(spark_values(spark.read.parquet(path)), rows)
@@ -122,7 +122,7 @@ def spark_json(spark, path, array):
 @few
 @given(rows=st.lists(SPARK_VARIANTS, min_size=20, max_size=60))
 def test_json_is_spark_s(spark, tmp_path, rows):
-    """to_json gives the text of Spark's to_json, but for the digits that Java 17 prints beyond those needed."""
+    """to_json gives the text of Spark's to_json, except for floats of which Java 17 prints more digits than needed."""
     array = column(rows)
     ours = binary.json_column(array.field("metadata"), array.field("value"), NO_FLAGS).to_pylist()
     for theirs, text in zip(spark_json(spark, str(tmp_path / "plain.parquet"), array), ours, strict=True):
@@ -132,7 +132,7 @@ def test_json_is_spark_s(spark, tmp_path, rows):
 
 
 def test_json_of_every_form_is_spark_s(spark, tmp_path):
-    """So does every table of test_json, as far as Spark has the types: years far away, the ends of every type, escapes."""
+    """to_json gives the text of Spark's to_json for the values in test_json's tables, as far as Spark has their types."""
     tables = [value for value, _ in test_json.SCALARS + test_json.FLOATS]
     encoded = [binary.encode(value) for value in tables if not isinstance(value, (pd.Timestamp, dt.time))]
     encoded += [(b"\x01\x00", test_json.payload(11, 4, days)) for days, _ in test_json.YEARS]
@@ -145,7 +145,7 @@ def test_json_of_every_form_is_spark_s(spark, tmp_path):
 
 
 def test_every_scalar_shreds_as_itself(spark, tmp_path):
-    """Spark reads typed_value of every primitive it knows, extremes included, in exactly the type of the column."""
+    """All values of every primitive that Spark knows, extremes included, are typed here and read by Spark."""
     import datetime as dt
     from decimal import Decimal
 

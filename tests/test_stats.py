@@ -1,10 +1,11 @@
-"""Statistics of files: delta-spark's own for ordinary columns, the protocol's rules for the paths of VARIANT columns."""
+"""Statistics of files: those of delta-spark for ordinary columns, the protocol's bounds and tags for VARIANT columns."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import math
+import uuid
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -53,7 +54,7 @@ def texts(*parts, as_type, **options):
 
 
 def bounds(*parts, as_type, **options):
-    """The same, decoded."""
+    """The bounds of these parts, decoded."""
     return tuple({} if text is None else decode_bounds(text) for text in texts(*parts, as_type=as_type, **options))
 
 
@@ -69,7 +70,7 @@ DELTA_SPARK = ("0rSrf791P7cT[Detpi]dt{JS4vKCC=cUaPgbWhT8cTu=Q0SSlf00i(sCQ9q20000
 
 @pytest.mark.parametrize(("text", "expected"), [*PROPOSAL, DELTA_SPARK])
 def test_bounds_written_by_others(text, expected):
-    """The proposal's examples (value before metadata, last group cut) and delta-spark's text have their readable form."""
+    """Bounds written by others are decoded: the proposal's examples, whose value comes first, and delta-spark's (B1)."""
     assert decode_bounds(text) == expected
 
 
@@ -79,7 +80,7 @@ def test_bounds_written_by_others(text, expected):
     )
 )
 def test_decode_is_the_inverse_of_encode(values):
-    """Any bounds come back, from metadata before value and from the opposite, with any filling."""
+    """Any bounds come back, with the metadata or the value first, and with more padding (B1)."""
     text = encode_bounds(values)
     metadata, value = binary.encode(values)
     swapped = value + metadata
@@ -96,7 +97,7 @@ def test_damaged_text_is_one_error(text):
 
 @given(st.integers(0, 52), st.sampled_from("0aZ#~ "))
 def test_one_wrong_character_is_one_error(at, char):
-    """The same for the proposal's example with one character changed or the rest missing."""
+    """The proposal's example with one character changed, or cut, is decoded to an object or raises MalformedVariantError."""
     text = PROPOSAL[0][0]
     for damaged in (text[:at] + char + text[at + 1 :], text[:at]):
         with suppress(MalformedVariantError):
@@ -115,7 +116,7 @@ def test_a_variant_that_is_no_object_is_no_bounds(value):
 
 
 def test_paths_have_bounds():
-    """Typed primitives reached through objects have bounds by normalized path; lists and what is in them have none."""
+    """Typed primitives reached through objects have bounds by normalized path; arrays and what is in them have none (B2)."""
     rows = [{"a": {"b": i, "it's": f"s{i}"}, "l": [i], "o": {"l": [{"x": i}]}} for i in range(3)]
     assert bounds(
         rows, as_type="a struct<b: bigint, `it's`: string>, l array<bigint>, o struct<l: array<struct<x: bigint>>>"
@@ -146,7 +147,7 @@ TYPES = {
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("as_field", [True, False])
 def test_every_ordered_type(kind, as_field):
-    """The bounds are the values themselves, both in the column's type, for fields and for Variants that are scalars."""
+    """The bounds are the values themselves, both in the column's type, for fields and for Variants that are scalars (B3)."""
     low, high = TYPES[kind]
     wrap = (lambda v: {"a": v}) if as_field else (lambda v: v)
     leaf = schema.parse(f"a {kind}").field(0).type
@@ -156,9 +157,10 @@ def test_every_ordered_type(kind, as_field):
     assert found == tuple(encode_bounds({path: pa.scalar(value, leaf)}) for value in (low, high))
 
 
-def test_binary_has_no_bounds():
-    """Binary has no order here."""
-    assert bounds([{"a": b"x", "b": 1}], as_type="a binary, b bigint") == ({"$['b']": 1}, {"$['b']": 1})
+def test_types_without_bounds():
+    """Paths of binaries and of UUIDs have no bounds (B3)."""
+    row = {"a": b"x", "b": 1, "u": uuid.UUID(int=7)}
+    assert bounds([row], as_type="a binary, b bigint, u uuid") == ({"$['b']": 1}, {"$['b']": 1})
 
 
 RULED_OUT = {
@@ -172,7 +174,7 @@ RULED_OUT = {
 @pytest.mark.parametrize("rows", RULED_OUT.values(), ids=RULED_OUT)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_value_of_another_type_rules_the_path_out(rows, first):
-    """One row, in whichever batch, whose value at the path is not of the column's type: no bound for this path."""
+    """A path has no bounds if its value in one row, of any batch, is not of the column's type (B2)."""
     rows = [{"b": 1, **row} for row in rows]
     others = [{"a": 1, "b": 1}]
     parts = [rows, others] if first else [others, rows]
@@ -180,14 +182,14 @@ def test_a_value_of_another_type_rules_the_path_out(rows, first):
 
 
 def test_rows_without_the_path_do_not_matter():
-    """Rows that lack the path, whose Variant or inner object is something else, or that are NULL leave the bound standing."""
+    """Rows without the path, because they lack a field, have no object above it or are NULL, do not change its bounds (B2)."""
     rows = [{"a": {"b": 1}}, {}, {"a": {}}, {"a": "x"}, {"a": None}, "x", None, "SQL NULL", {"a": {"b": 2, "c": 3}}]
     assert bounds(rows, as_type="a struct<b: bigint>") == ({"$['a']['b']": 1}, {"$['a']['b']": 2})
     assert bounds([{}, "SQL NULL"], as_type="a bigint") == ({}, {})
 
 
 def test_an_object_in_value_rules_its_paths_out():
-    """Where another writer left an object whole in `value`, its fields are in no column: paths through it have no bounds."""
+    """If another writer has left an object in `value` as a whole, the paths through it have no bounds (B2)."""
     shredded = shredding.shred(column([{"a": {"b": 1}, "c": 1}] * 2), "a struct<b: bigint>, c bigint")
     a = shredded.field("typed_value").field("a")
     for left, expected in (
@@ -210,7 +212,7 @@ def test_an_object_in_value_rules_its_paths_out():
 
 
 def test_a_scalar_root_with_a_json_null():
-    """At the root a JSON null counts, in `value` or as a row in which value and typed_value are both null."""
+    """A scalar root has no bounds if a row is a JSON null, which is in `value` or has neither value nor typed_value (B2)."""
     assert bounds([1, None], as_type=pa.int64()) == ({}, {})
     shredded = shredding.shred(column([1, 2, "SQL NULL"]), pa.int64())
     missing = pa.StructArray.from_arrays(
@@ -222,7 +224,7 @@ def test_a_scalar_root_with_a_json_null():
 
 
 def test_what_lies_under_a_null_does_not_count():
-    """Values in Arrow's memory below a null struct are not values."""
+    """Values in Arrow's buffers under a null struct do not count."""
     shredded = shredding.shred(column([{"a": 1}, {"a": 99}]), "a bigint")
     masked = pa.StructArray.from_arrays(shredded.flatten(), fields=list(shredded.type), mask=pa.array([False, True]))
     ordinary = pa.StructArray.from_arrays([pa.array([1, 99])], ["a"], mask=pa.array([False, True]))
@@ -233,7 +235,7 @@ def test_what_lies_under_a_null_does_not_count():
 
 
 def test_nan_rules_a_path_out():
-    """A NaN in any batch: neither bound, for double and for float."""
+    """A path with a NaN in any batch has neither bound, for double and for float (B3)."""
     for nan, kind in ((math.nan, "double"), (np.float32(math.nan), "float")):
         number = type(nan)(1)
         for parts in ([[{"a": nan}]], [[{"a": number}], [{"a": nan}]], [[{"a": nan}, {"a": number}], [{"a": number}]]):
@@ -242,7 +244,7 @@ def test_nan_rules_a_path_out():
 
 @pytest.mark.parametrize("rows", [[0.0], [-0.0], [0.0, -0.0]])
 def test_zeros_are_widened(rows):
-    """A smallest zero is written as -0.0 and a largest as 0.0: the two are equal, and readers may order them."""
+    """A zero minimum is written as -0.0 and a zero maximum as 0.0, whichever zeros the rows have (B3)."""
     low, high = bounds([{"a": row} for row in rows], as_type="a double")
     assert str(low["$['a']"]) == "-0.0"
     assert str(high["$['a']"]) == "0.0"
@@ -261,13 +263,13 @@ CUT = [
 
 @pytest.mark.parametrize(("rows", "low", "high"), CUT)
 def test_long_strings_are_cut(rows, low, high):
-    """A minimum is cut to 32 characters; a maximum too, with U+10FFFF after it, and left out where that is not enough."""
+    """Bounds are cut to 32 characters; a cut maximum gets U+10FFFF, and is left out if that is not above the value (B3)."""
     found = bounds([{"a": row} for row in rows], as_type="a string")
     assert found == ({"$['a']": low}, {} if high is None else {"$['a']": high})
 
 
 def test_strings_are_ordered_by_their_bytes():
-    """UTF-8 order, not UTF-16: U+FFFF is below U+10000."""
+    """Bounds of strings are in the order of UTF-8, not of UTF-16: U+FFFF is below U+10000 (B3)."""
     found = bounds([{"a": "\U00010000"}, {"a": "\uffff"}], as_type="a string")
     assert found == ({"$['a']": "\uffff"}, {"$['a']": "\U00010000"})
 
@@ -281,7 +283,7 @@ FAR = {
 
 @pytest.mark.parametrize("kind", FAR)
 def test_values_outside_pythons_calendar(kind):
-    """Dates and times before year 1 and after 9999 are bounds like others: exact, and in the form of `binary.decode`."""
+    """Dates and times before year 1 and after 9999 have exact bounds (B3)."""
     leaf = schema.parse(f"a {kind}").field(0).type
     ends = [pa.scalar(end, leaf) for end in FAR[kind]]
     rows = [{"a": binary.decode(*binary.encode(end))} for end in ends]
@@ -291,7 +293,7 @@ def test_values_outside_pythons_calendar(kind):
 
 
 def test_strings_that_are_not_utf8_have_no_bounds():
-    """Bytes that are no text rule out both bounds, of a path and of an ordinary column."""
+    """A string that is not UTF-8 has neither bound, for paths and for ordinary columns."""
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
     extremes = Extremes(pa.string())
     extremes.add(text)
@@ -309,8 +311,10 @@ PART = st.lists(st.one_of(st.just("SQL NULL"), SPARK_VARIANTS, OBJECTS), max_siz
 
 @given(st.one_of(st.lists(PART, min_size=1, max_size=3), st.lists(st.lists(OBJECTS, max_size=6), min_size=1, max_size=3)))
 def test_bounds_enclose_every_value(parts):
-    """For any rows and the schema inferred from them: a path with a bound has values of one type only, none outside it, and
-    its columns hold exactly these values, null in the rows without the path."""
+    """A path with bounds has values of one type, all within the bounds and all in its typed column (B2, B3, M1).
+
+    In rows without the path, the typed column is null. This holds for any rows and the schema inferred from them.
+    """
     rows = [row for part in parts for row in part]
     as_type = schema.infer(column(rows))
     if as_type is None:
@@ -337,7 +341,7 @@ def at(row, keys):
 
 
 def typed(shredded, keys):
-    """What the columns alone say of a path: `typed_value` of every key on the way, and null under null."""
+    """The values of a path by its typed columns alone: `typed_value` of every key on the way, and null under null."""
     array = pc.struct_field(shredded, "typed_value")
     for key in keys:
         array = pc.struct_field(pc.struct_field(array, [array.type.get_field_index(key)]), "typed_value")
@@ -345,7 +349,7 @@ def typed(shredded, keys):
 
 
 def test_the_most_useful_paths_are_kept():
-    """Numbers and times first, then short strings, then long ones, then booleans; those in every row before the others."""
+    """Numbers and times come first, then short strings, long ones and booleans; of each, paths in every row come first (B4)."""
     row = {"flag": True, "long": "x" * 50, "short": "x", "n": 1, "t": dt.datetime(2024, 1, 1, tzinfo=UTC)}
     rows, as_type = [{**row, "rare": 1}, row], "flag boolean, long string, rare int, short string, n int, t timestamp"
     order = ["n", "t", "rare", "short", "long", "flag"]
@@ -355,7 +359,7 @@ def test_the_most_useful_paths_are_kept():
 
 
 def test_the_bounds_stay_small():
-    """Bounds never take more than 4,096 characters of the JSON, whatever the number and length of the paths and columns."""
+    """Bounds take at most 4,096 characters of the JSON, whatever the number and length of paths and columns (B4)."""
     row = {f"{'k' * 60}{i}": "v" * 40 for i in range(40)} | {f"n{i}": i for i in range(40)}
     array = shredding.shred(column([row]), schema.infer(column([row] * 20)))
     for columns in (1, 2, 5):
@@ -367,7 +371,7 @@ def test_the_bounds_stay_small():
 
 
 def test_columns_inside_structs_and_lists():
-    """The bounds of a VARIANT in a struct stand under the struct's name; one in an array or a map has a null count only."""
+    """The bounds of a VARIANT in a struct are under the struct's name; one in an array has only a null count."""
     array = shredding.shred(column([{"a": 1}, "SQL NULL"]), "a bigint")
     plain = column([{"a": 1}, {"a": 2}])
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), plain)
@@ -397,7 +401,7 @@ def nonnull(*parts, as_type, names=("v",)):
 
 
 def test_paths_with_json_nulls_are_in_the_tag():
-    """Nulls and rows without the path are counted, and the bounds are over the others; paths that have bounds are not there."""
+    """The tag has the counts of nulls and of missing paths, and bounds of the other rows; it has no path with bounds (M2)."""
     rows = [{"a": {"b": 1, "c": None}}, {"a": {"b": 2, "c": "x"}, "d": 1}, {"a": {"b": 3}}, "x", "SQL NULL", {"d": None}]
     assert nonnull(rows, [{"a": {"c": "y"}, "d": 7}], ["SQL NULL"], as_type="a struct<b: bigint, c: string>, d bigint") == {
         "$['v']['a']": {"['c']": [1, 5, "x", "y"]},
@@ -407,7 +411,7 @@ def test_paths_with_json_nulls_are_in_the_tag():
 
 
 def test_paths_without_values_are_in_the_tag():
-    """A path that no row has a value at has its counts and no bounds."""
+    """A path without values is in the tag with its counts and no bounds (M2)."""
     assert nonnull([{"a": None}, {}, "SQL NULL"], as_type="a bigint, b string") == {
         "$['v']": {"['a']": [1, 2], "['b']": [0, 3]}
     }
@@ -415,13 +419,13 @@ def test_paths_without_values_are_in_the_tag():
 
 @pytest.mark.parametrize("rows", RULED_OUT.values(), ids=RULED_OUT)
 def test_a_value_of_another_type_is_not_in_the_tag(rows):
-    """A JSON null is the only value of another type that a path in the tag may have."""
+    """A path in the tag has values of one type, and JSON nulls (M2)."""
     found = nonnull([{"a": 5}], rows, [{"a": None}], as_type="a bigint")
     assert found == ({"$['v']": {"['a']": [2, 0, 5, 5]}} if rows == [{"a": None}] else None)
 
 
 def test_nan_is_the_largest_number_in_the_tag():
-    """As in Spark's order; of NaNs alone it is the smallest as well."""
+    """NaN is the largest number in the tag, and of NaNs alone the smallest too (M2)."""
     [low, high] = nonnull([{"a": math.nan}, {"a": -1.5}], as_type="a double")["$['v']"]["['a']"][2:]
     assert (low, math.isnan(high)) == (-1.5, True)
     alone = nonnull([{"a": math.nan}], as_type="a double")["$['v']"]["['a']"]
@@ -429,20 +433,20 @@ def test_nan_is_the_largest_number_in_the_tag():
 
 
 def test_bounds_without_an_exact_form_are_null_in_the_tag():
-    """The counts still tell that there are values."""
+    """A maximum that bounds leave out is a JSON null in the tag, which thus tells that there are values (M2)."""
     texts = {"a": chr(0x10FFFF) * 40}
     assert nonnull([texts, {"a": None}], as_type="a string")["$['v']"]["['a']"] == [1, 0, chr(0x10FFFF) * 32, None]
 
 
 def test_scalar_roots_and_columns_inside_structs_are_in_the_tag():
-    """The column's names stand before the keys, and a scalar Variant under the last of them."""
+    """A path in the tag begins with the column's names; the last step of a scalar Variant is the column's last name (M2)."""
     assert nonnull([1, None, "SQL NULL"], as_type=pa.int64()) == {"$": {"['v']": [1, 1, 1, 1]}}
     assert nonnull([1, None], as_type=pa.int64(), names=("s", "it's")) == {"$['s']": {"['it\\'s']": [1, 0, 1, 1]}}
     assert nonnull([{"a": None}], as_type="a int", names=("s", "w")) == {"$['s']['w']": {"['a']": [1, 0]}}
 
 
 def test_tags_stay_small():
-    """512 characters, names included: numbers before strings, as many as fit."""
+    """The tags have at most 512 characters, names included; numbers come before strings, of which some fit (M2)."""
     columns = [f"a string with a long name {i}" for i in range(20)] + [f"n{i}" for i in range(5)]
     row = {name: 1 if name.startswith("n") else "text " * 9 for name in columns}
     types = ", ".join(f"`{name}` {'bigint' if name.startswith('n') else 'string'}" for name in columns)
@@ -457,7 +461,7 @@ def test_tags_stay_small():
 
 @given(st.lists(st.lists(st.sampled_from([{}, {"a": None}, {"a": 1}, {"a": -3}, "SQL NULL", 7]), max_size=4), min_size=1))
 def test_the_tag_or_the_bounds_know_every_path(parts):
-    """Whatever the rows, and however they came in batches: one of the two has the path, its counts and its extremes."""
+    """For any rows in any batches, either the bounds have the path, or the tag has it with its counts and extremes (M2)."""
     rows = [row for part in parts for row in part]
     values = [row["a"] for row in rows if isinstance(row, dict) and row.get("a") is not None]
     nulls = sum(isinstance(row, dict) and row.get("a", 0) is None for row in rows)
@@ -505,13 +509,13 @@ def test_indexed_columns(options, expected):
 
 @pytest.mark.parametrize("text", ["a,", ",", "a b", "`a", "a..b"])
 def test_a_list_of_columns_that_is_none(text):
-    """Text that is no list of names is one error."""
+    """Text that is no list of column names is an error."""
     with pytest.raises(InvalidSchemaError, match="dataSkippingStatsColumns"):
         indexed_columns(SCHEMA, (), stats_columns=text)
 
 
 def test_columns_that_are_not_indexed():
-    """They have neither bounds nor null counts; a struct with none of its leaves indexed is not named."""
+    """Columns that are not indexed have neither bounds nor null counts, and a struct without an indexed leaf is not named."""
     batch = pa.RecordBatch.from_pylist([{"a": 1, "S": {"x": 2}}], SCHEMA)
     stats = collect(batch, variants={("S", "v")}, indexed=[("a",)])
     assert stats == {"numRecords": 1, "minValues": {"a": 1}, "maxValues": {"a": 1}, "nullCount": {"a": 0}}
@@ -523,7 +527,7 @@ def test_columns_that_are_not_indexed():
 
 
 class Twin:
-    """Has delta-spark write the rows of a query into one file; gives its statistics, and ours of the same rows."""
+    """Writes the rows of a query into one file with delta-spark, and returns its statistics and ours of the same rows."""
 
     def __init__(self, spark, path):
         self.spark, self.path, self.count = spark, path, 0
@@ -588,14 +592,14 @@ QUERIES = {
 @pytest.mark.spark
 @pytest.mark.parametrize("name", QUERIES)
 def test_ordinary_columns_are_delta_sparks(twin, name):
-    """The statistics of the same rows are equal: every type, its extremes, nulls, nesting, and what is left out."""
+    """Statistics of ordinary columns equal those of delta-spark, for every type, extremes, nulls and nesting."""
     theirs, ours = twin(QUERIES[name])
     assert ours == theirs
 
 
 @pytest.mark.spark
 def test_decimals_are_delta_sparks(twin):
-    """Decimals are equal digit by digit."""
+    """Statistics of decimals equal those of delta-spark, digit by digit."""
     theirs, ours = twin(
         """select cast(x as decimal(10,2)) a, cast(x as decimal(38,10)) b, cast(x as decimal(5,0)) c,
            cast('1e-38' as decimal(38,38)) d, cast(repeat('9', 38) as decimal(38,0)) e, cast('0.0000001' as decimal(20,10)) f
@@ -618,7 +622,7 @@ def test_decimals_are_delta_sparks(twin):
     ],
 )
 def test_properties_are_obeyed_like_delta_spark_does(twin, properties):
-    """The number of indexed columns and their list choose the same columns; a VARIANT is one."""
+    """The properties for the number and the list of indexed columns choose the columns that delta-spark chooses."""
     theirs, ours = twin("select 1 a, parse_json('1') v, named_struct('c', 1, 'd', 2) s, array(1) l, 2 z", properties)
     assert ours == theirs
 
@@ -628,7 +632,7 @@ NATIVE = {"variantShredding.parseFooterForStats": "true", "stats.limitPerVariant
 
 @pytest.mark.spark
 def test_bounds_of_variants_are_delta_sparks(twin, spark):
-    """Where delta-spark collects bounds, and is right, ours are the same paths and values."""
+    """Paths of integers, decimals and strings have the bounds that delta-spark gives them."""
     query = """select parse_json(to_json(named_struct('i', x, 'd', x * 1.25, 's', concat('it''s ', x),
                'o', named_struct('l', x * x), 'r', if(x = 1, null, x), 'n', array(x)))) v from values (1), (2), (3) t(x)"""
     for name, value in NATIVE.items():
@@ -652,7 +656,7 @@ def test_bounds_of_variants_are_delta_sparks(twin, spark):
     prefix=st.sampled_from([1, 5, 32]),
 )
 def test_strings_are_cut_like_delta_spark_does(spark, text, prefix):
-    """The cut of a maximum is that of delta-spark's own function."""
+    """A maximum is cut as delta-spark's own function cuts it."""
     cut = spark._jvm.org.apache.spark.sql.delta.stats.StatisticsCollection.truncateMaxStringAgg(prefix, text)
     extremes = Extremes(pa.string())
     extremes.add(pa.array([text]))

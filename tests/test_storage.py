@@ -1,4 +1,4 @@
-"""Storage: locations, secrets, and writing to an S3 server on this machine. Settings are in test_storage_settings."""
+"""Storage: locations, secrets, and writing to a local S3 server. test_storage_settings tests the settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_other_schemes_are_refused(location):
 
 
 def test_secrets_are_not_shown():
-    """A storage that is printed, in a plan or an error, does not show what opens it; sent to a task it opens the same."""
+    """The text of a storage, in a plan and in an error too, has no secrets; the storage survives pickling."""
     storage = Storage.of("s3a://bucket/t", {**LOCAL, "fs.s3a.session.token": "the-token"}.get)
     texts = [
         repr(storage),
@@ -63,7 +63,7 @@ def test_secrets_are_not_shown():
     assert pickle.loads(pickle.dumps(storage)) == storage
 
 
-# -------------------------------------------------------------------------------------------- an S3 server on this machine
+# ------------------------------------------------------------------------------------------------------- a local S3 server
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def batches(count: int, *, error: BaseException | None = None):
 
 
 def test_files_on_s3(server):
-    """Files, of one part and of several, are objects below the table's prefix, partitions included, and nothing else is."""
+    """Files of one part and of several are objects below the table's prefix, partitions included, and nothing else is there."""
     storage = Storage.of("s3a://lake/tables/one", server.get)
     plan = tasks.plan("", {("v",)}, location=storage, partition_by=("p",), compression="none")
     adds = tasks.run(plan, sorted(batches(36_000), key=lambda batch: batch["p"][0].as_py()))
@@ -125,7 +125,7 @@ def test_files_on_s3(server):
 
 
 def test_failed_tasks_leave_nothing_on_s3(server):
-    """Files that are done, one that is being uploaded in parts, and the upload itself: all are gone after an error."""
+    """After an error, finished files, a file that is being uploaded in parts, and the upload itself are gone."""
     storage = Storage.of("s3a://lake/tables/failed", server.get)
     for limits in ({"max_rows": 5_000}, {"max_bytes": 1 << 30}):
         plan = tasks.plan("", {("v",)}, location=storage, compression="none", **limits)
@@ -137,7 +137,7 @@ def test_failed_tasks_leave_nothing_on_s3(server):
 
 
 def test_a_bucket_that_is_not_there(server):
-    """What no retry can mend is one error with the location and the server's reason."""
+    """A bucket that does not exist is one error with the location and the server's reason."""
     storage = Storage.of("s3a://nowhere/t", server.get)
     with pytest.raises(TableError, match="cannot write to s3://nowhere/t: NO_SUCH_BUCKET: check the bucket"):
         tasks.run(tasks.plan("", {("v",)}, location=storage), [batch.select(["v"]) for batch in batches(1000)])
@@ -147,7 +147,7 @@ def test_a_bucket_that_is_not_there(server):
 
 
 class Wire:
-    """The same server behind another port, as an S3 endpoint and as an HTTP proxy; `seen` is every request that came in."""
+    """The same server on another port, as an S3 endpoint and as an HTTP proxy; `seen` has every request that arrived."""
 
     def __init__(self) -> None:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -160,7 +160,7 @@ class Wire:
         self.app = DomainDispatcherApplication(create_backend_app)
         self.seen: list[dict[str, str]] = []
         self.answer = None
-        """What to do in place of the server."""
+        """Answers requests in place of the server, if set."""
         self.server = make_server("127.0.0.1", 0, self.request, threaded=True, request_handler=Silent)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -238,7 +238,7 @@ def test_patience(wire, endpoint):
 
 
 def test_a_bucket_in_another_region(wire, endpoint):
-    """Where AWS says that the bucket is elsewhere, the error names the setting that mends it."""
+    """If AWS answers that the bucket is in another region, the error names the setting to change."""
 
     def moved(_, respond):
         respond("301 Moved Permanently", [("Content-Length", "0"), ("x-amz-bucket-region", "eu-north-1")])
@@ -334,9 +334,9 @@ DONE = 'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 3, ["access_k
 @pytest.mark.slow
 @pytest.mark.spark
 def test_tables_on_s3(server, tmp_path):
-    """Files by pyarrow and commits by Delta, with keys in `storage_options` only: write, append, overwrite, a failing task.
+    """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task.
 
-    Settings that cannot be followed are refused; keys are found in a credential store too, and the region where S3A finds it.
+    Settings that cannot be followed are refused. Keys are found in a credential store too, and the region as S3A finds it.
     """
     table = "s3a://lake/tables/spark"
     arguments = json.dumps([server, PACKAGES, table, f"localjceks://file{tmp_path}/keys.jceks"])

@@ -1,4 +1,4 @@
-"""Hadoop's settings of storage: what pyarrow is told of them, and what is refused, by its name."""
+"""Hadoop's settings of storage: which options they give pyarrow, and which settings are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIR = {"access_key": "the-key", "secret_key": "the-secret"}
 MINIO = {"endpoint_override": "minio:9000", "scheme": "https", "force_virtual_addressing": True, "region": "us-east-2"}
 INSTANCE, ROLE = f"{S3A}auth.IAMInstanceCredentialsProvider", f"{S3A}auth.AssumedRoleCredentialProvider"
 SIMPLE = f"{S3A}SimpleAWSCredentialsProvider"
-# What S3A is told without its prefix, and what pyarrow is told besides the region that S3A falls back to.
+# Settings of S3A without their prefix, and the options of pyarrow, besides the region that S3A falls back to.
 SETTINGS = {
     "nothing": ({}, {}),
     "keys": ({}, PAIR),
@@ -96,7 +96,7 @@ def s3a(settings):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_of_s3(name, monkeypatch):
-    """pyarrow is told what Hadoop's S3A would do with the same settings, and takes it."""
+    """Settings of S3A become the options by which pyarrow does the same, and pyarrow accepts them."""
     settings, options = SETTINGS[name]
     storage = of({**(KEYS if name != "nothing" else {}), **s3a(settings)})
     expected = {"region": "us-east-2", **options}
@@ -109,7 +109,7 @@ def test_settings_of_s3(name, monkeypatch):
 
 
 def test_keys_of_the_environment(monkeypatch):
-    """A provider that says the environment and nothing else means the environment of the task, where it must have keys."""
+    """The provider of the environment takes keys from the environment of the task, and raises an error if there are none."""
     storage = of({"fs.s3a.aws.credentials.provider": f"{SDK}EnvironmentVariableCredentialsProvider"})
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -133,7 +133,7 @@ REGIONS = {
 
 
 def test_region():
-    """The region comes from the setting, the endpoint, or AWS, in this order, and is us-east-2 at last, as it is with S3A."""
+    """The region comes from the setting, the endpoint or AWS, in this order, and is us-east-2 otherwise, as with S3A."""
     assert {endpoint: s3.region_of(endpoint) for endpoint in REGIONS} == REGIONS
     assert s3.region_of("https://bucket.vpce-1a-2b.s3.us-east-1.vpce.amazonaws.com") == "us-east-1"  # S3A's own pattern
     asked: list[str] = []
@@ -225,7 +225,7 @@ def test_what_is_refused(module, name, harmless, advice):
     ],
 )  # fmt: skip
 def test_what_is_refused_for_its_value_or_its_sound(location, settings, message):
-    """So are classes and kinds that pyarrow cannot stand in for, and unknown names that sound like security."""
+    """Providers and values that pyarrow cannot replace are refused, and unknown settings that sound like security."""
     with pytest.raises(UnsupportedFeatureError, match=message) as error:
         of(settings, location)
     assert not any(secret in str(error.value) for secret in ("the-key", "the-secret"))
@@ -239,13 +239,13 @@ def test_what_is_refused_for_its_value_or_its_sound(location, settings, message)
     ],
 )
 def test_numbers(settings, message):
-    """A number that is none is told by its setting."""
+    """A value that is not a number or a duration is an error that names the setting."""
     with pytest.raises(TableError, match=message):
         of(s3a(settings))
 
 
 def test_defaults_of_hadoop():
-    """Nothing that Hadoop sets by itself is refused, and settings of other buckets and accounts are not this table's."""
+    """Hadoop's defaults are not refused, and settings of other buckets and accounts are ignored."""
     (jar,) = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
     properties = ET.fromstring(zipfile.ZipFile(jar).read("core-default.xml")).iter("property")
     settings = {str(item.findtext("name")): item.findtext("value") or "" for item in properties}

@@ -1,4 +1,4 @@
-"""VariantTable: the bounds of a table's files as data and as a picture."""
+"""The class `VariantTable`: a table's bounds as data and as a picture. test_tables tests skipping on tables of all kinds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lines(figure):
 
 
 def test_stats(spark, path):
-    """A row for each file and path that has bounds, and they are the extremes that Spark finds in the file."""
+    """`stats` has a row for each file and path with bounds, which are the extremes that Spark finds in the file."""
     table = dv.VariantTable.forPath(spark, path)
     bounds = table.stats().selectExpr("*", "min::string AS low", "max::string AS high").collect()
     assert {(row.column, row.source) for row in bounds} == {("v", "delta-variant")}
@@ -55,7 +55,7 @@ def test_stats(spark, path):
 
 
 def test_stats_of_paths_with_nulls(spark, tmp_path):
-    """What only the tag knows is there too, for columns inside structs and for Variants that are scalars as well."""
+    """`stats` also has paths with nulls, whose bounds are in the tag `delta_variant.nonnull`."""
     texts = ['{"a": 1, "o": {"it\'s": null}}', '{"a": null, "o": {"it\'s": "x"}}', '{"a": -2, "n": null, "o": {}}']
     rows_of = spark.createDataFrame([(text,) for text in texts], "j string").coalesce(1)
     rows_of = rows_of.selectExpr("parse_json(j) AS v", "parse_json(if(j LIKE '%x%', 'null', '7')) AS w")
@@ -72,7 +72,7 @@ def test_stats_of_paths_with_nulls(spark, tmp_path):
 
 
 def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
-    """A table that has many files gets the mark alone."""
+    """A table that has MAX_TAGGED_FILES files gets only the marker."""
     monkeypatch.setattr(stats, "MAX_TAGGED_FILES", 1)
     rows_of = spark.range(1).selectExpr("""parse_json('{"a": null}') AS v""")
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
 
 
 def test_renamed_columns(spark, tmp_path):
-    """With column mapping the name is the one that queries use."""
+    """With column mapping, `stats` and `plot` use the name that queries use."""
     path = str(tmp_path / "renamed")
     append(spark, path, 0, 3)
     for change in ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "RENAME COLUMN v TO `w.x`"):
@@ -116,7 +116,7 @@ def test_plot(spark, path, tmp_path):
 
 
 def test_plot_of_strings_and_of_open_ranges(spark, path, tmp_path):
-    """Strings stand in their order; a maximum that was cut away leaves a dashed line to the edge."""
+    """Strings are on the axis in their order, and a file without a maximum has a line of its own kind."""
     texts = dv.VariantTable.forPath(spark, path).plot("v:['a.b'].name")
     assert [label.get_text() for label in texts.axes[0].get_xticklabels()] == ["n0", "n1"]
     assert lines(texts) == [(0, 0, 0), (1, 0, 0), (2, 1, 1), (3, 1, 1)]
@@ -133,6 +133,6 @@ def test_plot_of_strings_and_of_open_ranges(spark, path, tmp_path):
     [("v", InvalidPathError), ("v:a[0]", InvalidPathError), ("v:nothing", TableError), ("n:id", TableError)],
 )
 def test_plot_of_nothing(spark, path, asked, error):
-    """A path that is none, that goes through an array, or that has no bounds is an error that names it."""
+    """A path that is invalid, leads through an array or has no bounds is an error that names it."""
     with pytest.raises(error, match=asked.replace("[", r"\[")):
         dv.VariantTable.forPath(spark, path).plot(asked)

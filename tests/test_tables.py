@@ -1,4 +1,4 @@
-"""Skipping on tables of every kind: whatever wrote the files, the log and the history, a query opens the files it must."""
+"""Skipping in Spark on tables of all kinds, whatever wrote their files and logs. test_table tests the class `VariantTable`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tens(spark, first, *more, value=EVENT):
 
 
 def append(frame, path):
-    """What delta-spark writes."""
+    """Appends with delta-spark."""
     frame.write.format("delta").mode("append").save(path)
 
 
@@ -139,7 +139,7 @@ CHECKPOINTS = {
 @pytest.mark.parametrize("statistics", ["json", "struct", "both"])
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_checkpoints(spark, ask, ours, tmp_path, kind, statistics):
-    """Bounds and mark come from a checkpoint of any kind, when the commits that it replaces are gone."""
+    """Bounds and marker are read from a checkpoint of any kind, if the commits before it are gone."""
     properties, settings = CHECKPOINTS[kind]
     properties = {
         **properties,
@@ -154,7 +154,7 @@ def test_checkpoints(spark, ask, ours, tmp_path, kind, statistics):
 
 
 def checkpoint(spark, path, settings):
-    """A checkpoint of the newest version, and the commits before that deleted."""
+    """Makes a checkpoint of the newest version, and deletes the commits before it."""
     for key, value in settings.items():
         spark.conf.set(DELTA + key, value)
     try:
@@ -196,7 +196,7 @@ def test_time_travel(spark, ask, ours, tmp_path):
 
 
 def test_who_wrote_the_files(spark, plain, ask, tmp_path):
-    """Files with bounds and without, marked and not, side by side in partitions: each counts as what it is."""
+    """Files with and without bounds, with and without the marker, are skipped by what each of them has, in partitions too."""
     path = create(spark, tmp_path / "t", "id long, p int, v variant", "partitioned by (p)")
     p = "cast(id div 20 as int) p"
     append(tens(spark, 0, p), path)
@@ -263,7 +263,7 @@ def test_column_mapping(spark, ask, tmp_path, mode):
 
 
 def test_history_of_a_table(spark, ask, ours, tmp_path):
-    """The mark stays where Delta adds a file again; what delta-spark has rewritten has bounds and no mark."""
+    """The marker stays if Delta adds a file again; files that delta-spark has rewritten have bounds and no marker."""
     path = copy(ours, tmp_path / "t")
     table = f"delta.`{path}`"
     spark.sql(f"alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')")
@@ -337,7 +337,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_damaged_bounds(spark, ours, tmp_path, caplog, damage):
-    """What cannot be decoded is absent, on either side, in its own file and in no other, and nobody is warned."""
+    """Bounds that cannot be decoded count as absent, on their side and in their file only, without a warning."""
 
     def change(number, add):
         stats = json.loads(add["stats"])
@@ -364,10 +364,10 @@ NARROW = {
 
 @pytest.mark.parametrize("case", NARROW)
 def test_bounds_that_are_too_narrow(spark, ask, tmp_path, case):
-    """delta-spark takes a row group without footer statistics for an empty one: its bounds leave out a row, and do not count.
+    """String and floating-point bounds of delta-spark, which can be too narrow, do not count without the marker (M1).
 
-    A session that trusts all bounds loses that row, which proves that they are too narrow; the same rows written by this
-    package are found.
+    delta-spark takes a row group without footer statistics for an empty one, so its bounds leave out a row. A session that
+    trusts all bounds loses that row, which proves that they are too narrow. The same rows written by this package are found.
     """
     key, value, predicate = NARROW[case]
     frame = spark.range(0, 300, 1, 1).selectExpr("id", f"to_variant_object(named_struct('n', id, '{key}', {value})) v")

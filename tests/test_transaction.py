@@ -72,14 +72,14 @@ def commit(transaction: Transaction, number: int, removal: Removal | None = None
 
 
 def test_appends_do_not_conflict(table):
-    """Three transactions on one snapshot that append are all committed, one behind the other."""
+    """Three transactions on one snapshot that append are all committed, one after the other."""
     transactions = [Transaction(table) for _ in range(3)]
     assert [commit(transaction, i) for i, transaction in enumerate(transactions, 1)] == [1, 2, 3]
     assert ids(table) == [0, 1, 2, 3]
 
 
 def test_overwrite_conflicts_with_an_append_in_between(table):
-    """An overwrite whose snapshot misses rows is refused with Delta's message, and the table stays."""
+    """An overwrite whose snapshot lacks appended rows is refused with Delta's message, and the table is unchanged."""
     overwrite, append = Transaction(table, mode="Overwrite"), Transaction(table)
     commit(append, 1)
     with pytest.raises(ConflictError, match="DELTA_CONCURRENT_APPEND") as caught:
@@ -119,7 +119,7 @@ def test_many_actions(spark, tmp_path):
 
 
 def test_creation_uses_the_stable_feature(spark, tmp_path):
-    """A table made here has variantShredding and variantType, whatever the session says, and the session says it still."""
+    """A new table has variantShredding and variantType, although the session asks for previews; the session is unchanged."""
     schema = t.StructType([t.StructField("v", t.VariantType())])
     with jvm.settings(spark, {PREVIEW_NAMES: "true"}):
         with own_session(spark) as own:
@@ -184,7 +184,7 @@ def test_what_is_not_a_delta_table_is_refused(spark, tmp_path):
 
 
 def test_settings_come_back_after_an_error(spark):
-    """What was set is set again, what was unset is unset again, also when the block fails."""
+    """After `jvm.settings`, settings have their former values or are unset, even if the block fails."""
     spark.conf.set("spark.sql.shuffle.partitions", "3")
 
     def fail() -> None:

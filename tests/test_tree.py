@@ -153,7 +153,7 @@ def probe(spark: SparkSession) -> Any:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases())
 def test_trees_say_what_spark_says(interpreted, probe, case):
-    """FALSE, NULL and TRUE, for every operator and type, with bounds that are missing, NaN, zeros of both signs and texts."""
+    """Java and Spark agree on FALSE, NULL and TRUE, for any operators and types, with missing bounds, NaN and both zeros."""
     rows = ", ".join(f"({', '.join(row)})" for row in case.rows)
     names = [f"b{number}" for number in range(len(case.types))]
     typed = ", ".join(f"cast({name} as {kind}) {name}" for name, kind in zip(names, case.types, strict=True))

@@ -1,4 +1,4 @@
-"""The golden vectors of `protocol/vectors`, one test each; they are what their generator writes; Spark and DuckDB agree."""
+"""The golden vectors of `protocol/vectors`: as this package, DuckDB and Spark read them, and as the generator writes them."""
 
 import json
 from decimal import Decimal
@@ -55,7 +55,7 @@ def decoded(rows):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_vector(name):
-    """Reading a vector gives the Variants it expects, byte for byte or where the file lacks metadata by value; or its error."""
+    """Reading a vector gives the expected Variants, by bytes, or by value if metadata is missing; or the expected error."""
     wanted = expected(name)
     if "error" in wanted:
         with pytest.raises(ERRORS[wanted["error"]]):
@@ -70,7 +70,7 @@ def test_vector(name):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("encoding/malformed-")])
 def test_malformed_bytes_do_not_decode(name):
-    """decode and to_json refuse what the columns' walk refuses."""
+    """decode and to_json refuse the malformed bytes that are refused in a column."""
     (row,) = opened(VECTORS / name).read().column("v").to_pylist()
     for use in (binary.decode, binary.to_json):
         with pytest.raises(MalformedVariantError):
@@ -79,7 +79,7 @@ def test_malformed_bytes_do_not_decode(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_expected_bytes_are_what_they_say(name):
-    """The bytes that a vector expects mean the JSON beside them, and are well-formed."""
+    """The bytes that a vector expects are well-formed and have the JSON beside them, and its keys are the documented ones."""
     wanted = expected(name)
     outcomes = [wanted.get("rows", []), [] if wanted.get("otherwise", "error") == "error" else wanted["otherwise"]]
     assert wanted["why"]
@@ -155,7 +155,7 @@ def test_duckdb_agrees(name):
 
 @pytest.mark.spark
 def test_spark_agrees(spark):
-    """So does Spark, from all of them in one query."""
+    """Spark reads from every valid file what the vector expects, from all of them in one query."""
     names = [name for name in VALID if name not in SPARK_CANNOT]
     frame = spark.read.parquet(*(str(VECTORS / name / "data.parquet") for name in names))
     rows = frame.selectExpr("v", "_metadata.file_path AS file", "_metadata.row_index AS row").collect()

@@ -39,7 +39,7 @@ ODD = [
 ]
 DOCUMENTS = REGULAR + ODD
 SHAPE = "id bigint, actor struct<login: string>, mag decimal(18, 2)"
-"""So few rows would be left plain by shred="auto"."""
+"""A shredding schema, because `shred="auto"` leaves so few rows plain."""
 
 
 def canonical(df) -> Counter:
@@ -124,7 +124,7 @@ def test_scalar_types_round_trip(spark, tmp_path):
 
 
 def test_log_and_history(spark, tmp_path, documents):
-    """An Add has size, statistics, the mark for its bounds; DESCRIBE HISTORY has rows, files and bytes."""
+    """An Add action has its size, statistics and the marker; DESCRIBE HISTORY has rows, files and bytes."""
     commit = write(documents, tmp_path / "t", shred={"v": SHAPE}, max_rows_per_file=20)
     files = adds(tmp_path / "t", 0)
     assert len(files) == commit.files >= 6
@@ -142,7 +142,7 @@ def test_log_and_history(spark, tmp_path, documents):
 
 
 def test_modes(spark, tmp_path, documents):
-    """append, overwrite, error and ignore do what Spark's modes do; a write that does nothing tells the version."""
+    """append, overwrite, error and ignore do what Spark's modes do; a write that does nothing returns the version."""
     path = tmp_path / "t"
     assert write(documents, path, "error").version == 0
     for mode in ("error", "errorifexists", "ErrorIfExists"):
@@ -244,7 +244,7 @@ def test_partition_timestamps_in_other_time_zones(spark, tmp_path):
 
 
 def test_few_files_for_partitions(spark, tmp_path):
-    """A task writes one file per partition value, whatever the order of its rows, and no more rows than asked into each."""
+    """A task writes one file per partition value, whatever the order of its rows, and no file has more rows than asked for."""
     df = spark.range(0, 1000, 1, 1).selectExpr("id", "id % 4 p", "parse_json(cast(id as string)) v")
     assert write(df, tmp_path / "t", partition_by=["p"]).files == 4
     assert write(df, tmp_path / "t", max_rows_per_file=100).files == 12
@@ -287,7 +287,7 @@ def test_nested_variants(spark, tmp_path):
     assert spark.read.parquet(*files).schema["s"].dataType["inner"].dataType == t.VariantType()
     assert duckdb.sql(f"SELECT count(s.inner) FROM read_parquet({files})").fetchall() == [
         (len(ODD) - 2,)
-    ]  # no JSON null either
+    ]  # DuckDB counts no JSON null
 
 
 def test_columns_by_name(spark, tmp_path):
@@ -347,7 +347,7 @@ def test_values_out_of_range_are_an_error(spark, tmp_path):
     ],
 )
 def test_schemas_refused(spark, tmp_path, documents, shred, error, message):
-    """A shredding schema for what is no VARIANT, of text that is none, or that Spark cannot read is one error by path."""
+    """A shredding schema for a column that is no VARIANT, of invalid text, or of types that Spark cannot read is an error."""
     write(documents, tmp_path / "t")
     for path in ("t", "new"):
         with pytest.raises(error, match=message):
@@ -358,7 +358,7 @@ def test_schemas_refused(spark, tmp_path, documents, shred, error, message):
 
 @pytest.mark.parametrize("value", [None, "true", "false", "TRUE"])
 def test_the_property_is_obeyed(spark, tmp_path, documents, value):
-    """Files are shredded if the property is exactly `true`, and schemas are refused, with the way out, if it is not."""
+    """Files are shredded only if the property is exactly `true`; given schemas are refused otherwise, with the way out (F2)."""
     properties = "" if value is None else f"TBLPROPERTIES ('delta.enableVariantShredding' = '{value}')"
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v variant) USING delta {properties}")
     many = spark.range(0, 3000, 1, 1).selectExpr("id", "parse_json(concat('{\"id\":', id, '}')) v")
@@ -375,7 +375,7 @@ def test_the_property_is_obeyed(spark, tmp_path, documents, value):
 
 
 def test_preview_features_keep_their_names(spark, tmp_path, documents):
-    """A table with the preview features is shredded, and keeps its protocol."""
+    """A table with the preview features is shredded, and keeps its features (F2)."""
     path = tmp_path / "t"
     spark.sql(
         f"CREATE TABLE delta.`{path}` (id bigint, v variant) USING delta TBLPROPERTIES ("
@@ -407,7 +407,7 @@ TOGETHER = [["appendOnly"], [feature for feature in FEATURES if feature != "appe
 @pytest.mark.slow
 @pytest.mark.parametrize("features", [[feature] for feature in FEATURES] if SOAK else TOGETHER, ids=" ".join)
 def test_table_features_that_delta_handles(spark, tmp_path, features):
-    """On a table that uses the features, append and overwrite leave what delta-spark reads, changes and checkpoints.
+    """On a table that uses the features, delta-spark reads, changes and checkpoints what append and overwrite leave.
 
     `make soak` tests each feature by itself.
     """
@@ -472,7 +472,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("feature", REFUSED)
 def test_table_features_refused(spark, tmp_path, documents, feature):
-    """A feature in use that this writer lacks is named before any file is written."""
+    """A feature in use that is not supported is an error that names it, before any file is written."""
     path = tmp_path / "t"
     spark.sql(REFUSED[feature].format(f"delta.`{path}`"))
     before = version(spark, path)
@@ -522,7 +522,7 @@ def test_other_partitioning_is_refused(spark, tmp_path, documents):
 
 
 def test_types_refused(spark, tmp_path):
-    """A column of a type that Delta tables lack is named."""
+    """A column of a type that Delta tables lack is an error that names it."""
     with pytest.raises(UnsupportedFeatureError, match=r"column s\.n is VOID"):
         write(spark.sql("SELECT named_struct('n', null) s"), tmp_path / "t")
     assert not (tmp_path / "t").exists()
@@ -558,7 +558,7 @@ def test_malformed_variants(spark, tmp_path, documents, shred):
 
 
 def test_disk_errors_are_one_clear_error(spark, tmp_path, documents):
-    """What the operating system refuses comes as TableError with its reason."""
+    """An error of the operating system is raised as TableError with its reason."""
     write(documents, tmp_path / "t", partition_by=["id"])
     (tmp_path / "t" / "id=777").write_text("in the way")
     with pytest.raises(TableError, match=r"writing the files of .* failed: .*Error: .*id=777"):
@@ -581,7 +581,7 @@ def test_a_failed_creation_can_be_repeated(spark, tmp_path, documents):
 
 
 def test_an_ordinary_delta_table(spark, tmp_path, documents):
-    """Without this package delta-spark updates, merges, deletes, optimizes, checkpoints, vacuums and travels in time."""
+    """delta-spark updates, merges, deletes, optimizes, checkpoints and vacuums a table of `write`, and reads older versions."""
     path = str(tmp_path / "t")
     write(documents, path, max_rows_per_file=20)
     table = DeltaTable.forPath(spark, path)

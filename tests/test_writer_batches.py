@@ -88,12 +88,14 @@ def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(frame=frames())
 def test_values_are_those_of_sparks_own_batches(spark: SparkSession, frame: tuple[t.StructType, list[tuple[Any, ...]]]) -> None:
+    """Record batches have the values that Spark's own have, for any rows of any types but VARIANT."""
     schema, rows = frame
     df = spark.createDataFrame(rows, schema).coalesce(1)
     assert_equal(made(spark, df), df)
 
 
 def test_variants_wherever_they_are(spark: SparkSession) -> None:
+    """Record batches have the bytes of Variants at the top, in structs, in arrays and in maps, with nulls at each place."""
     df = spark.range(0, 3000, 1, 1).selectExpr(
         "if(id % 3 = 0, null, parse_json(concat('{\"a\": [', id, ', null]}'))) v",
         "if(id % 5 = 0, null, named_struct('v', if(id % 7 = 0, null, parse_json('1')), 'empty', '')) s",
@@ -117,6 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_nan_and_negative_zero_stay_bit_for_bit(spark: SparkSession) -> None:
+    """NaN and -0.0 have the bits that they have in Spark's own batches, for float and for double."""
     values = "if(id % 2 = 0, {0}('NaN'), {0}('-0.0')) {0}"
     df = spark.range(0, 100, 1, 1).selectExpr(values.format("float"), values.format("double"))
     [ours], theirs = made(spark, df), df.toArrow().combine_chunks()
@@ -125,6 +128,7 @@ def test_nan_and_negative_zero_stay_bit_for_bit(spark: SparkSession) -> None:
 
 
 def test_a_batch_ends_at_its_rows_or_its_bytes(spark: SparkSession) -> None:
+    """A batch ends at 16,384 rows, or with the row by which it reaches 8 MiB; no rows give no batch."""
     narrow = made(spark, spark.range(0, 40000, 1, 1).toDF("id"))
     assert [batch.num_rows for batch in narrow] == [16384, 16384, 40000 - 2 * 16384]
     large = made(spark, spark.range(0, 20, 1, 1).selectExpr("id", "repeat('x', 3000000) text"))

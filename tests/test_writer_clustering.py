@@ -1,4 +1,4 @@
-"""Which task a row goes to and in what order; what becomes of a job of which one task fails."""
+"""The order of rows: which task a row goes to, and in which order. Also a job of which one task fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEMA = t.StructType([
     ],
 )
 def test_keys_refused(spark, cluster_by, error, message):
-    """A column that is not there, has no order or no paths, or a path that is none, is one error by name."""
+    """A key that is no column, has no order or no paths, or is an invalid path is an error that names it."""
     with pytest.raises(error, match=message):
         clustering.keys(SCHEMA, cluster_by)
 
@@ -78,7 +78,7 @@ def test_values_of_any_type_have_an_order(spark):
 
 
 def test_tasks_get_ranges(spark):
-    """Every task has a range of keys of its own, and the rows of one partition value stand together."""
+    """Every task has its own range of keys, and the rows of one partition value follow each other."""
     df = spark.range(2000).selectExpr("id", "parse_json(concat('{\"k\":', id * 7919 % 2000, '}')) v", "id % 3 p")
     with jvm.settings(spark, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}):
         rows = arranged(df.selectExpr("v:k::int k", "v"), ["v:k"])
@@ -90,7 +90,7 @@ def test_tasks_get_ranges(spark):
 
 
 def test_clustered_files(spark, tmp_path):
-    """With cluster_by no two files overlap on the path, and it has bounds however many paths there are that are more useful."""
+    """With `cluster_by` no two files overlap on the path, which has bounds although 40 paths of numbers compete (B4)."""
     fields = ", ".join(f"'a{i}', id" for i in range(40))
     df = spark.range(0, 1000, 1, 4).selectExpr(
         "id", f"parse_json(to_json(named_struct({fields}, 'z', named_struct('t', concat('text ', id * 7919 % 1000))))) v"
@@ -107,7 +107,7 @@ def test_clustered_files(spark, tmp_path):
 
 
 def test_stored_schemas_and_bounds(spark, tmp_path):
-    """Every later write uses the schema stored with the table, unless it brings its own, and bounds the paths chosen first."""
+    """A write uses the shredding schema stored with the table unless it is given another, and bounds the stored paths first."""
     path = tmp_path / "t"
     fields = ", ".join(f"'a{i}', id" for i in range(40))
     df = spark.range(0, 20, 1, 1).selectExpr(
@@ -118,7 +118,7 @@ def test_stored_schemas_and_bounds(spark, tmp_path):
         f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.shredding.s.w' = 'decimal(9, 1)', "
         "'delta_variant.bounds.v' = '$.b, $.a39')"
     )
-    assert write(df, path).shredded == ("s.w",)  # which has a shape: so few rows are smaller plain, and have bounds
+    assert write(df, path).shredded == ("s.w",)  # v, whose schema is inferred, is smaller plain, and has bounds
     (stats,) = statistics(path)
     assert set(decode_bounds(stats["minValues"]["s"]["w"]).values()) == {0}
     assert {"$['b']", "$['a39']"} <= decode_bounds(stats["maxValues"]["v"]).keys()
@@ -140,7 +140,7 @@ def statistics(path):
 
 
 def test_few_files_from_many_tasks(spark, tmp_path):
-    """However many tasks the rows come from, a partition value gets one file; where the table says so, one per task."""
+    """A partition value gets one file, from however many tasks its rows come, unless the table says one per task."""
     df = spark.range(0, 400, 1, 8).selectExpr("id", "id % 5 p", "parse_json(cast(id as string)) v")
     assert write(df, tmp_path / "t", partition_by=["p"]).files == 5
     spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` SET TBLPROPERTIES ('delta.autoOptimize.optimizeWrite' = 'false')")
@@ -159,7 +159,7 @@ def test_large_partitions_have_many_tasks(spark, tmp_path, monkeypatch):
 
 
 def test_the_first_error_ends_the_job(spark, tmp_path):
-    """When a task tells of an error the others are cancelled and their files deleted, and the error is this package's."""
+    """The first error of a task is raised as this package's error, and ends the job before all tasks have left files."""
     write(spark.sql("SELECT 1L id, parse_json('1') v"), tmp_path / "t")
     df = spark.range(0, 400, 1, 100).selectExpr("id", "parse_json(cast(id as string)) v")
     group = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])

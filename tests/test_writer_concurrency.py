@@ -39,7 +39,7 @@ from tests.test_writer import read, version
 pytestmark = pytest.mark.spark
 
 ROWS = 6
-"""Of every write."""
+"""Rows of every write."""
 
 
 def rows(spark, writer: str, number: int = 0, tasks: int = 1, ids=None):
@@ -80,7 +80,7 @@ QUICK_JVM = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSe
 
 
 def obey(jars: str, java_options: str) -> None:
-    """The process: a session, then writes as lines on its input tell, which it reports on its output."""
+    """What a process runs: a session, then the writes that lines on its input ask for, which it reports on its output."""
 
     def tell(*words) -> None:
         print("@" + json.dumps(words), flush=True)
@@ -120,10 +120,10 @@ def perform(spark, task: dict, number: int) -> Commit:
 
 
 class Writer:
-    """A process that obeys, and all that it starts, which is known by a mark in its environment."""
+    """A process that runs `obey`, and all processes that it starts, which a mark in their environment identifies."""
 
     def __init__(self, spark, java_options: str = "") -> None:
-        # Only Delta's, as the others would go before those that Spark has of the same.
+        # Only Delta's JARs: the others would shadow Spark's versions of the same.
         jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars").split(",") if "/io.delta_" in jar]
         self._mark = f"DELTA_VARIANT_WRITER={uuid.uuid4()}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -156,20 +156,20 @@ class Writer:
         print(json.dumps({"table": str(table), **task}), file=self._process.stdin, flush=True)
 
     def end(self) -> None:
-        """Lets it end by itself."""
+        """Closes its input, and waits until it has ended."""
         self._process.stdin.close()
         wait(lambda: not self.processes(), "the end of a process")
         self._reap()
 
     def kill(self, whom: str) -> None:
-        """SIGKILL to all processes, or to one kind of them. Comes back when what has to end for that has ended."""
+        """Sends SIGKILL to all processes or to one kind, and returns when all that must end with them has ended."""
         jvm = self.last("ready")
         victims = {"driver": [self._process.pid], "jvm": [jvm]}.get(whom) or self.processes()
         if whom == "workers":
             victims = [pid for pid in victims if pid not in (self._process.pid, jvm)]
         for pid in victims:
             _kill(pid)
-        if whom == "all":  # those that were born meanwhile, too
+        if whom == "all":  # also those that were started meanwhile
             wait(lambda: not [_kill(pid) for pid in self.processes()], "the end of all processes")
         if whom != "workers":
             wait(lambda: not self.processes(), f"the end of all processes after that of the {whom}")
@@ -180,7 +180,7 @@ class Writer:
         self._ears.join()
 
     def processes(self) -> list[int]:
-        """All that run, the driver's first, however they were orphaned."""
+        """The ids of all its running processes, the driver's first, orphans included."""
         found = []
         for entry in Path("/proc").iterdir():
             try:
@@ -203,7 +203,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="find
 # ------------------------------------------------------------------------------------------------------- writers at once
 
 COMMITS = 25 if SOAK else 2
-"""Of each of the eight."""
+"""Commits of each of the eight writers."""
 
 
 @linux
@@ -279,7 +279,7 @@ def versions_are_readable(spark, path: Path, versions: int) -> None:
 
 
 def held(spark, gate: Path):
-    """Ids that come when there is a file `open`; there is a file `reached` when they are asked for."""
+    """Ids that are delivered when the file `open` exists; the file `reached` is created when they are asked for."""
     gate.mkdir()
 
     def pass_on(batches):
@@ -312,9 +312,9 @@ CONFLICTS = {
 
 @pytest.mark.parametrize("case", CONFLICTS)
 def test_one_write_while_another_runs(spark, tmp_path, case):
-    """Of two writes at once both take effect, or the one that ends last is refused by Delta and takes none.
+    """Of two writes at once both take effect, or Delta refuses the one that commits last, which takes none.
 
-    The first has taken its snapshot and waits in its job while the second goes from its beginning to its end.
+    The first has taken its snapshot and waits in its job while the second runs from beginning to end.
     """
     first, second, refused = CONFLICTS[case]
     path, gate = tmp_path / "t", tmp_path / "gate"
@@ -376,7 +376,7 @@ def test_two_writes_create_one_table(spark, tmp_path):
 
 TASK = {"writer": "job", "tasks": 3, "overwrites": True}
 FILES = 3
-"""That a write of TASK makes, one in each task; two tasks run at a time."""
+"""Files of a write of TASK, one for each task; two tasks run at a time."""
 VICTIMS = ["all"] * 24 + ["driver"] * 3 + ["jvm"] * 3 + ["workers"] * 20
 if not SOAK:
     VICTIMS = ["all"] * 3 + ["driver", "jvm", "workers"]
@@ -409,7 +409,7 @@ class Target:
         return {entry.name for entry in self.path.glob("_delta_log/*")}
 
     def await_moment(self, moment: str, chance: random.Random) -> None:
-        """Waits for what can be seen of a write that has been called just now, then for a random time."""
+        """Waits until the files of a write that was just called show this moment, then for a random time."""
         files, entries = self.files(), self.entries()
         versions = sum(name.endswith(".json") for name in entries)
         count = chance.randint(1, FILES - 1) if moment == "some files" else FILES
@@ -448,7 +448,7 @@ class Target:
         return "between the files and the commit" if len([file for file in new if complete(file)]) == FILES else "in the job"
 
     def same(self, count: int) -> None:
-        """The table is what its first `count` writes make."""
+        """Checks that the table is what its first `count` writes make."""
         table = Table.of(self.spark, self.path)
         assert table.exists() == (count > 0)
         if count:
@@ -475,11 +475,10 @@ def complete(file: Path) -> bool:
 def test_killed(spark, tmp_path, java_options):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
-    Of fifty SIGKILLs, in short six, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to
-    the driver only, three to the JVM only, and twenty to the workers only, which the driver survives and does its write
-    again. The writer appends, and overwrites with every fourth write; every third writer begins where there is no table.
-    The kills are spread over a write by what can be seen of it, plus a random time. A checkpoint is due with every third
-    version.
+    Of fifty SIGKILLs (six in `make test`), 24 are to all processes of a writer (the driver, its JVM, the Python workers), three
+    to the driver only, three to the JVM only, and twenty to the workers only: then the driver survives and writes again.
+    The writer appends, and overwrites with every fourth write; every third writer begins without a table. The kills are spread
+    over a write by the files that it leaves, plus a random time. Every third version has a checkpoint.
     """
     chance = random.Random(6)
     victims = chance.sample(VICTIMS, len(VICTIMS))

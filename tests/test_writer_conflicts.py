@@ -1,7 +1,7 @@
-"""Two writers at once: ours ends as delta-spark's own writer does, beside every operation of delta-spark's, in both orders.
+"""Two writers at once: `write` ends as delta-spark's writer does, beside every operation of delta-spark, in both orders.
 
 The writer that starts first is held just before its commit, by an observer of Delta's transactions, until the other has
-committed. So each has read the table without the other's rows, whatever the machine does.
+committed. So each has read the table without the other's rows, whatever the timing.
 """
 
 from __future__ import annotations
@@ -170,13 +170,12 @@ def base(spark, tmp_path_factory):
 
 
 CASES = list(itertools.product(OURS, ("first", "second"), THEIRS))
-"""What we do, whether we come first, and what they do. Of every five one runs in `make test`: each of ours and theirs does."""
+"""Our operation, its order, and theirs. `make test` runs every fifth case, in which each operation occurs."""
 
 
 @pytest.mark.parametrize(("ours", "order", "theirs"), share(CASES, 5))
 def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order, theirs):
-    """Success or conflict of both writers, the rows of the table, and what the log says of the commit are those of the same
-    pair with delta-spark's writer."""
+    """`write` ends as delta-spark's writer does in its place: with the same success or conflict, rows and commits (W2)."""
     found = {}
     for writer in (by_us, by_delta):
         path = str(tmp_path / writer.__name__)

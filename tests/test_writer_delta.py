@@ -1,4 +1,4 @@
-"""What a careful user of Delta's own writer relies on: `write` does it too, beside a twin by delta-spark."""
+"""What users of delta-spark's writer rely on: `write` does it too. Some tests compare it with a twin by delta-spark."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_rows_are_computed_once_and_observed(spark, tmp_path, large):
 
 
 def test_the_plan_of_the_rows_keeps_the_settings_of_its_session(spark, tmp_path):
-    """Settings that a write needs reach no shuffle and no function of the user's."""
+    """Settings that a write needs do not reach the shuffles and functions of the user's plan."""
     with jvm.settings(spark, {"spark.sql.shuffle.partitions": "7", "spark.sql.adaptive.coalescePartitions.enabled": "false"}):
         tasks = spark.range(100).groupBy(F.expr("id % 50 k")).count().select("k", F.spark_partition_id().alias("task"))
         write(tasks, tmp_path / "t")
@@ -84,7 +84,7 @@ def test_cached_rows_are_written_as_they_are(spark, tmp_path):
 
 
 def test_wide_tables(spark, tmp_path):
-    """A table of 1,500 columns of text."""
+    """A table of 1,500 string columns is written and read back."""
     df = spark.range(3).select(*(F.concat(F.lit(f"x{i}-"), F.col("id")).alias(f"c{i}") for i in range(1500)))
     write(df, tmp_path / "t")
     assert read(spark, tmp_path / "t").select("c0", "c1499").orderBy("c0").first() == ("x0-0", "x1499-0")
@@ -116,7 +116,7 @@ NAMES = ["a.b", "tick`s", "日本", "typed_value", "c0", "p0", "k0", "C1", "x'y"
 
 
 def test_names_of_any_kind(spark, tmp_path):
-    """Names of columns, of fields and of partition columns that look like ours or like paths are names like others."""
+    """Columns, fields and partition columns may have names that look like internal names or like paths."""
     columns = [F.col("id").alias(name) for name in NAMES]
     inside = F.struct(*(F.col("id").cast("string").alias(name) for name in NAMES)).alias("s")
     df = spark.range(6).select(*columns, inside, F.expr("parse_json(concat('{\"k\":', id, '}'))").alias("v"))

@@ -45,7 +45,7 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory) -> Path:
-    """A directory of tables, and of what is none."""
+    """A directory of tables, and of things that are none."""
     lake = tmp_path_factory.mktemp("lake")
     with jvm.settings(spark, {"spark.databricks.delta.allowArbitraryProperties.enabled": "true"}):  # for delta.targetFileSize
         for name, text in TABLES.items():
@@ -160,7 +160,7 @@ CASES = {
     [pytest.param(*case, id=f"{kind} {i}") for kind, cases in CASES.items() for i, case in enumerate(cases)],
 )
 def test_wrong_input(spark, lake, columns, target, arguments, error, message):
-    """Each kind is an error of its class that names the table or the column, without a stack, and no file changes."""
+    """Each wrong input is an error of its class with the expected message, without a stack, and no file changes."""
     name = target.removeprefix("./")
     before, number = files(lake), version(spark, lake / name) if name in TABLES else None
     with pytest.raises(error, match=message) as raised:
@@ -174,7 +174,7 @@ def test_wrong_input(spark, lake, columns, target, arguments, error, message):
 
 
 def test_streams_are_refused(spark, lake):
-    """A streaming DataFrame is sent to foreach_batch, before anything is touched."""
+    """A streaming DataFrame is refused with the advice to use foreach_batch, and no file changes."""
     before = files(lake)
     with pytest.raises(UnsupportedFeatureError, match=r"write takes a batch: pass foreach_batch\(…\)"):
         write(spark.readStream.format("delta").load(str(lake / "t")), lake / "t")
@@ -197,7 +197,7 @@ def random_rows(spark, path: Path, partition: int = 0):
 
 @linux
 def test_no_right_to_write(spark, lake):
-    """A directory in which a task may not create files, here that of a partition, is one error, without a retry."""
+    """A directory in which a task may not create files, here that of a partition, is one error, and no file changes."""
     (lake / "t" / "p=7").symlink_to("/sys/kernel")
     before = files(lake)
     with pytest.raises(TableError, match=r"writing to .*/t`: cannot write to .*/t: Permission denied: give the user that the "):
@@ -208,7 +208,7 @@ def test_no_right_to_write(spark, lake):
 
 @contextmanager
 def limited(pids: list[int], size: int):
-    """No file that one of these processes writes, or of a process they start, becomes larger: the operating system refuses."""
+    """Limits the size of files that these processes, and those that they start, can write."""
     limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
     try:
         for pid, (_, hard) in limits.items():
@@ -233,7 +233,7 @@ def workers(jvm: int) -> list[int]:
 
 @linux
 def test_no_room_for_files(spark, lake, tmp_path):
-    """Where the operating system takes no more bytes of a data file there is one error with the way out, and no file."""
+    """If a data file cannot be written for lack of room, there is one error with the way out, and no file is left."""
     df = random_rows(spark, tmp_path / "rows.parquet")
     write(spark.sql(f"SELECT {GOOD}"), lake / "t")  # so that there are workers
     before, jvm = files(lake), spark._jvm.ProcessHandle.current().pid()
@@ -250,7 +250,7 @@ def test_no_room_for_files(spark, lake, tmp_path):
 
 @linux
 def test_no_room_for_the_commit(spark, lake):
-    """Where there is room for the files and none for the log, the commit is one error, and the table at its version."""
+    """If there is room for the files and none for the log, the commit is one error, and the table keeps its version."""
     df = spark.range(1, 61, 1, 1).selectExpr("id", "parse_json(cast(id as string)) v", "cast(id as int) p")
     path = lake / "t"
     before, number = files(path), version(spark, path)
@@ -285,7 +285,7 @@ def test_no_right_on_s3(server, reason):  # noqa: F811  # a fixture
 
 @contextmanager
 def checked_keys(endpoint: str):
-    """moto looks at keys and rights from now on."""
+    """moto checks keys and permissions in this block."""
 
     def after(calls: str) -> None:
         kind = {"Content-Type": "text/plain"}

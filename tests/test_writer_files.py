@@ -1,4 +1,4 @@
-"""Files of a task: how large they become, and what the storage refuses."""
+"""Files of a task: their size, errors of the storage, small files, and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_target_size(text, size):
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "big", "10 apples"])
 def test_target_size_refused(text):
-    """Anything else is an error that names the property."""
+    """Any other text is an error that names the property."""
     with pytest.raises(TableError, match=r"delta.targetFileSize = .* is not a size: write bytes, or 100mb"):
         file_sizes.target_bytes({"delta.targetFileSize": text})
 
@@ -67,7 +67,7 @@ def test_files_end_near_the_target(tmp_path, compression):
         assert len(adds) >= 4
         assert sum(add["rows"] for add in adds) == 16_000
         assert all(0.9 * TARGET < add["size"] < 1.1 * TARGET for add in adds[1:-1])
-        assert 0.5 * TARGET < adds[0]["size"] < 1.3 * TARGET  # until its first row group nobody knows how well rows compress
+        assert 0.5 * TARGET < adds[0]["size"] < 1.3 * TARGET  # how well rows compress is not known before its first row group
         groups = [pq.ParquetFile(tmp_path / add["path"]).num_row_groups for add in adds]
         assert max(groups[1:]) == 1
 
@@ -88,7 +88,7 @@ def test_every_partition_has_a_file_of_its_own(tmp_path):
 
 
 def test_a_task_that_fails_deletes_its_files(tmp_path):
-    """Whatever ends a task, an error in its input or the end of its consumer, its files are gone."""
+    """A task that ends by an error, an interrupt or GeneratorExit deletes its files."""
 
     def batches(error: BaseException):
         yield from random_batches(6, 500)
@@ -116,7 +116,7 @@ print(error.value)
 
 
 def test_no_room(tmp_path):
-    """Where the operating system takes no more bytes there is one error with the directory and the way out, and no file."""
+    """If the operating system takes no more bytes, there is one error with the directory and the way out, and no file."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", FULL, tmp_path], env=environment, text=True, capture_output=True, check=False)
     assert done.stdout.strip() == f"cannot write to {tmp_path}: File too large: make room there", done.stderr
@@ -125,7 +125,7 @@ def test_no_room(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a directory where root may not write")
 def test_no_right():
-    """A directory where nobody may write is one error with its name and the way out."""
+    """A directory that cannot be written to is one error with its name and the way out."""
     with pytest.raises(
         TableError, match=r"cannot write to /sys/kernel: Permission denied: give the user that the tasks run as the right"
     ):
@@ -133,7 +133,7 @@ def test_no_right():
 
 
 def test_other_errors_of_the_storage_are_tried_again(tmp_path):
-    """A directory that is missing may be there the next time: the error is not put into a report, so that Spark tries again."""
+    """The error of a missing directory, which may exist later, is raised and not reported, so that Spark repeats the task."""
     with pytest.raises(FileNotFoundError):
         write_files(tasks.plan(tmp_path / "none", {("v",)}), iter(random_batches(1, 10)))
 
@@ -156,7 +156,7 @@ SHAPE = pa.struct([
 
 @pytest.mark.parametrize("count", [2, 20, 150])
 def test_small_files_stay_small(tmp_path, count):
-    """A file of few rows is plain, as large as one that was never to be shredded, and knows what the shredded one knows."""
+    """A file of few rows is plain, as without shredding, and has the bounds and the tag for nulls of a shredded one (F6)."""
     rows = orders(count)
     batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
     [auto] = tasks.run(tasks.plan(tmp_path, {("v",)}, nonnull=True), [batch])
@@ -176,7 +176,7 @@ def test_small_files_stay_small(tmp_path, count):
 
 
 def test_files_that_shredding_makes_smaller_are_shredded(tmp_path):
-    """From some hundred rows on, whatever the number of columns and files; other columns do not matter."""
+    """Files that shredding makes smaller are shredded, with several VARIANT columns and files too (F6)."""
     rows = orders(3000)
     other = pa.array(range(3000))
     batch = pa.RecordBatch.from_arrays([column(rows), other, column(rows)], names=["v", "i", "w"])
@@ -187,7 +187,7 @@ def test_files_that_shredding_makes_smaller_are_shredded(tmp_path):
 
 
 def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
-    """Only columns whose schema was inferred are left plain."""
+    """In a small file, a column with a given schema is shredded, and one with an inferred schema is left plain (F6)."""
     batch = pa.RecordBatch.from_arrays([column(orders(20)), column(orders(20))], names=["v", "w"])
     plan = tasks.plan(tmp_path, {("v",), ("w",)}, shredding_schemas={("v",): SHAPE})
     [add] = tasks.run(plan, [batch])
@@ -199,7 +199,7 @@ def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
 
 
 def large_batches(count: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Batches of 32 MiB, as long as each is asked for, of documents of so many bytes."""
+    """Batches of 32 MiB, made when they are asked for, of documents of `size` bytes."""
     metadata, value = binary.encode({"id": 1, "text": "x" * size})
     rows = (32 << 20) // size
     for _ in range(count):
@@ -231,7 +231,7 @@ def test_memory_is_bounded(tmp_path, size):
 
 
 def test_what_is_written_lets_go_of_the_batch():
-    """Columns in their physical type, shredded, plain and ordinary ones, share no memory with what Spark sent."""
+    """Columns in their physical type, shredded, plain and ordinary ones, share no memory with the batch from Spark."""
     given = column([{"a": 1}, "SQL NULL", {"a": 2, "b": "x"}])
     array = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), given)
     columns = {
@@ -255,7 +255,7 @@ def buffers(array: pa.Array) -> set[int]:
 
 
 def test_a_sample_is_bounded_in_bytes(tmp_path):
-    """A schema is inferred from 16 MiB: what comes after them has no columns of its own, however few rows there were."""
+    """A schema is inferred from the first 16 MiB, however few rows: paths that appear later get no typed columns."""
     parts = [{"text": "x" * (100 << 10)}] * 200, [{"late": i} for i in range(200)]
     plan = tasks.plan(tmp_path, {("v",)})
     [add] = tasks.run(plan, [pa.RecordBatch.from_arrays([column(rows)], names=["v"]) for rows in parts])

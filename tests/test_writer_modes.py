@@ -126,7 +126,7 @@ EVOLVED = (
 
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_merge_schema(spark, tmp_path, mapping):
-    """New columns and fields come in as delta-spark brings them in; files from before read null there."""
+    """`merge_schema` adds new columns and fields as delta-spark does; they are null in the rows of older files."""
     ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
     for path in (ours, twin):
         spark.sql(
@@ -191,7 +191,7 @@ def test_columns_that_others_depend_on_do_not_widen(spark, tmp_path):
 
 
 def test_repeated_writes(spark, tmp_path):
-    """A write with the number of one before, or a smaller one, does nothing; the number counts for its application only."""
+    """A write with the number of an earlier write of its application, or a smaller number, does nothing."""
     path = tmp_path / "t"
     df = rows(spark, 0, 5)
     assert write(df, path, txn=("job", 7)).version == 0
@@ -208,7 +208,7 @@ def test_repeated_writes(spark, tmp_path):
 
 
 def test_one_of_two_writes_with_one_number_is_refused(spark, tmp_path):
-    """Two writers with the same number at once: Delta lets one of them through."""
+    """Of two writes with the same number at once, Delta commits one and refuses the other."""
     path = tmp_path / "t"
     write(rows(spark, 0, 5), path)
     number = {"txnAppId": "job", "txnVersion": "1"}
@@ -221,7 +221,7 @@ def test_one_of_two_writes_with_one_number_is_refused(spark, tmp_path):
 
 
 def test_streams_write_each_batch_once(spark, tmp_path):
-    """A query whose batches are handed over again after a failure leaves each row once."""
+    """A stream whose last batch is passed again after a failure writes each row once."""
     source, target, checkpoint = (str(tmp_path / name) for name in ("source", "target", "checkpoint"))
     write(rows(spark, 0, 40), source, max_rows_per_file=10)
 
@@ -271,7 +271,7 @@ def test_the_session_stays_as_it_is(spark, tmp_path):
 
 @pytest.mark.parametrize("made", ["plain", "variantShredding-preview", "variantType-preview", "without"])
 def test_the_property_is_switched(spark, tmp_path, made):
-    """Switching on adds the features a table lacks, previews where it has one of them; switching off leaves them."""
+    """enable_shredding adds missing features, the preview of shredding if a table has a preview; disabling keeps them (F2)."""
     properties = f"'delta.feature.{made}' = 'supported'" if made.endswith("-preview") else "'a' = 'b'"
     kind = "bigint" if made == "without" else "variant"
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id bigint, v {kind}) USING delta TBLPROPERTIES ({properties})")
@@ -300,7 +300,7 @@ def test_the_property_is_switched(spark, tmp_path, made):
 
 
 def test_others_write_the_same_table(spark, tmp_path):
-    """delta-spark's INSERT, UPDATE, DELETE, MERGE, streams and OPTIMIZE go on in tables of ours, with bounds in every file."""
+    """INSERT, UPDATE, DELETE, MERGE, streams and OPTIMIZE of delta-spark work on tables of `write`; every file has bounds."""
     table, source = f"delta.`{tmp_path / 't'}`", tmp_path / "source"
     row = "SELECT {0}L id, parse_json('{{\"k\": {0}}}') v"
     write(spark.range(4).selectExpr("id", "parse_json(concat('{\"k\":', id, '}')) v"), tmp_path / "t")

@@ -1,4 +1,4 @@
-"""Shapes of VARIANT columns: given, stored, inferred; nested in structs; values Spark cannot read; which bounds go first."""
+"""Shredding schemas of a write: given, stored, inferred; VARIANTs in structs; values Spark cannot read; bounds chosen first."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_schemas_refused(shred, properties, error, message):
 
 
 def test_chosen_bounds():
-    """A property lists paths as Spark writes them, separated by commas; paths into arrays have no bounds and are refused."""
+    """A property lists paths in the syntax of variant_get, separated by commas; paths into arrays are refused (B4)."""
     properties = {"delta_variant.bounds.v": " $.actor.id, ts,$['a,b'][\"c.d\"] ,", "delta_variant.bounds.a": "x"}
     assert shredding_schemas.first_bounds(SCHEMA, properties) == {("v",): (("actor", "id"), ("ts",), ("a,b", "c.d"))}
     with pytest.raises(InvalidPathError, match=r"delta_variant.bounds.v: \$.tags\[0\] leads into an array"):
@@ -79,7 +79,7 @@ def test_chosen_bounds():
 
 
 def test_numbers_of_a_task_agree():
-    """Once a file of a task held decimals on a path, or long ones, the files after it have room for them."""
+    """After a file with decimals or long numbers on a path, the next files of the task have a type with room for them."""
     inference = shredding_schemas.Inference()
     files = [
         [{"n": 1, "x": "a"}], [{"n": Decimal("2.25"), "x": "b"}], [{"n": 3}], [{"n": 10**17, "x": 1}], [{"n": "text"}],
@@ -166,7 +166,7 @@ def test_values_that_spark_cannot_read(tmp_path, value, shape):
 
 
 def test_uuids_stay_plain(tmp_path):
-    """Spark reads a UUID in `value` and not in a column of its own: inference leaves UUIDs where they are."""
+    """Inference leaves UUIDs in `value`, where Spark can read them, and makes no typed columns for them."""
     rows = [{"u": uuid.UUID(int=i), "n": i, "l": [uuid.UUID(int=i)]} for i in range(2000)]
     plan = tasks.plan(tmp_path, {("v",), ("w",)})
     batch = pa.RecordBatch.from_arrays([column(rows), column([row["u"] for row in rows])], names=["v", "w"])
@@ -177,7 +177,7 @@ def test_uuids_stay_plain(tmp_path):
 
 
 def test_chosen_bounds_go_first(tmp_path):
-    """Of more paths than there is room for, those chosen have bounds, then numbers, then texts; at most 32 paths and 4 KiB."""
+    """Of too many paths, those chosen have bounds first, then numbers; 32 paths have bounds, in at most 4 KiB (B4)."""
     rows = [{**{f"n{i:02}": i for i in range(40)}, "text": "x" * 20, **{f"t{i:02}": f"{i}" * 20 for i in range(40)}}] * 3
     batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
     for first, expected in (((), 0), ((("text",), ("t39",), ("gone",)), 2)):

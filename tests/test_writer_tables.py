@@ -121,7 +121,7 @@ KINDS = {
 }  # fmt: skip
 
 ALONE = {"rowTracking", "inCommitTimestamp", "changeDataFeed", "deletionVectors", "v2Checkpoint", "randomPrefixes"}
-"""What `make soak` tests by itself, and `make test` in "everyFeature"."""
+"""`make soak` tests each of them alone, `make test` all of them together in "everyFeature"."""
 
 
 def make(spark, path: Path, kind: Kind) -> None:
@@ -208,7 +208,7 @@ def field_ids(spark, path, number: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", KINDS if SOAK else [name for name in KINDS if name not in ALONE])
 def test_twins(spark, tmp_path, name):
-    """The same rows by `write` and by delta-spark: equal data, schema, protocol, partition values, statistics, field ids."""
+    """Twins of `write` and delta-spark have equal data, schema, protocol, partition values, statistics and field ids (W1)."""
     kind, ours, twin = KINDS[name], tmp_path / "ours", tmp_path / "twin"
     for path in (ours, twin):
         make(spark, path, kind)
@@ -264,7 +264,7 @@ VIOLATIONS = {
 
 
 def test_rows_that_a_table_refuses(spark, tmp_path):
-    """What violates a constraint is one error that names the constraint and the row; the table is unchanged."""
+    """A row that violates a constraint is an error that names the constraint and the row; the table is unchanged."""
     path = tmp_path / "t"
     spark.sql(DEMANDING.format(f"delta.`{path}`"))
     spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (id > 0)")

@@ -16,7 +16,7 @@ words = st.binary(max_size=40).map(lambda data: data + bytes(-len(data) % 4))
 
 
 def test_the_example_of_the_rfc():
-    """The eight bytes of ZeroMQ RFC 32 are the text HelloWorld."""
+    """The eight bytes of ZeroMQ RFC 32 are the text HelloWorld (B1)."""
     data = bytes.fromhex("864FD26FB559F75B")
     assert z85.encode(data) == "HelloWorld"
     assert z85.decode("HelloWorld") == data
@@ -40,7 +40,7 @@ def test_python_has_the_same_digits(data):
 
 @pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
 def test_bytes_that_do_not_fill_groups_are_refused(data):
-    """Z85 has no padding of its own."""
+    """Bytes whose number is not a multiple of 4 are refused, since Z85 has no padding."""
     with pytest.raises(MalformedVariantError, match="multiple of 4"):
         z85.encode(data)
 
@@ -59,7 +59,7 @@ def test_the_largest_group():
 
 @given(st.text(max_size=20))
 def test_any_text_decodes_or_raises_one_error(text):
-    """Nothing but MalformedVariantError comes out of decode, and what decodes encodes to the same text."""
+    """Any text is decoded to bytes that encode to the same text, or raises MalformedVariantError."""
     try:
         data = z85.decode(text)
     except MalformedVariantError:
