@@ -12,6 +12,10 @@ class MalformedVariantError(DeltaVariantError, ValueError):
     """Variant bytes that the binary encoding does not allow."""
 
 
+class InvalidJsonError(DeltaVariantError, ValueError):
+    """A text that is not JSON, or that Spark's parse_json refuses for another reason."""
+
+
 class InvalidLayoutError(DeltaVariantError, ValueError):
     """A Parquet or Arrow layout of a VARIANT column that the shredding specification does not allow."""
 

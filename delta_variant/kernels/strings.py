@@ -1,0 +1,165 @@
+"""JSON strings → Variant strings: escapes, UTF-8.
+
+Bytes that are not UTF-8 are replaced as Java replaces them when it decodes a text: one U+FFFD for each maximal part of a
+character, and one for a surrogate of three bytes. A surrogate that is escaped must be followed by its other half.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from delta_variant import types as t
+from delta_variant.kernels.memory import copy, helper, is_utf8, put
+from delta_variant.kernels.scan import move, not_ascii, string_end, trailing_zeros
+
+END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
+
+_QUOTE, _BACKSLASH, _U = (np.uint8(ord(c)) for c in '"\\u')
+_UNESCAPED = np.zeros(256, np.uint8)  # by the character after a backslash; 0: no such escape
+for _from, _to in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
+    _UNESCAPED[ord(_from)] = ord(_to)
+_HEX = np.full(256, 16, np.int64)
+for _value, _digits in enumerate("0123456789abcdef"):
+    _HEX[ord(_digits)] = _HEX[ord(_digits.upper())] = _value
+
+
+@helper
+def _four_digits(data, p):
+    """The number in four hexadecimal digits; at least 65,536 if there are others."""
+    a, b, c, d = _HEX[data[p]], _HEX[data[p + 1]], _HEX[data[p + 2]], _HEX[data[p + 3]]
+    return a << 12 | b << 8 | c << 4 | d if a | b | c | d < 16 else np.int64(1 << 16)
+
+
+@helper
+def _write_character(out, o, point):
+    """Writes a code point as UTF-8."""
+    if point < 0x80:
+        out[o] = point
+        return o + 1
+    if point < 0x800:
+        out[o], out[o + 1] = 0xC0 | point >> 6, 0x80 | point & 0x3F
+        return o + 2
+    if point < 0x10000:
+        out[o], out[o + 1], out[o + 2] = 0xE0 | point >> 12, 0x80 | point >> 6 & 0x3F, 0x80 | point & 0x3F
+        return o + 3
+    out[o], out[o + 1] = 0xF0 | point >> 18, 0x80 | point >> 12 & 0x3F
+    out[o + 2], out[o + 3] = 0x80 | point >> 6 & 0x3F, 0x80 | point & 0x3F
+    return o + 4
+
+
+@helper
+def _part_of_character(data, i, end):
+    """(bytes from i on that are a character, or the part that one U+FFFD replaces; whether they are a character)."""
+    lead = data[i]
+    if lead < 0x80:
+        return 1, True
+    second = data[i + 1] if i + 1 < end else np.uint8(0)
+    third = data[i + 2] if i + 2 < end else np.uint8(0)
+    if 0xC2 <= lead <= 0xDF:
+        good = second & 0xC0 == 0x80
+        return 2 if good else 1, good
+    if lead & 0xF0 == 0xE0:
+        if second & 0xC0 != 0x80 or (lead == 0xE0 and second < 0xA0):
+            return 1, False
+        if third & 0xC0 != 0x80:
+            return 2, False
+        return 3, not (lead == 0xED and second >= 0xA0)
+    if 0xF0 <= lead <= 0xF4:
+        if second & 0xC0 != 0x80 or (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
+            return 1, False
+        if third & 0xC0 != 0x80:
+            return 2, False
+        good = i + 3 < end and data[i + 3] & 0xC0 == 0x80
+        return 4 if good else 3, good
+    return 1, False
+
+
+@helper
+def _replace(out, start, end):
+    """Replaces what is not UTF-8 in out[start:end]; returns the new end. Uses three times the room behind it."""
+    o, i = end, start
+    while i < end:
+        size, good = _part_of_character(out, i, end)
+        if good:
+            for k in range(size):
+                out[o + k] = out[i + k]
+            o += size
+        else:
+            out[o], out[o + 1], out[o + 2] = 0xEF, 0xBF, 0xBD
+            o += 3
+        i += size
+    move(out, start, end, o - end)
+    return start + o - end
+
+
+@helper
+def utf16_size(out, start, end):
+    """The length of a text in UTF-16 code units."""
+    size = np.int64(0)
+    for i in range(start, end):
+        size += (out[i] & 0xC0 != 0x80) + (out[i] >= 0xF0)
+    return size
+
+
+@helper
+def write_string(data, p, end, out, o):
+    """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or what is wrong)."""
+    start = w = o + 1  # of a short string
+    ascii_only = True
+    while True:
+        stop = trailing_zeros(string_end(data, p))
+        ascii_only = ascii_only and trailing_zeros(not_ascii(data, p)) >= stop
+        copy(out, w, data, p, 32)
+        p += stop
+        w += stop
+        if w - start > t.SHORT_STRING_MAX and start == o + 1:
+            move(out, o + 5, start, w - start)
+            start += 4
+            w += 4
+        if stop == 32 and p < end:
+            continue
+        if p >= end:
+            return end, o, END
+        if data[p] == _QUOTE:
+            break
+        if data[p] != _BACKSLASH:
+            return p, o, CONTROL
+        if p + 1 >= end:
+            return end, o, END
+        if data[p + 1] != _U:
+            out[w] = _UNESCAPED[data[p + 1]]
+            if out[w] == 0:
+                return p, o, ESCAPE
+            p += 2
+            w += 1
+            continue
+        if p + 6 > end:
+            return end, o, END
+        point = _four_digits(data, p + 2)
+        if point == 0x10000:
+            return p, o, ESCAPE
+        if 0xD800 <= point < 0xE000:
+            if point >= 0xDC00 or p + 12 > end or data[p + 6] != _BACKSLASH or data[p + 7] != _U:
+                return p, o, SURROGATE
+            low = _four_digits(data, p + 8)
+            if not 0xDC00 <= low < 0xE000:
+                return p, o, SURROGATE
+            point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
+            p += 6
+        w = _write_character(out, w, point)
+        p += 6
+    if not ascii_only and not is_utf8(out, start, w - start):
+        w = _replace(out, start, w)
+        if w - start > t.SHORT_STRING_MAX and start == o + 1:
+            move(out, o + 5, start, w - start)
+            start += 4
+            w += 4
+    if start == o + 1:
+        out[o] = (w - start) << 2 | t.SHORT_STRING
+    else:
+        out[o] = t.STRING << 2
+        put(out, o + 1, w - start, 4)
+    return p + 1, w, 0
