@@ -14,6 +14,7 @@ import pyarrow as pa
 from delta_variant.buffers import PADDING, Bytes, Flags, Int64s, bitmap, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import parse as k
+from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
 
 _BATCH_ROWS = 1 << 14
@@ -150,7 +151,7 @@ class _Parser:
         room = longest // 2 + 2
         work = k.Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
-            order=np.empty(room, np.int32), spare=np.empty(room, np.int32),
+            order=np.empty(room, np.int32), spare=np.empty(room, np.int32), wide=np.empty((2, WORDS), np.uint64),
         )  # fmt: skip
         rows = min(_BATCH_ROWS, len(at))
         ends, meta = np.empty(rows + 1, np.int64), np.empty(rows, np.int32)

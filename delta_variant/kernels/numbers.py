@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import helper, u64
-from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store, trailing_zeros
+from delta_variant.kernels.memory import u64
+from delta_variant.kernels.scan import helper, high_product, leading_zeros, not_digit, store, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 
@@ -44,7 +44,7 @@ _LOW = np.array([five & (1 << 64) - 1 for five in _FIVES], np.uint64)
 _TENS = np.array([10**k for k in range(20)], np.uint64)
 _LIMIT_HIGH, _LIMIT_LOW = np.uint64(10**38 >> 64), np.uint64(10**38 & (1 << 64) - 1)
 _FIVE_TO = np.array([5**k for k in range(28)], np.uint64)
-_WORDS = 256  # 1,000 digits take 52 words, 5**1342 takes 49, a shift up to 39
+WORDS = 256  # 1,000 digits take 52 words, 5**1342 takes 49, a shift up to 39
 _ZEROS = np.uint64(0x3030303030303030)
 _INFINITE, _FRACTION = np.uint64(0x7FF0000000000000), np.uint64((1 << 52) - 1)
 _ZERO, _MINUS, _PLUS, _POINT, _E = (np.uint8(ord(c)) for c in "0-+.e")
@@ -194,12 +194,12 @@ def _scale(number, size, fives, twos):
 
 
 @helper
-def _round_exactly(data, p, whole, fraction, exponent, bits):
+def _round_exactly(data, p, whole, fraction, exponent, bits, wide):
     """The bits of the double nearest to a text between the doubles `bits` and `bits` + 1.
 
-    text: digits * 10**ten. middle: number * 2**two. Both are multiplied until they are integers.
+    text: digits * 10**ten. middle: number * 2**two. Both are multiplied until they are integers. wide: room for two of WORDS words.
     """
-    a, b = np.empty(_WORDS, np.uint64), np.empty(_WORDS, np.uint64)
+    a, b = wide[0], wide[1]
     a_size, b_size = 0, 1
     for k in range(whole + fraction):
         a_size = _multiply(a, a_size, np.uint64(10), np.uint64(data[p + k + (k >= whole)] - _ZERO))
@@ -220,7 +220,7 @@ def _round_exactly(data, p, whole, fraction, exponent, bits):
 
 
 @helper
-def _write_double(data, p, whole, fraction, exponent, negative, out, o):
+def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
     """Writes a double: `whole` digits at p, then, after a point, `fraction` digits."""
     if whole + fraction <= 19:
         number = _digits(data, p, whole)
@@ -243,14 +243,14 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o):
             ten -= k >= whole
         bits = _double_bits(number, ten)
         if not exact and bits != _double_bits(number + np.uint64(1), ten):
-            bits = _round_exactly(data, p, whole, fraction, exponent, bits)
+            bits = _round_exactly(data, p, whole, fraction, exponent, bits, wide)
     out[o] = t.DOUBLE << 2
     store(out, o + 1, bits | (_SIGN if negative else np.uint64(0)))
     return o + 9
 
 
 @helper
-def write_number(data, p, end, in_root, out, o):
+def write_number(data, p, end, in_root, out, o, wide):
     """Writes the number at p. Returns (position after its text, position after the value, GOOD or what is wrong)."""
     start = p
     negative = data[p] == _MINUS
@@ -301,4 +301,4 @@ def write_number(data, p, end, in_root, out, o):
                 low, high = _add_digits(data, p + whole + 1, fraction, low, high)
                 if high < _LIMIT_HIGH or (high == _LIMIT_HIGH and low < _LIMIT_LOW):
                     return q, _write_decimal(out, o, low, high, fraction, negative), GOOD
-    return q, _write_double(data, p, whole, fraction, exponent, negative, out, o), GOOD
+    return q, _write_double(data, p, whole, fraction, exponent, negative, out, o, wide), GOOD

@@ -29,14 +29,15 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from delta_variant import types as t
-from delta_variant.kernels import memory
-from delta_variant.kernels.memory import bytes_for, copy, equal, hash_bytes, helper, put, u32, u64, write_container
+from delta_variant.kernels.cache import cached
+from delta_variant.kernels.memory import bytes_for, copy, equal, hash_bytes, put, u32, u64, write_container
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import move, not_blank, trailing_zeros
+from delta_variant.kernels.scan import helper, move, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL = range(3)
@@ -85,14 +86,14 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 _DIGEST = hashlib.blake2b(digest_size=4)
-for _name in ("scan.py", "numbers.py", "strings.py"):
+for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py"):
     _DIGEST.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
 def jit(kernel: Any) -> Any:
-    """`memory.jit` with the helpers that only this file uses in the digest of the name."""
+    """`memory.jit` without reference counts (`scan.helper` says why), and with the helpers of this kernel in its name."""
     kernel.__qualname__ += f"-{_DIGEST.hexdigest()}"
-    return memory.jit(kernel)
+    return cached(nb.njit(nogil=True, _nrt=False)(kernel))
 
 
 class Names(NamedTuple):
@@ -134,13 +135,14 @@ class Metas(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Working space for one row: pending fields, its keys, and orders of fields."""
+    """Working space for one row: open containers, pending fields, its keys, orders of fields, and two long numbers."""
 
     stack: Int64s
     fields: Int64s
     keys: Int32s
     order: Int32s
     spare: Int32s
+    wide: Words
 
 
 @helper
@@ -244,7 +246,7 @@ def _step(shapes, used, state, key):
 @helper
 def _sort(names, work, base, count):
     """Sorts fields by key into work.order: merges runs of two arrays. Fields of the same key keep their order."""
-    order, spare = work.order[:count], work.spare[:count]
+    order, spare = work.order, work.spare
     for k in range(count):
         order[k] = k
     width = 1
@@ -263,7 +265,8 @@ def _sort(names, work, base, count):
                 else:
                     spare[k] = order[j]
                     j += 1
-        order[:] = spare
+        for k in range(count):
+            order[k] = spare[k]
         width *= 2
 
 
@@ -409,7 +412,8 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
             return done, NO_ROOM
         if used[_STATES] + 256 > len(shapes.key):  # the trie begins anew
             used[_STATES] = used[_ORDERS] = 0
-            shapes.root[:] = -1
+            for k in range(len(shapes.root)):
+                shapes.root[k] = -1
         row_start, fault = o, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
@@ -474,7 +478,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                     break
                 o = to
             elif c - np.uint8(0x30) <= 9 or c == _MINUS:
-                p, to, result = write_number(data, p, end, depth == 0, out, o)
+                p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
                 if result != GOOD:
                     fault = NUMBER
                     if result == NO_DIGIT and p >= end:

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba as nb
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as nbt
 from numba.extending import intrinsic
 
 PADDING = 64
+
+helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
+"""`memory.helper` without reference counts. `parse` passes arrays in tuples, which Numba counts at every use, atomically; that took
+two thirds of the time. Without them a function cannot allocate arrays."""
 
 _LANES = 32
 _VECTOR = ir.VectorType(ir.IntType(8), _LANES)

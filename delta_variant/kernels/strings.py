@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import copy, helper, is_utf8, put
-from delta_variant.kernels.scan import move, not_ascii, string_end, trailing_zeros
+from delta_variant.kernels.memory import copy, is_utf8, put
+from delta_variant.kernels.scan import helper, move, not_ascii, string_end, trailing_zeros
 
 END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
 
