@@ -1,7 +1,7 @@
 """parse_json: JSON texts → Variants, as Spark's `parse_json` makes them.
 
-In: texts in any of Arrow's forms. Out: a column of unshredded Variants. `kernels.parse` does the work on as many rows at a time as
-fit into its buffers; this module owns the buffers.
+In: texts in any of Arrow's forms. Out: a column of unshredded Variants. `kernels.parse` does the work on as many rows at a
+time as fit into its buffers and caches; this module owns them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
 
 _BATCH_ROWS = 1 << 14
-_BATCH_BYTES = 1 << 21  # of Variants: they stay in the cache until they are copied
+_LONG_ROW = 1 << 20
 _NAMES = 1 << 13
 _MAX_BYTES = np.iinfo(np.int32).max
 _VARIANT = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
@@ -34,15 +34,14 @@ def parse_json(
     as `try_parse_json` does. allow_duplicate_keys: the last of equal keys counts, as with spark.sql.variant.allowDuplicateKeys;
     without it they are an error. Raises InvalidLayoutError for other types, and for more than 2 GiB of Variants.
 
-    As in Spark, an integer takes the narrowest type; other numbers become decimals if they have no exponent and up to 38 digits,
-    else doubles, infinite ones if they are out of range. What follows a complete value is ignored, but a number must be followed
-    by a blank; bytes that are not UTF-8 become U+FFFD; levels of nesting (1,000), digits of a number (1,000), the lengths of
-    strings (20,000,000) and of keys (50,000), and the Variant (128 MiB) are limited.
+    As in Spark, an integer takes the narrowest type. Other numbers become decimals if they have no exponent and up to 38
+    digits, else doubles; beyond the range of doubles they are infinite. What follows a complete value is ignored, but after a number
+    there must be a blank. Bytes that are not UTF-8 become U+FFFD. Limits are 1,000 levels of nesting, 1,000 digits of a number,
+    20,000,000 characters of a string, 50,000 of a key, and 128 MiB of a Variant.
 
-    Three things are not as in Spark. Fields are in the order of the specification, by bytes; Spark sorts by UTF-16, where
-    characters beyond U+FFFF come before U+E000. `true`, `false` or `null` directly followed by a character beyond ASCII is an
-    error; Spark ignores some of these characters. Within a text of more than 32,768 characters, Spark may take one or two digits
-    more than 1,000.
+    Three things differ. Fields are in the order of the specification, by bytes; Spark sorts by UTF-16, where characters beyond
+    U+FFFF come before U+E000. A `true`, `false` or `null` that is directly followed by a character beyond ASCII is an error;
+    Spark ignores some of these characters. In texts of more than 32,768 characters Spark may allow two digits more.
 
     >>> import delta_variant as dv
     >>> column = dv.binary.parse_json(pa.array(['{"id": 1, "price": 2.50}', None]))
@@ -83,7 +82,7 @@ def parse_texts(array: pa.Array | pa.ChunkedArray, *, allow_duplicate_keys: bool
     for chunk in chunks:
         valid.append(parser.parse(chunk, first))
         first += len(chunk)
-    faults = JsonFaults(*(np.concatenate(parts) for parts in (parser.bad_rows, parser.bad_codes, parser.bad_bytes)))
+    faults = JsonFaults(np.concatenate(parser.bad_rows), np.concatenate(parser.bad_codes), np.concatenate(parser.bad_bytes))
     flags = np.concatenate([np.ones(0, np.uint8), *(v for v in valid)])
     flags[faults.row] = 0
     children = [parser.metadata.array(), parser.value.array()]
@@ -91,23 +90,32 @@ def parse_texts(array: pa.Array | pa.ChunkedArray, *, allow_duplicate_keys: bool
 
 
 class _Binaries:
-    """A binary array that grows."""
+    """A binary array that grows: kernels write into `data`, from `size` on."""
 
     def __init__(self) -> None:
-        self.stream, self.ends, self.size = pa.BufferOutputStream(), [np.zeros(1, np.int32)], 0
+        self.buffer = pa.allocate_buffer(PADDING, resizable=True)
+        self.ends, self.size = [np.zeros(1, np.int32)], 0
 
-    def append(self, ends: Int64s, data: Bytes) -> None:
-        """Adds values that end at `ends` in `data`."""
-        if self.size + int(ends[-1]) > _MAX_BYTES:
+    def reserve(self, room: int) -> None:
+        """Makes room for so many bytes."""
+        if self.size + room > self.buffer.size:
+            self.data: Bytes = np.empty(0, np.uint8)
+            self.buffer.resize(max(self.size + room, self.buffer.size * 3 // 2))
+        self.data = np.frombuffer(self.buffer, np.uint8)
+
+    def append(self, ends: Int64s) -> None:
+        """Adds values that were written, and end at `ends`."""
+        if ends[-1] > _MAX_BYTES:
             raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-        self.stream.write(data[: ends[-1]])
-        self.ends.append((ends + self.size).astype(np.int32))
-        self.size += int(ends[-1])
+        self.ends.append(ends.astype(np.int32))
+        self.size = int(ends[-1])
 
     def array(self) -> pa.Array:
-        self.stream.write(bytes(PADDING))
+        """The array; nothing can be added afterwards."""
+        self.data = np.empty(0, np.uint8)
+        self.buffer.resize(self.size + PADDING, shrink_to_fit=True)
         ends = np.concatenate(self.ends)
-        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), self.stream.getvalue()])
+        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), self.buffer])
 
 
 class _Parser:
@@ -121,7 +129,6 @@ class _Parser:
             [np.empty(0, np.uint8)],
             [np.empty(0, np.int64)],
         )
-        self.out = np.empty(_BATCH_BYTES, np.uint8)
         self.clear(_NAMES)
 
     def clear(self, names: int) -> None:
@@ -147,7 +154,7 @@ class _Parser:
     def parse(self, array: pa.Array, first_row: int) -> Flags:
         """Parses an array and keeps the Variants. Returns one flag for each text that is not NULL."""
         data, at, limit, valid = _texts(array)
-        longest = int((limit - at).max(initial=0))
+        start, longest = int(limit[0] if len(at) else 0), int(np.where(at < 0, 0, limit - at).max(initial=0))
         room = longest // 2 + 2
         work = k.Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
@@ -156,15 +163,17 @@ class _Parser:
         rows = min(_BATCH_ROWS, len(at))
         ends, meta = np.empty(rows + 1, np.int64), np.empty(rows, np.int32)
         code, where = np.empty(rows, np.uint8), np.empty(rows, np.int64)
+        # Variants take about as many bytes as their texts. What is reserved and not written to costs no memory.
+        self.value.reserve(int(limit[-1] if len(at) else 0) - start + 5 * min(longest, _LONG_ROW) + k.SLACK)
         row = 0
         while row < len(at):
             batch, fresh = slice(row, row + rows), self.used[k.SERIAL] == 0
             done, why = k.parse_rows(
                 data, at[batch], limit[batch], 0, self.allow, self.names, self.shapes, self.metas, work, self.used,
-                self.out, ends, meta, code, where,
+                self.value.data, self.value.size, ends, meta, code, where,
             )  # fmt: skip
             if done:
-                self.value.append(ends[1 : done + 1], self.out)
+                self.value.append(ends[1 : done + 1])
                 self._write_metadata(meta[:done])
             if (bad := np.flatnonzero(code[:done])).size:
                 self.bad_rows.append(bad + (first_row + row))
@@ -173,22 +182,23 @@ class _Parser:
             if why == k.NAMES_FULL:
                 self.clear(self.room if done or not fresh else 2 * self.room)
             elif why == k.NO_ROOM and not done:
-                self.out = np.empty(4 * int(limit[row] - at[row]) + k.SLACK, np.uint8)
+                self.value.reserve(4 * int(limit[row] - at[row]) + k.SLACK)
             row += done
         return valid
 
     def _write_metadata(self, meta: k.Int32s) -> None:
         size = np.diff(self.metas.ends[: self.used[k.METAS]], prepend=0)
-        ends = np.cumsum(np.where(meta >= 0, size[meta], 0)) if len(size) else np.zeros(len(meta), np.int64)
-        out = np.empty(int(ends[-1]), np.uint8)
-        k.write_metadata(meta, self.metas.ends, self.metas.bytes, ends, out)
-        self.metadata.append(ends, out)
+        size = np.append(size, 0)  # of the metadata -1
+        ends = np.cumsum(size[meta]) + self.metadata.size
+        self.metadata.reserve(int(ends[-1]) - self.metadata.size + PADDING)
+        k.write_metadata(meta, self.metas.ends, self.metas.bytes, ends, self.metadata.data)
+        self.metadata.append(ends)
 
 
 def _texts(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, Flags]:
-    """The bytes of texts with spare bytes at the end, start and end of each (start -1: NULL), and a flag for each that is not NULL.
+    """The bytes of texts, start and end of each (start -1: NULL), and one flag for each text that is not NULL.
 
-    Raises InvalidLayoutError.
+    The bytes are those of the array if there are spare ones behind the last text, else a copy. Raises InvalidLayoutError.
     """
     kind = array.type
     if pa.types.is_dictionary(kind) or pa.types.is_null(kind):

@@ -18,7 +18,7 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels.memory import u64
-from delta_variant.kernels.scan import helper, high_product, leading_zeros, not_digit, store, trailing_zeros
+from delta_variant.kernels.scan import helper, high_product, leading_zeros, not_digit, store64, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 
@@ -30,7 +30,7 @@ _SMALLEST, _LARGEST = -342, 308  # powers of ten by which 19 digits can give a d
 
 def _power_of_five(exponent: int) -> int:
     """The first 128 bits of 5**exponent; rounded up for negative exponents, as Eisel and Lemire have it."""
-    power = 5 ** abs(exponent)
+    power: int = 5 ** abs(exponent)
     if exponent >= 0:
         return power << 128 >> power.bit_length()
     precision = power.bit_length() + 127 if exponent >= -27 else 2 * power.bit_length() + 128
@@ -112,7 +112,7 @@ def _write_integer(out, o, number):
     else:
         kind, size = t.INT64, 8
     out[o] = kind << 2
-    store(out, o + 1, np.uint64(number))
+    store64(out, o + 1, np.uint64(number))
     return o + 1 + size
 
 
@@ -128,8 +128,8 @@ def _write_decimal(out, o, low, high, scale, negative):
         low = ~low + np.uint64(1)
         high = ~high + np.uint64(low == 0)
     out[o], out[o + 1] = kind << 2, scale
-    store(out, o + 2, low)
-    store(out, o + 10, high)
+    store64(out, o + 2, low)
+    store64(out, o + 10, high)
     return o + 2 + size
 
 
@@ -197,7 +197,7 @@ def _scale(number, size, fives, twos):
 def _round_exactly(data, p, whole, fraction, exponent, bits, wide):
     """The bits of the double nearest to a text between the doubles `bits` and `bits` + 1.
 
-    text: digits * 10**ten. middle: number * 2**two. Both are multiplied until they are integers. wide: room for two of WORDS words.
+    text: digits * 10**ten. middle: number * 2**two. Both are multiplied until they are integers. wide: room for both.
     """
     a, b = wide[0], wide[1]
     a_size, b_size = 0, 1
@@ -245,7 +245,7 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
         if not exact and bits != _double_bits(number + np.uint64(1), ten):
             bits = _round_exactly(data, p, whole, fraction, exponent, bits, wide)
     out[o] = t.DOUBLE << 2
-    store(out, o + 1, bits | (_SIGN if negative else np.uint64(0)))
+    store64(out, o + 1, bits | (_SIGN if negative else np.uint64(0)))
     return o + 9
 
 

@@ -9,15 +9,16 @@ Documents of one feed repeat the same keys in the same order, and three things t
 * `Shapes` is a trie of sequences of keys. Each object walks from a root, which belongs to the place of the object (the key that
   it is the value of), one step per key. A state predicts the next key: the one that came last time. Comparing the text with it
   takes one load for every eight bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
-* `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as Spark has it, so
+* `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as in Spark, so
   rows with the same keys share one metadata.
 
-All three are only caches, with room for so much. When one of them is full, the kernel stops before a row, and the caller goes on
-with empty ones, larger if they had no room for a single row.
+All three are only caches. When one of them is full, the kernel stops before a row, and the caller goes on with empty ones,
+larger if they had no room for a single row.
 
 In: the positions of the texts in `data`, which has `scan.PADDING` spare bytes. Out: Variants, for each row the number of its
-metadata (-1: none), and for malformed rows the code of FAULTS and the byte. Source: RFC 8259, VariantEncoding, and what Spark's
-parse_json does. Invariant: a value takes at most four times the bytes of its text, so there is no check for room inside a row.
+metadata (-1: none), and for malformed rows the code of FAULTS and the byte. Source: RFC 8259, VariantEncoding, and what
+Spark's parse_json does. Invariant: a value takes at most four times the bytes of its text, so that nothing inside a row checks
+for room.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -37,7 +38,7 @@ from delta_variant import types as t
 from delta_variant.kernels.cache import cached
 from delta_variant.kernels.memory import bytes_for, copy, equal, hash_bytes, put, u32, u64, write_container
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import helper, move, not_blank, trailing_zeros
+from delta_variant.kernels.scan import helper, move, not_blank, store16, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL = range(3)
@@ -75,7 +76,7 @@ FAULTS = {
 _COUNT, _TEXT, _STATES, _ORDERS, METAS, _META_KEYS, _META_BYTES, SERIAL = range(8)  # indices of `used`
 _UNKNOWN, _REPEATED = -1, -2  # in place of an order of fields
 _TRIES = 16  # steps from a state that are looked at
-_QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
+_QUOTE, _COMMA, _COLON, _MINUS, _BACKSLASH = (np.uint8(ord(c)) for c in '",:-\\')
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c in "{}[]")
 _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b"true", b"alse", b"null"))
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -111,7 +112,10 @@ class Names(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """States, and by place the root and the bytes to keep for a header. Place 2 k + 2 is a value of key k, 2 k + 3 its elements."""
+    """States, and by place the root and the bytes to keep for a header.
+
+    Place 0 is the whole text, 2 k + 2 a value of key k; an odd place is an element of an array in the place before.
+    """
 
     key: Int32s
     next: Int32s
@@ -187,7 +191,7 @@ def _number_name(names, used, data, at, size):
     plain, prefix = True, np.uint64(0)
     for k in range(size):
         byte = data[at + k]
-        plain = plain and byte >= 0x20 and byte != _QUOTE and byte != 0x5C
+        plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
     for k in range(8):
         prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
     words = (size + 8) >> 3
@@ -273,9 +277,12 @@ def _sort(names, work, base, count):
 @helper
 def _has_repeated(work, base, count):
     """Whether two fields in work.order have the same key."""
-    for k in range(1, count):
-        if work.fields[base + work.order[k]] >> 32 == work.fields[base + work.order[k - 1]] >> 32:
+    before = np.int64(-1)
+    for k in range(count):
+        key = work.fields[base + work.order[k]] >> 32
+        if key == before:
             return True
+        before = key
     return False
 
 
@@ -332,6 +339,11 @@ def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids
                 field = fields[base + order[order_at + k]]
                 out[to + k] = field >> 32
                 out[to + count + k] = field & 0xFF
+        elif id_width == 1 and width == 2:
+            for k in range(count):
+                field = fields[base + order[order_at + k]]
+                out[to + k] = field >> 32
+                store16(out, to + count + 2 * k, np.uint16(field))
         else:
             for k in range(count):
                 field = fields[base + order[order_at + k]]
@@ -341,6 +353,9 @@ def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids
     elif width == 1:
         for k in range(count):
             out[to + k] = fields[base + k]
+    elif width == 2:
+        for k in range(count):
+            store16(out, to + 2 * k, np.uint16(fields[base + k]))
     else:
         for k in range(count):
             put(out, to + k * width, fields[base + k], width)
@@ -392,15 +407,14 @@ def _meta_of(metas, used, names, keys, count, hash_):
 
 
 @jit
-def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, work, used, out, start, meta, code, where):
-    """Parses as many rows, from `row` on, as fit into `out` and the caches. Returns (rows, why it stopped).
+def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, work, used, out, o, start, meta, code, where):
+    """Parses as many rows, from `row` on, as fit into `out`, from o on, and the caches. Returns (rows, why it stopped).
 
-    start[k] is set to the start of the Variant of row + k; one more entry is the end of the last one. A row with at[row] < 0 has
-    none.
+    start[k] is set to the start of the Variant of row + k; one more entry is the end of the last one. A row with at[row] < 0
+    has none.
     """
     stack, fields = work.stack, work.fields
-    o = np.int64(0)
-    start[0] = 0
+    start[0] = o
     for i in range(row, len(at)):
         done = i - row
         p, end = at[i], limit[i]
@@ -491,7 +505,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                         fault = ROOT_SPACE
                     break
                 o = to
-            elif c == _OPEN_OBJECT or c == _OPEN_ARRAY:
+            elif c in (_OPEN_OBJECT, _OPEN_ARRAY):
                 if depth == MAX_DEPTH:
                     fault = DEPTH
                     break
@@ -602,7 +616,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
 @helper
 def _is_word(byte):
     """Whether an ASCII byte goes on a word, as Jackson says: a letter, a digit, an underscore or DEL."""
-    return byte <= 0x39 or 0x61 <= byte | 0x20 <= 0x7A or byte == 0x5F or byte == 0x7F
+    return byte <= 0x39 or 0x61 <= byte | 0x20 <= 0x7A or byte in (0x5F, 0x7F)
 
 
 @jit

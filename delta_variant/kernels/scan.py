@@ -1,8 +1,8 @@
 """What `parse` needs beside `memory`: many bytes of text in one look, moves, and the arithmetic of wide numbers.
 
-A scan loads 32 bytes and returns one bit for each byte that ends a run; the lowest bit is the first byte. LLVM turns it into the
-vector instructions of the processor. Bit 32 is always set, so that the number of trailing zeros is the length of the run, at
-most 32. Loads reach up to 31 bytes beyond a text, so a buffer of texts ends with PADDING spare bytes.
+A scan loads 32 bytes and returns one bit for each byte that ends a run; the lowest bit is the first byte. LLVM turns it into
+the vector instructions of the processor. Bit 32 is always set, so that the number of trailing zeros is the length of the run,
+at most 32. Loads reach up to 31 bytes beyond a text, so a buffer of texts ends with PADDING spare bytes.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202, ARG001  # Numba infers the types, and reads signatures of intrinsics
@@ -21,8 +21,8 @@ from numba.extending import intrinsic
 PADDING = 64
 
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
-"""`memory.helper` without reference counts. `parse` passes arrays in tuples, which Numba counts at every use, atomically; that took
-two thirds of the time. Without them a function cannot allocate arrays."""
+"""`memory.helper` without reference counts. `parse` passes arrays in tuples, and Numba counts them, atomically, at every use:
+that took 38 % of the time of events, and 65 % of that of deep documents. Functions without counts cannot allocate arrays."""
 
 _LANES = 32
 _VECTOR = ir.VectorType(ir.IntType(8), _LANES)
@@ -99,17 +99,24 @@ def high_product(_typingctx, a, b):
     return nbt.uint64(nbt.uint64, nbt.uint64), codegen
 
 
-@intrinsic
-def store(_typingctx, out, to, word):
-    """Writes eight bytes, little-endian."""
+def storer(kind: Any, bits: int) -> Any:
+    """An unaligned little-endian store."""
 
-    def codegen(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(64).as_pointer())
-        builder.store(args[2], pointer, align=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def store(_typingctx, out, to, word):
+        def codegen(context, builder, signature, args):
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
+            builder.store(args[2], pointer, align=1)
+            return context.get_dummy_value()
 
-    return nbt.void(out, nbt.int64, nbt.uint64), codegen
+        return nbt.void(out, nbt.int64, kind), codegen
+
+    return store
+
+
+store16 = storer(nbt.uint16, 16)
+store64 = storer(nbt.uint64, 64)
 
 
 @intrinsic

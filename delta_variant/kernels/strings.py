@@ -106,7 +106,7 @@ def utf16_size(out, start, end):
 
 @helper
 def write_string(data, p, end, out, o):
-    """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or what is wrong)."""
+    """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or a fault)."""
     start = w = o + 1  # of a short string
     ascii_only = True
     while True:
