@@ -1,9 +1,9 @@
-"""JSON texts → Variants: `binary.parse_json` beside Spark's `parse_json`, DuckDB and Polars: python -m benchmarks.json_text [MIB]
+"""`binary.parse_json` beside Spark's `parse_json`, DuckDB and Polars: python -m benchmarks.json_text [MIB [SET…]]
 
-Each set has so many MiB of texts, 16 by default. All run on one thread, in alternation; medians of five rounds after one to warm
-up, and ratios of the same round. Spark's time is that of a query over cached texts that writes the Variants nowhere, less that of
-the same query with their lengths. DuckDB and Polars read the texts as newline-delimited JSON into columns of known types, from a
-file and from memory; they have no column for the set `keys`.
+Each set has so many MiB of texts, 16 by default. All run on one thread, in alternation; medians of five rounds after one to
+warm up, and ratios within rounds. Spark's time is that of a query over cached texts that writes the Variants nowhere, less that
+of the same query with their lengths. DuckDB and Polars read the texts as newline-delimited JSON into columns, from a file and
+from memory, Polars with types given. They have no columns for the set `keys`, and get `pretty` on one line per text.
 """
 
 import hashlib
@@ -137,7 +137,8 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     duck = duckdb.connect(config={"threads": 1})
     file = Path(tempfile.mkdtemp(prefix="delta-variant-json-"), "texts.ndjson")
-    for name, texts in SETS.items():
+    for name in sys.argv[2:] or SETS:
+        texts = SETS[name]
         column = pa.array(some(texts(), size))
         count = sum(len(text.as_py().encode()) for text in column)
         spark.createDataFrame(pa.table({"t": column})).coalesce(1).cache().createOrReplaceTempView("texts")

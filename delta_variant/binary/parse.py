@@ -19,7 +19,9 @@ from delta_variant.kernels.scan import PADDING as SCAN_PADDING
 
 _BATCH_ROWS = 1 << 14
 _LONG_ROW = 1 << 20
-_NAMES = 1 << 13
+_NAMES, _MOST_NAMES = 1 << 12, 1 << 17  # distinct keys in the cache: at first, and unless one row has more
+_METAS = 1 << 12
+_GUESSES = 1 << 12
 _MAX_BYTES = np.iinfo(np.int32).max
 _VARIANT = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 
@@ -35,9 +37,9 @@ def parse_json(
     without it they are an error. Raises InvalidLayoutError for other types, and for more than 2 GiB of Variants.
 
     As in Spark, an integer takes the narrowest type. Other numbers become decimals if they have no exponent and up to 38
-    digits, else doubles; beyond the range of doubles they are infinite. What follows a complete value is ignored, but after a number
-    there must be a blank. Bytes that are not UTF-8 become U+FFFD. Limits are 1,000 levels of nesting, 1,000 digits of a number,
-    20,000,000 characters of a string, 50,000 of a key, and 128 MiB of a Variant.
+    digits, else doubles; beyond the range of doubles they are infinite. What follows a complete value is ignored, but after a
+    number there must be a blank. Bytes that are not UTF-8 become U+FFFD. Limits are 1,000 levels of nesting, 1,000 digits of a
+    number, 20,000,000 characters of a string, 50,000 of a key, and 128 MiB of a Variant.
 
     Three things differ. Fields are in the order of the specification, by bytes; Spark sorts by UTF-16, where characters beyond
     U+FFFF come before U+E000. A `true`, `false` or `null` that is directly followed by a character beyond ASCII is an error;
@@ -132,9 +134,8 @@ class _Parser:
         self.clear(_NAMES)
 
     def clear(self, names: int) -> None:
-        """Empties the caches. names: room for so many distinct keys."""
-        states, metas = 2 * names, names
-        self.room = names
+        """Empties the caches of keys and shapes, and so that of metadata. names: room for so many distinct keys."""
+        states, self.room = 4 * names, names
         self.names = k.Names(
             text=np.empty(64 * names, np.uint8), at=np.empty(names, np.int64), size=np.empty(names, np.int64),
             words=np.empty(names, np.int64), last=np.empty(names, np.uint64), prefix=np.empty(names, np.uint64),
@@ -142,14 +143,19 @@ class _Parser:
         )  # fmt: skip
         self.shapes = k.Shapes(
             key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
-            sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(8 * states, np.int32),
-            root=np.full(2 * names + 4, -1, np.int32), reserve=np.zeros(2 * names + 4, np.int32),
+            sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
+            root=np.full(2 * names + 2, -1, np.int32), reserve=np.zeros(_GUESSES, np.int32),
         )  # fmt: skip
+        self.used = np.zeros(8, np.int64)
+        self.clear_metas(_METAS)
+
+    def clear_metas(self, metas: int) -> None:
+        """Empties the cache of metadata. metas: room for so many, of 16 keys and 256 bytes each on average."""
         self.metas = k.Metas(
             table=np.full(2 * metas, -1, np.int32), hash=np.empty(metas, np.uint64), key_ends=np.empty(metas, np.int64),
             keys=np.empty(16 * metas, np.int32), ends=np.empty(metas, np.int64), bytes=np.empty(256 * metas, np.uint8),
         )  # fmt: skip
-        self.used = np.zeros(8, np.int64)
+        self.used[[k.METAS, k.META_KEYS, k.META_BYTES]] = 0
 
     def parse(self, array: pa.Array, first_row: int) -> Flags:
         """Parses an array and keeps the Variants. Returns one flag for each text that is not NULL."""
@@ -167,7 +173,7 @@ class _Parser:
         self.value.reserve(int(limit[-1] if len(at) else 0) - start + 5 * min(longest, _LONG_ROW) + k.SLACK)
         row = 0
         while row < len(at):
-            batch, fresh = slice(row, row + rows), self.used[k.SERIAL] == 0
+            batch, no_metas = slice(row, row + rows), self.used[k.METAS] == 0
             done, why = k.parse_rows(
                 data, at[batch], limit[batch], 0, self.allow, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
@@ -180,7 +186,9 @@ class _Parser:
                 self.bad_codes.append(code[bad])
                 self.bad_bytes.append(where[bad])
             if why == k.NAMES_FULL:
-                self.clear(self.room if done or not fresh else 2 * self.room)
+                self.clear(2 * self.room if self.room < _MOST_NAMES or no_metas else self.room)
+            elif why == k.METAS_FULL:
+                self.clear_metas(_METAS if done or not no_metas else 2 * len(self.metas.hash))
             elif why == k.NO_ROOM and not done:
                 self.value.reserve(4 * int(limit[row] - at[row]) + k.SLACK)
             row += done

@@ -41,7 +41,7 @@ from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE
 from delta_variant.kernels.scan import helper, move, not_blank, store16, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
-DONE, NO_ROOM, NAMES_FULL = range(3)
+DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
 
 MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
@@ -73,7 +73,7 @@ FAULTS = {
     SIZE: "the Variant is larger than 128 MiB",
 }
 
-_COUNT, _TEXT, _STATES, _ORDERS, METAS, _META_KEYS, _META_BYTES, SERIAL = range(8)  # indices of `used`
+_COUNT, _TEXT, _STATES, _ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 _UNKNOWN, _REPEATED = -1, -2  # in place of an order of fields
 _TRIES = 16  # steps from a state that are looked at
 _QUOTE, _COMMA, _COLON, _MINUS, _BACKSLASH = (np.uint8(ord(c)) for c in '",:-\\')
@@ -112,7 +112,7 @@ class Names(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """States, and by place the root and the bytes to keep for a header.
+    """States, by place the root, and by place and depth the bytes to keep for a header.
 
     Place 0 is the whole text, 2 k + 2 a value of key k; an odd place is an element of an array in the place before.
     """
@@ -317,7 +317,7 @@ def _keep_last(work, base, count, out, first, size):
 
 
 @helper
-def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids, shapes, place):
+def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids, shapes, guess):
     """Writes the header of a container whose children lie from first to o. Returns the position after the container."""
     size, id_width = o - first, np.int64(0)
     width = bytes_for(size)
@@ -331,7 +331,7 @@ def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids
     header = 1 + (4 if count > 0xFF else 1) + count * id_width + (count + 1) * width
     if head + header != first:
         move(out, head + header, first, size)
-        shapes.reserve[place] = header
+        shapes.reserve[guess] = header
     to = write_container(out, head, basic, count, id_width, width)
     if basic == t.OBJECT:
         if id_width == 1 and width == 1:
@@ -378,7 +378,7 @@ def _meta_of(metas, used, names, keys, count, hash_):
             if same:
                 return number
         slot = (slot + 1) & mask
-    number, start, o = used[METAS], used[_META_KEYS], used[_META_BYTES]
+    number, start, o = used[METAS], used[META_KEYS], used[META_BYTES]
     texts = np.int64(0)
     for k in range(count):
         texts += names.size[keys[k]]
@@ -402,8 +402,14 @@ def _meta_of(metas, used, names, keys, count, hash_):
         start + count,
         base + text,
     )
-    used[METAS], used[_META_KEYS], used[_META_BYTES] = number + 1, start + count, base + text
+    used[METAS], used[META_KEYS], used[META_BYTES] = number + 1, start + count, base + text
     return number
+
+
+@helper
+def _guess(shapes, place, depth):
+    """Where `reserve` has the bytes to keep for a header. Two places may share an entry: a wrong guess costs a move."""
+    return (place + 37 * depth) & (len(shapes.reserve) - 1)
 
 
 @jit
@@ -514,7 +520,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 depth += 1
                 own_place, is_object = place, c == _OPEN_OBJECT
                 head = o
-                o = first = head + shapes.reserve[place]
+                o = first = head + shapes.reserve[_guess(shapes, place, depth)]
                 base = top
                 p = _skip_blanks(data, p + 1, end)
                 if is_object:
@@ -569,13 +575,11 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 if c != (_CLOSE_OBJECT if is_object else _CLOSE_ARRAY):
                     fault = NO_COMMA if is_object else NO_COMMA_IN_ARRAY
                     break
-                count = top - base
+                count, guess = top - base, _guess(shapes, own_place, depth)
                 if is_object:
                     order = np.int64(shapes.order[state]) if state >= 0 else np.int64(_REPEATED)
                     if order >= 0:
-                        o = _close(
-                            out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, own_place
-                        )
+                        o = _close(out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, guess)
                     else:
                         _sort(names, work, base, count)
                         if _has_repeated(work, base, count):
@@ -589,9 +593,9 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                             for k in range(count):
                                 shapes.orders[used[_ORDERS] + k] = work.order[k]
                             used[_ORDERS] += count
-                        o = _close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, own_place)
+                        o = _close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, guess)
                 else:
-                    o = _close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, own_place)
+                    o = _close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, guess)
                 if o - row_start > MAX_SIZE:
                     fault = SIZE
                     break
@@ -608,7 +612,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
         else:
             meta[done] = _meta_of(metas, used, names, work.keys, ids, hash_)
             if meta[done] < 0:
-                return done, NAMES_FULL
+                return done, METAS_FULL
         start[done + 1] = o
     return len(at) - row, DONE
 
