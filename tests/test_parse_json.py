@@ -1,6 +1,7 @@
 """JSON texts → Variants: the cases of RFC 8259 by hand, rows among other rows, generated texts against Spark's parse_json."""
 
 import json
+import math
 import random
 import re
 import struct
@@ -238,7 +239,7 @@ def test_many_keys():
 
 def test_long_rows():
     """Rows larger than the buffers come out whole, among small ones."""
-    documents = [[1], ["x" * 3_000_000], {"a": [1.5e300] * 400_000}, [[]] * 1_000_000, "é" * 2_000_000, [1]]
+    documents = [[1], ["x" * 3_000_000], {"a": [1.5e300] * 100_000}, [[]] * 200_000, "é" * 2_000_000, [1]]
     assert [binary.decode(*one) for one in parsed([json.dumps(d) for d in documents])] == documents
 
 
@@ -268,7 +269,7 @@ def test_doubles_between_two_doubles(bits, way, zeros):
     """So does one in the middle of two doubles, to the even one, and one that differs from it in a far digit."""
     bits %= 0x7FF0000000000000
     low = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
-    middle = Fraction(low) + Fraction(np.spacing(low)) / 2
+    middle = Fraction(low) + Fraction(math.ulp(low)) / 2
     twos = middle.denominator.bit_length() - 1  # middle = digits / 10**twos
     digits = middle.numerator * 5**twos * 10**zeros + way
     text = f"{digits}e{-twos - zeros}"
