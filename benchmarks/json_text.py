@@ -3,7 +3,8 @@
 Each set has so many MiB of texts, 16 by default. All run on one thread, in alternation; medians of five rounds after one to
 warm up, and ratios within rounds. Spark's time is that of a query over cached texts that writes the Variants nowhere, less that
 of the same query with their lengths. DuckDB and Polars read the texts as newline-delimited JSON into columns, from a file and
-from memory, Polars with types given. They have no columns for `keys`, take ten seconds for `deep`, and get `pretty` on one line per text.
+from memory, Polars with types given. They have no columns for `keys`, take ten seconds for `deep`, and get `pretty` on one line
+per text.
 """
 
 import hashlib
