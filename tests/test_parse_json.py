@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_variant import binary
+from delta_variant.binary import parse as module
 from delta_variant.binary.parse import parse_texts
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels.parse import FAULTS
@@ -419,3 +420,24 @@ def test_generated_texts_as_spark(spark, documents, rng, allow_duplicate_keys):
     broken = [text for text in broken if not re.search(rb"\xee|\xef|\\u[eEfF]", text)]
     assert assert_as_spark(spark, texts) == len(texts)
     assert_as_spark(spark, broken, allow_duplicate_keys=allow_duplicate_keys)
+
+
+class Guarded(module._Binaries):
+    """A binary array with bytes behind its room that nothing may write to."""
+
+    def reserve(self, room):
+        self.memory = np.full(self.size + room + (1 << 20), 0xA5, np.uint8)
+        self.data = self.memory[: self.size + room]
+
+
+@pytest.mark.parametrize("small", ["[[1]]", '[{"a":[[],[[2]]]}]', "[" * 500 + "7" + "]" * 500])
+def test_nothing_is_written_outside_the_buffer(small):
+    """A text of few bytes takes little room, although containers in the same place had headers of many bytes before."""
+    large = "[" + ",".join(["[" + ",".join(["1"] * 70_000) + "]", '{"a":[' + "[],[[2]]," * 40_000 + "1]}"]) + "]"
+    parser = module._Parser(False)
+    parser.parse(pa.array([large, "[" * 500 + ",".join(["1"] * 70_000) + "]" * 500]), 0)
+    parser.value = guarded = Guarded()
+    parser.parse(pa.array([small]), 2)
+    assert (guarded.memory[len(guarded.data) :] == 0xA5).all()
+    found = guarded.data[: guarded.size].tobytes()
+    assert found == binary.parse_json(pa.array([small]))[0].as_py()["value"]

@@ -46,7 +46,8 @@ DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
 MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
 MAX_SIZE = 1 << 27
-SLACK = 1 << 14  # bytes of `out` kept free: headers of the containers that are open, and stores of more bytes than needed
+_SMALL_HEADER = 8
+SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
 LITERAL, DUPLICATE, DEPTH, NUMBER_SIZE, STRING_SIZE, NAME_SIZE, SIZE = range(19, 26)
@@ -520,7 +521,10 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 depth += 1
                 own_place, is_object = place, c == _OPEN_OBJECT
                 head = o
-                o = first = head + shapes.reserve[_guess(shapes, place, depth)]
+                kept = np.int64(shapes.reserve[_guess(shapes, place, depth)])
+                if kept > _SMALL_HEADER and o + kept + 4 * (end - p) + SLACK > len(out):
+                    kept = np.int64(_SMALL_HEADER)  # the guess is from another, larger container
+                o = first = head + kept
                 base = top
                 p = _skip_blanks(data, p + 1, end)
                 if is_object:
