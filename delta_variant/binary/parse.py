@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from delta_variant.buffers import PADDING, Bytes, Flags, Int64s, bitmap, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
+from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
+from delta_variant.kernels.containers import Work
 from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
 
@@ -136,12 +138,12 @@ class _Parser:
     def clear(self, names: int) -> None:
         """Empties the caches of keys and shapes, and so that of metadata. names: room for so many distinct keys."""
         states, self.room = 4 * names, names
-        self.names = k.Names(
+        self.names = keys.Names(
             text=np.empty(64 * names, np.uint8), at=np.empty(names, np.int64), size=np.empty(names, np.int64),
             words=np.empty(names, np.int64), last=np.empty(names, np.uint64), prefix=np.empty(names, np.uint64),
             table=np.full(2 * names, -1, np.int32), serial=np.empty(names, np.int64), id=np.empty(names, np.int32),
         )  # fmt: skip
-        self.shapes = k.Shapes(
+        self.shapes = keys.Shapes(
             key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
             sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
             root=np.full(2 * names + 2, -1, np.int32), reserve=np.zeros(_GUESSES, np.int32),
@@ -151,18 +153,18 @@ class _Parser:
 
     def clear_metas(self, metas: int) -> None:
         """Empties the cache of metadata. metas: room for so many, of 16 keys and 256 bytes each on average."""
-        self.metas = k.Metas(
+        self.metas = keys.Metas(
             table=np.full(2 * metas, -1, np.int32), hash=np.empty(metas, np.uint64), key_ends=np.empty(metas, np.int64),
             keys=np.empty(16 * metas, np.int32), ends=np.empty(metas, np.int64), bytes=np.empty(256 * metas, np.uint8),
         )  # fmt: skip
-        self.used[[k.METAS, k.META_KEYS, k.META_BYTES]] = 0
+        self.used[[keys.METAS, keys.META_KEYS, keys.META_BYTES]] = 0
 
     def parse(self, array: pa.Array, first_row: int) -> Flags:
         """Parses an array and keeps the Variants. Returns one flag for each text that is not NULL."""
         data, at, limit, valid = _texts(array)
         start, longest = int(limit[0] if len(at) else 0), int(np.where(at < 0, 0, limit - at).max(initial=0))
         room = longest // 2 + 2
-        work = k.Work(
+        work = Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
             order=np.empty(room, np.int32), spare=np.empty(room, np.int32), wide=np.empty((2, WORDS), np.uint64),
         )  # fmt: skip
@@ -173,7 +175,7 @@ class _Parser:
         self.value.reserve(int(limit[-1] if len(at) else 0) - start + 5 * min(longest, _LONG_ROW) + k.SLACK)
         row = 0
         while row < len(at):
-            batch, no_metas = slice(row, row + rows), self.used[k.METAS] == 0
+            batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
             done, why = k.parse_rows(
                 data, at[batch], limit[batch], 0, self.allow, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
@@ -194,8 +196,8 @@ class _Parser:
             row += done
         return valid
 
-    def _write_metadata(self, meta: k.Int32s) -> None:
-        size = np.diff(self.metas.ends[: self.used[k.METAS]], prepend=0)
+    def _write_metadata(self, meta: keys.Int32s) -> None:
+        size = np.diff(self.metas.ends[: self.used[keys.METAS]], prepend=0)
         size = np.append(size, 0)  # of the metadata -1
         ends = np.cumsum(size[meta]) + self.metadata.size
         self.metadata.reserve(int(ends[-1]) - self.metadata.size + PADDING)

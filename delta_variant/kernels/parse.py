@@ -3,17 +3,8 @@
 A value is written as soon as it is read. A container's header stands before its children but needs their sizes, so room for it
 is kept: as many bytes as the last container in the same place took. If the guess is wrong, the children are moved.
 
-Documents of one feed repeat the same keys in the same order, and three things that live from row to row make use of it:
-
-* `Names` numbers the distinct keys. A key is looked up by its hash only if the prediction fails.
-* `Shapes` is a trie of sequences of keys. Each object walks from a root, which belongs to the place of the object (the key that
-  it is the value of), one step per key. A state predicts the next key: the one that came last time. Comparing the text with it
-  takes one load for every eight bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
-* `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as in Spark, so
-  rows with the same keys share one metadata.
-
-All three are only caches. When one of them is full, the kernel stops before a row, and the caller goes on with empty ones,
-larger if they had no room for a single row.
+What documents of one feed have in common is kept from row to row: see `keys`. When such a cache is full, the kernel stops
+before a row, and the caller goes on with empty caches, larger ones if they had no room for a single row.
 
 In: the positions of the texts in `data`, which has `scan.PADDING` spare bytes. Out: Variants, for each row the number of its
 metadata (-1: none), and for malformed rows the code of FAULTS and the byte. Source: RFC 8259, VariantEncoding, and what
@@ -28,17 +19,18 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
 from delta_variant import types as t
 from delta_variant.kernels.cache import cached
-from delta_variant.kernels.memory import bytes_for, copy, equal, hash_bytes, put, u32, u64, write_container
+from delta_variant.kernels.containers import close, guess_of, has_repeated, keep_last, sort_fields
+from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
+from delta_variant.kernels.memory import copy, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import helper, move, not_blank, store16, trailing_zeros
+from delta_variant.kernels.scan import helper, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -74,21 +66,12 @@ FAULTS = {
     SIZE: "the Variant is larger than 128 MiB",
 }
 
-_COUNT, _TEXT, _STATES, _ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
-_UNKNOWN, _REPEATED = -1, -2  # in place of an order of fields
-_TRIES = 16  # steps from a state that are looked at
-_QUOTE, _COMMA, _COLON, _MINUS, _BACKSLASH = (np.uint8(ord(c)) for c in '",:-\\')
+_QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c in "{}[]")
 _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b"true", b"alse", b"null"))
-_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
 
 _DIGEST = hashlib.blake2b(digest_size=4)
-for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py"):
+for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py", "keys.py", "containers.py"):
     _DIGEST.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
@@ -96,58 +79,6 @@ def jit(kernel: Any) -> Any:
     """`memory.jit` without reference counts (`scan.helper` says why), and with the helpers of this kernel in its name."""
     kernel.__qualname__ += f"-{_DIGEST.hexdigest()}"
     return cached(nb.njit(nogil=True, _nrt=False)(kernel))
-
-
-class Names(NamedTuple):
-    """The distinct keys, by number. In `text` a quote follows each, as in a JSON text."""
-
-    text: Bytes
-    at: Int64s
-    size: Int64s
-    words: Int64s  # of eight bytes, to compare with a text; 0: the key has an escape there
-    last: Words  # the bits of the last word that count
-    prefix: Words  # the first eight bytes as a number that sorts like them
-    table: Int32s  # a hash table of numbers
-    serial: Int64s  # the last row with the key
-    id: Int32s  # and its id there
-
-
-class Shapes(NamedTuple):
-    """States, by place the root, and by place and depth the bytes to keep for a header.
-
-    Place 0 is the whole text, 2 k + 2 a value of key k; an odd place is an element of an array in the place before.
-    """
-
-    key: Int32s
-    next: Int32s
-    child: Int32s
-    sibling: Int32s
-    order: Int32s
-    orders: Int32s
-    root: Int32s
-    reserve: Int32s
-
-
-class Metas(NamedTuple):
-    """The distinct metadata, by number: hashes, their keys, and their bytes, which end at ends[number]."""
-
-    table: Int32s
-    hash: Words
-    key_ends: Int64s
-    keys: Int32s
-    ends: Int64s
-    bytes: Bytes
-
-
-class Work(NamedTuple):
-    """Working space for one row: open containers, pending fields, its keys, orders of fields, and two long numbers."""
-
-    stack: Int64s
-    fields: Int64s
-    keys: Int32s
-    order: Int32s
-    spare: Int32s
-    wide: Words
 
 
 @helper
@@ -158,259 +89,6 @@ def _skip_blanks(data, p, end):
             break
         p += n
     return min(p, end)
-
-
-@helper
-def _matches(data, p, names, key):
-    """Whether a key and its closing quote are at p."""
-    words, at = names.words[key], names.at[key]
-    if words == 0:
-        return False
-    for _ in range(words - 1):
-        if u64(data, p) != u64(names.text, at):
-            return False
-        p += 8
-        at += 8
-    return (u64(data, p) ^ u64(names.text, at)) & names.last[key] == 0
-
-
-@helper
-def _number_name(names, used, data, at, size):
-    """The number of a key, a new one if need be; -1 if there is no room."""
-    mask = len(names.table) - 1
-    slot = hash_bytes(data, at, size) & mask
-    while names.table[slot] >= 0:
-        key = np.int64(names.table[slot])
-        if names.size[key] == size and equal(names.text, names.at[key], data, at, size):
-            return key
-        slot = (slot + 1) & mask
-    key, to = used[_COUNT], used[_TEXT]
-    if key == len(names.size) or to + size + 16 > len(names.text):
-        return np.int64(-1)
-    copy(names.text, to, data, at, size)
-    names.text[to + size] = _QUOTE
-    plain, prefix = True, np.uint64(0)
-    for k in range(size):
-        byte = data[at + k]
-        plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
-    for k in range(8):
-        prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
-    words = (size + 8) >> 3
-    names.table[slot], names.at[key], names.size[key], names.prefix[key] = key, to, size, prefix
-    names.words[key] = words if plain else 0
-    names.last[key] = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
-    names.serial[key] = -1
-    used[_COUNT], used[_TEXT] = key + 1, to + 8 * words
-    return key
-
-
-@helper
-def _is_before(names, a, b):
-    """Whether key a sorts before key b, by bytes."""
-    if names.prefix[a] != names.prefix[b]:
-        return names.prefix[a] < names.prefix[b]
-    size = min(names.size[a], names.size[b])
-    for k in range(size):
-        x, y = names.text[names.at[a] + k], names.text[names.at[b] + k]
-        if x != y:
-            return x < y
-    return names.size[a] < names.size[b]
-
-
-@helper
-def _new_state(shapes, used, key, sibling):
-    """A state without steps; -1 if there is no room."""
-    state = used[_STATES]
-    if state == len(shapes.key):
-        return np.int64(-1)
-    used[_STATES] = state + 1
-    shapes.key[state], shapes.sibling[state], shapes.order[state] = key, sibling, _UNKNOWN
-    shapes.next[state] = shapes.child[state] = -1
-    return state
-
-
-@helper
-def _step(shapes, used, state, key):
-    """The state after a key, which becomes the prediction; -1 if there is no room for one."""
-    child = np.int64(shapes.child[state])
-    for _ in range(_TRIES):
-        if child < 0:
-            break
-        if shapes.key[child] == key:
-            shapes.next[state] = child
-            return child
-        child = np.int64(shapes.sibling[child])
-    if child >= 0:
-        return np.int64(-1)
-    child = _new_state(shapes, used, key, shapes.child[state])
-    if child >= 0:
-        shapes.child[state] = shapes.next[state] = child
-    return child
-
-
-@helper
-def _sort(names, work, base, count):
-    """Sorts fields by key into work.order: merges runs of two arrays. Fields of the same key keep their order."""
-    order, spare = work.order, work.spare
-    for k in range(count):
-        order[k] = k
-    width = 1
-    while width < count:
-        for left in range(0, count, 2 * width):
-            middle, right = min(left + width, count), min(left + 2 * width, count)
-            i, j = left, middle
-            for k in range(left, right):
-                take = j == right
-                if i < middle and j < right:
-                    a, b = work.keys[work.fields[base + order[i]] >> 32], work.keys[work.fields[base + order[j]] >> 32]
-                    take = not _is_before(names, b, a)
-                if take:
-                    spare[k] = order[i]
-                    i += 1
-                else:
-                    spare[k] = order[j]
-                    j += 1
-        for k in range(count):
-            order[k] = spare[k]
-        width *= 2
-
-
-@helper
-def _has_repeated(work, base, count):
-    """Whether two fields in work.order have the same key."""
-    before = np.int64(-1)
-    for k in range(count):
-        key = work.fields[base + work.order[k]] >> 32
-        if key == before:
-            return True
-        before = key
-    return False
-
-
-@helper
-def _keep_last(work, base, count, out, first, size):
-    """Drops each field whose key comes again, and closes the gaps. Returns (fields left, bytes of their values).
-
-    work.order is that of all fields; it becomes that of the fields left.
-    """
-    for k in range(count):
-        work.spare[work.order[k]] = (
-            k + 1 < count and work.fields[base + work.order[k]] >> 32 == work.fields[base + work.order[k + 1]] >> 32
-        )
-    left, written = 0, np.int64(0)
-    for f in range(count):
-        at = work.fields[base + f] & 0xFFFFFFFF
-        end = work.fields[base + f + 1] & 0xFFFFFFFF if f + 1 < count else size
-        if work.spare[f]:
-            work.spare[f] = -1
-            continue
-        move(out, first + written, first + at, end - at)
-        work.fields[base + left] = work.fields[base + f] >> 32 << 32 | written
-        work.spare[f] = left
-        written += end - at
-        left += 1
-    kept = 0
-    for k in range(count):
-        if work.spare[work.order[k]] >= 0:
-            work.order[kept] = work.spare[work.order[k]]
-            kept += 1
-    return left, written
-
-
-@helper
-def _close(out, head, first, o, basic, fields, base, count, order, order_at, ids, shapes, guess):
-    """Writes the header of a container whose children lie from first to o. Returns the position after the container."""
-    size, id_width = o - first, np.int64(0)
-    width = bytes_for(size)
-    if basic == t.OBJECT:
-        id_width = np.int64(1)
-        if ids > 256:
-            largest = np.int64(0)
-            for k in range(count):
-                largest = max(largest, fields[base + k] >> 32)
-            id_width = np.int64(bytes_for(largest))
-    header = 1 + (4 if count > 0xFF else 1) + count * id_width + (count + 1) * width
-    if head + header != first:
-        move(out, head + header, first, size)
-        shapes.reserve[guess] = header
-    to = write_container(out, head, basic, count, id_width, width)
-    if basic == t.OBJECT:
-        if id_width == 1 and width == 1:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                out[to + k] = field >> 32
-                out[to + count + k] = field & 0xFF
-        elif id_width == 1 and width == 2:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                out[to + k] = field >> 32
-                store16(out, to + count + 2 * k, np.uint16(field))
-        else:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                put(out, to + k * id_width, field >> 32, id_width)
-                put(out, to + count * id_width + k * width, field & 0xFFFFFFFF, width)
-        to += count * id_width
-    elif width == 1:
-        for k in range(count):
-            out[to + k] = fields[base + k]
-    elif width == 2:
-        for k in range(count):
-            store16(out, to + 2 * k, np.uint16(fields[base + k]))
-    else:
-        for k in range(count):
-            put(out, to + k * width, fields[base + k], width)
-    put(out, to + count * width, size, width)
-    return head + header + size
-
-
-@helper
-def _meta_of(metas, used, names, keys, count, hash_):
-    """The number of the metadata with these keys in this order, a new one if need be; -1 if there is no room."""
-    mask = len(metas.table) - 1
-    slot = np.int64(hash_ >> np.uint64(20)) & mask
-    while metas.table[slot] >= 0:
-        number = np.int64(metas.table[slot])
-        start = metas.key_ends[number - 1] if number else np.int64(0)
-        if metas.hash[number] == hash_ and metas.key_ends[number] - start == count:
-            same = True
-            for k in range(count):
-                same = same and metas.keys[start + k] == keys[k]
-            if same:
-                return number
-        slot = (slot + 1) & mask
-    number, start, o = used[METAS], used[META_KEYS], used[META_BYTES]
-    texts = np.int64(0)
-    for k in range(count):
-        texts += names.size[keys[k]]
-    width = bytes_for(max(texts, count))
-    size = 1 + width * (count + 2) + texts
-    if number == len(metas.hash) or start + count > len(metas.keys) or o + size > len(metas.bytes):
-        return np.int64(-1)
-    metas.bytes[o] = 1 | (width - 1) << 6
-    put(metas.bytes, o + 1, count, width)
-    o += 1 + width
-    text, base = np.int64(0), o + (count + 1) * width
-    for k in range(count):
-        metas.keys[start + k] = keys[k]
-        put(metas.bytes, o + k * width, text, width)
-        copy(metas.bytes, base + text, names.text, names.at[keys[k]], names.size[keys[k]])
-        text += names.size[keys[k]]
-    put(metas.bytes, o + count * width, text, width)
-    metas.table[slot], metas.hash[number], metas.key_ends[number], metas.ends[number] = (
-        number,
-        hash_,
-        start + count,
-        base + text,
-    )
-    used[METAS], used[META_KEYS], used[META_BYTES] = number + 1, start + count, base + text
-    return number
-
-
-@helper
-def _guess(shapes, place, depth):
-    """Where `reserve` has the bytes to keep for a header. Two places may share an entry: a wrong guess costs a move."""
-    return (place + 37 * depth) & (len(shapes.reserve) - 1)
 
 
 @jit
@@ -431,8 +109,8 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
             continue
         if o + 4 * (end - p) + SLACK > len(out):
             return done, NO_ROOM
-        if used[_STATES] + 256 > len(shapes.key):  # the trie begins anew
-            used[_STATES] = used[_ORDERS] = 0
+        if used[STATES] + 256 > len(shapes.key):  # the trie begins anew
+            used[STATES] = used[ORDERS] = 0
             for k in range(len(shapes.root)):
                 shapes.root[k] = -1
         row_start, fault = o, 0
@@ -450,7 +128,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 key = np.int64(-1)
                 if state >= 0:
                     after = np.int64(shapes.next[state])
-                    if after >= 0 and _matches(data, p + 1, names, shapes.key[after]):
+                    if after >= 0 and matches(data, p + 1, names, shapes.key[after]):
                         key, state = np.int64(shapes.key[after]), after
                         p += names.size[key] + 2
                 if key < 0:
@@ -463,11 +141,11 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                         fault = NAME_SIZE
                         break
                     p = q
-                    key = _number_name(names, used, out, text, to - text)
+                    key = number_name(names, used, out, text, to - text)
                     if key < 0:
                         return done, NAMES_FULL
                     if state >= 0:
-                        state = _step(shapes, used, state, key)
+                        state = step(shapes, used, state, key)
                 if p > end:
                     p, fault = end, END
                     break
@@ -521,7 +199,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 depth += 1
                 own_place, is_object = place, c == _OPEN_OBJECT
                 head = o
-                kept = np.int64(shapes.reserve[_guess(shapes, place, depth)])
+                kept = np.int64(shapes.reserve[guess_of(shapes, place, depth)])
                 if kept > _SMALL_HEADER and o + kept + 4 * (end - p) + SLACK > len(out):
                     kept = np.int64(_SMALL_HEADER)  # the guess is from another, larger container
                 o = first = head + kept
@@ -530,7 +208,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 if is_object:
                     state = np.int64(shapes.root[place])
                     if state < 0:
-                        state = _new_state(shapes, used, -1, -1)
+                        state = new_state(shapes, used, -1, -1)
                         shapes.root[place] = state
                     wants_key = p < end and data[p] != _CLOSE_OBJECT
                     if wants_key:
@@ -579,27 +257,27 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 if c != (_CLOSE_OBJECT if is_object else _CLOSE_ARRAY):
                     fault = NO_COMMA if is_object else NO_COMMA_IN_ARRAY
                     break
-                count, guess = top - base, _guess(shapes, own_place, depth)
+                count, guess = top - base, guess_of(shapes, own_place, depth)
                 if is_object:
-                    order = np.int64(shapes.order[state]) if state >= 0 else np.int64(_REPEATED)
+                    order = np.int64(shapes.order[state]) if state >= 0 else np.int64(REPEATED)
                     if order >= 0:
-                        o = _close(out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, guess)
+                        o = close(out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, guess)
                     else:
-                        _sort(names, work, base, count)
-                        if _has_repeated(work, base, count):
+                        sort_fields(names, work, base, count)
+                        if has_repeated(work, base, count):
                             if not allow_duplicates:
                                 fault = DUPLICATE
                                 break
-                            count, size = _keep_last(work, base, count, out, first, o - first)
+                            count, size = keep_last(work, base, count, out, first, o - first)
                             o = first + size
-                        elif state >= 0 and used[_ORDERS] + count <= len(shapes.orders):
-                            shapes.order[state] = used[_ORDERS]
+                        elif state >= 0 and used[ORDERS] + count <= len(shapes.orders):
+                            shapes.order[state] = used[ORDERS]
                             for k in range(count):
-                                shapes.orders[used[_ORDERS] + k] = work.order[k]
-                            used[_ORDERS] += count
-                        o = _close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, guess)
+                                shapes.orders[used[ORDERS] + k] = work.order[k]
+                            used[ORDERS] += count
+                        o = close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, guess)
                 else:
-                    o = _close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, guess)
+                    o = close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, guess)
                 if o - row_start > MAX_SIZE:
                     fault = SIZE
                     break
@@ -614,7 +292,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
             o = row_start
             code[done], where[done] = fault, p - at[i]
         else:
-            meta[done] = _meta_of(metas, used, names, work.keys, ids, hash_)
+            meta[done] = meta_of(metas, used, names, work.keys, ids, hash_)
             if meta[done] < 0:
                 return done, METAS_FULL
         start[done + 1] = o
