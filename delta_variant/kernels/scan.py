@@ -21,8 +21,8 @@ from numba.extending import intrinsic
 PADDING = 64
 
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
-"""`memory.helper` without reference counts. `parse` passes arrays in tuples, and Numba counts them, atomically, at every use:
-that took 38 % of the time of events, and 65 % of that of deep documents. Functions without counts cannot allocate arrays."""
+"""`memory.helper` without reference counts. `parse` passes arrays in tuples, and Numba would count them, atomically, at every
+use, which took a large part of the time. Functions without counts cannot allocate arrays."""
 
 _LANES = 32
 _VECTOR = ir.VectorType(ir.IntType(8), _LANES)
