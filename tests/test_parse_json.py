@@ -434,10 +434,10 @@ class Guarded(module._Binaries):
 def test_nothing_is_written_outside_the_buffer(small):
     """A text of few bytes takes little room, although containers in the same place had headers of many bytes before."""
     large = "[" + ",".join(["[" + ",".join(["1"] * 70_000) + "]", '{"a":[' + "[],[[2]]," * 40_000 + "1]}"]) + "]"
-    parser = module._Parser(False)
-    parser.parse(pa.array([large, "[" * 500 + ",".join(["1"] * 70_000) + "]" * 500]), 0)
+    parser = module.Parser()
+    parser.add(*module._texts(pa.array([large, "[" * 500 + ",".join(["1"] * 70_000) + "]" * 500])))
     parser.value = guarded = Guarded()
-    parser.parse(pa.array([small]), 2)
+    parser.add(*module._texts(pa.array([small])))
     assert (guarded.memory[len(guarded.data) :] == 0xA5).all()
     found = guarded.data[: guarded.size].tobytes()
     assert found == binary.parse_json(pa.array([small]))[0].as_py()["value"]

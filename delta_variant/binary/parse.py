@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.buffers import PADDING, Bytes, Flags, Int64s, bitmap, flags_of
+from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
@@ -70,27 +70,25 @@ class JsonFaults:
     code: Bytes
     byte: Int64s
 
+    def reason(self, number: int) -> str:
+        """What is wrong with one of them."""
+        return k.FAULTS[int(self.code[number])]
+
     def error(self) -> InvalidJsonError:
         """The error for the first of them."""
         more = f", and {len(self.row) - 1:,} more rows" if len(self.row) > 1 else ""
         return InvalidJsonError(
-            f"not valid JSON: {k.FAULTS[int(self.code[0])]} (at row {self.row[0]}, byte {self.byte[0]}{more}); "
+            f"not valid JSON: {self.reason(0)} (at row {self.row[0]}, byte {self.byte[0]}{more}); "
             'errors="null" makes such rows NULL'
         )
 
 
 def parse_texts(array: pa.Array | pa.ChunkedArray, *, allow_duplicate_keys: bool = False) -> tuple[pa.StructArray, JsonFaults]:
     """The Variants of JSON texts, NULL for malformed ones too, and these. Raises InvalidLayoutError."""
-    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    parser, valid, first = _Parser(allow_duplicate_keys), [], 0
-    for chunk in chunks:
-        valid.append(parser.parse(chunk, first))
-        first += len(chunk)
-    faults = JsonFaults(np.concatenate(parser.bad_rows), np.concatenate(parser.bad_codes), np.concatenate(parser.bad_bytes))
-    flags = np.concatenate([np.ones(0, np.uint8), *(v for v in valid)])
-    flags[faults.row] = 0
-    children = [parser.metadata.array(), parser.value.array()]
-    return pa.Array.from_buffers(_VARIANT, first, [bitmap(flags)], children=children), faults
+    parser = Parser(allow_duplicate_keys=allow_duplicate_keys)
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+        parser.add(*_texts(chunk))
+    return parser.finish()
 
 
 class _Binaries:
@@ -122,18 +120,34 @@ class _Binaries:
         return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), self.buffer])
 
 
-class _Parser:
-    """The buffers and caches of the kernel, and what it gave so far."""
+class Parser:
+    """The buffers and caches of the kernel, and what it gave so far. The caches of keys outlast a column."""
 
-    def __init__(self, allow_duplicate_keys: bool) -> None:
+    def __init__(self, *, allow_duplicate_keys: bool = False) -> None:
         self.allow = allow_duplicate_keys
+        self.begin()
+        self.clear(_NAMES)
+
+    def begin(self) -> None:
+        """Begins a column."""
+        self.rows = 0
         self.metadata, self.value = _Binaries(), _Binaries()
+        self.flags = [np.empty(0, np.uint8)]
         self.bad_rows, self.bad_codes, self.bad_bytes = (
             [np.empty(0, np.int64)],
             [np.empty(0, np.uint8)],
             [np.empty(0, np.int64)],
         )
-        self.clear(_NAMES)
+
+    def finish(self) -> tuple[pa.StructArray, JsonFaults]:
+        """The Variants of the column, NULL for malformed texts too, and these. Then the next column begins."""
+        faults = JsonFaults(np.concatenate(self.bad_rows), np.concatenate(self.bad_codes), np.concatenate(self.bad_bytes))
+        flags = np.concatenate(self.flags)
+        flags[faults.row] = 0
+        children = [self.metadata.array(), self.value.array()]
+        variants = pa.Array.from_buffers(_VARIANT, self.rows, [bitmap(flags)], children=children)
+        self.begin()
+        return variants, faults
 
     def clear(self, names: int) -> None:
         """Empties the caches of keys and shapes, and so that of metadata. names: room for so many distinct keys."""
@@ -159,9 +173,12 @@ class _Parser:
         )  # fmt: skip
         self.used[[keys.METAS, keys.META_KEYS, keys.META_BYTES]] = 0
 
-    def parse(self, array: pa.Array, first_row: int) -> Flags:
-        """Parses an array and keeps the Variants. Returns one flag for each text that is not NULL."""
-        data, at, limit, valid = _texts(array)
+    def add(self, data: Bytes, at: Int64s, limit: Int64s) -> None:
+        """Parses texts and keeps the Variants. A text is data[at:limit], or NULL if `at` is -1; `limit` never decreases.
+
+        There are SCAN_PADDING bytes behind the last text.
+        """
+        self.flags.append((at >= 0).astype(np.uint8))
         start, longest = int(limit[0] if len(at) else 0), int(np.where(at < 0, 0, limit - at).max(initial=0))
         room = longest // 2 + 2
         work = Work(
@@ -184,7 +201,7 @@ class _Parser:
                 self.value.append(ends[1 : done + 1])
                 self._write_metadata(meta[:done])
             if (bad := np.flatnonzero(code[:done])).size:
-                self.bad_rows.append(bad + (first_row + row))
+                self.bad_rows.append(bad + (self.rows + row))
                 self.bad_codes.append(code[bad])
                 self.bad_bytes.append(where[bad])
             if why == k.NAMES_FULL:
@@ -194,7 +211,7 @@ class _Parser:
             elif why == k.NO_ROOM and not done:
                 self.value.reserve(4 * int(limit[row] - at[row]) + k.SLACK)
             row += done
-        return valid
+        self.rows += len(at)
 
     def _write_metadata(self, meta: keys.Int32s) -> None:
         size = np.diff(self.metas.ends[: self.used[keys.METAS]], prepend=0)
@@ -205,8 +222,8 @@ class _Parser:
         self.metadata.append(ends)
 
 
-def _texts(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, Flags]:
-    """The bytes of texts, start and end of each (start -1: NULL), and one flag for each text that is not NULL.
+def _texts(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
+    """The bytes of texts, and start and end of each; start -1: NULL.
 
     The bytes are those of the array if there are spare ones behind the last text, else a copy. Raises InvalidLayoutError.
     """
@@ -233,4 +250,4 @@ def _texts(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, Flags]:
     valid, at = flags_of(array), ends[:-1]
     if len(valid):
         at = np.where(valid, at, -1)
-    return data, at, ends[1:], valid if len(valid) else np.ones(len(array), np.uint8)
+    return data, at, ends[1:]

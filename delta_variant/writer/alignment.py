@@ -104,7 +104,7 @@ def _fit(
             children.append(_fit(spark, child, source, field, (*path, field.name), table).alias(field.name))
         return F.when(column.isNotNull(), F.struct(*children))
     if not _storable(spark, have.dataType, want.dataType):
-        hint = ": make it one with parse_json" if isinstance(want.dataType, t.VariantType) else ": cast it first"
+        hint = ": make it one with parse_json={…}" if isinstance(want.dataType, t.VariantType) else ": cast it first"
         raise InvalidSchemaError(
             f"column {where} is {type_name(have.dataType)} in the DataFrame and {type_name(want.dataType)} in {table}{hint}"
         )

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.writer.alignment import check_types
+from delta_variant.writer.json_texts import JsonTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,11 +53,12 @@ class Request:
     """The rows after which a file ends; None for no limit."""
     options: Mapping[str, str]
     """The arguments as options of Delta's DataFrameWriter."""
+    texts: JsonTexts
 
     @classmethod
     def of(
         cls,
-        spark: SparkSession,
+        df: DataFrame,
         mode: str,
         *,
         shred: Shred | Mapping[str, str | pa.DataType],
@@ -70,11 +72,16 @@ class Request:
         max_rows_per_file: int | None,
         txn: tuple[str, int] | None,
         user_metadata: str | None,
+        parse_json: Mapping[str, str] | None,
+        on_error: str,
+        corrupt: str | None,
     ) -> Request:
-        """The request of a call of `write`. spark: the session of its rows.
+        """The request of a call of `write`.
 
-        Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text.
+        Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text and for columns with texts.
         """
+        _check_rows(df)
+        spark = df.sparkSession
         _check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
         if max_rows_per_file is not None and max_rows_per_file < 1:
             raise UnsupportedFeatureError(f"max_rows_per_file={max_rows_per_file} must be 1 or more")
@@ -94,6 +101,7 @@ class Request:
             compression=_codec(spark, compression),
             max_rows=_max_rows(spark, max_rows_per_file),
             options=_delta_options(replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata),
+            texts=JsonTexts.of(df.schema, parse_json, on_error, corrupt),
         )
 
 
@@ -126,7 +134,7 @@ def _is_dynamic(mode: str | None) -> bool:
     return (mode or "").lower() == "dynamic"
 
 
-def check_rows(df: DataFrame) -> None:
+def _check_rows(df: DataFrame) -> None:
     """Raises UnsupportedFeatureError for a stream, and for columns of types that `write` does not handle."""
     if df.isStreaming:
         raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")

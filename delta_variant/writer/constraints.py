@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from delta_variant.transaction import Transaction
 
@@ -38,16 +38,19 @@ def computed(schema: StructType) -> frozenset[str]:
     return frozenset(field.name.lower() for field in schema if not field.metadata.keys().isdisjoint(_COMPUTED))
 
 
-def filled(df: DataFrame, transaction: Transaction) -> tuple[DataFrame, list[Any]]:
-    """Adds the computed columns that are missing.
+def filled(df: DataFrame, transaction: Transaction, carried: Sequence[StructField]) -> tuple[DataFrame, list[Any]]:
+    """Adds the computed columns that are missing. carried: columns of `df` that are not the table's, and are kept.
 
     Returns the rows, whose columns may be in any order, and constraints that check the generated columns that `df` has itself.
     """
     delta = transaction.delta
     defaults = jvm.scala_object(df.sparkSession, _DELTA + "ColumnWithDefaultExprUtils")
+    schema = delta.metadata().schema()
+    for field in carried:
+        schema = schema.add(field.name, jvm.data_type(df.sparkSession, field.dataType))
     with jvm.delta_errors("computing default values and generated columns"):
         result = defaults.addDefaultExprsOrReturnConstraints(
-            transaction.log, delta.protocol(), df._jdf.queryExecution(), delta.metadata().schema(), df._jdf, False
+            transaction.log, delta.protocol(), df._jdf.queryExecution(), schema, df._jdf, False
         )
     return DataFrame(result._1(), df.sparkSession), jvm.items(result._2())
 

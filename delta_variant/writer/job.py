@@ -31,7 +31,7 @@ from delta_variant.writer.task import write_messages
 from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -90,6 +90,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},
+        json=request.texts.plan(transaction.spark, schema, physical),
     )
 
 
@@ -112,23 +113,27 @@ def _stats_columns(transaction: Transaction, physical_paths: Mapping[ColumnPath,
     return ",".join(".".join(map(quoted, path)) for path in paths)
 
 
-def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, cluster_by: Sequence[str]) -> DataFrame:
+def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, request: Request) -> DataFrame:
     """Brings the rows into the form that tasks expect: the columns of the file, then the partition values as text.
+
+    Tasks get JSON texts in the place of the VARIANT columns that they become.
 
     The rows are in the order in which the files are to have them. Columns are found by position, so that internal names
     cannot collide with a user's. source: the DataFrame of the user. Raises UnsupportedFeatureError for a BINARY partition
     column.
     """
-    features = transaction.features
+    features, cluster_by = transaction.features, request.cluster_by
     data: dict[str, Column] = {}
     values: dict[str, Column] = {}
     schema, physical_schema = schemas(features.schema)
     both = list(zip(schema, physical_schema, strict=True))
     renamed = {a.name for a, b in both if list(field_names(a.dataType)) != list(field_names(b.dataType))}
-    if not (plan.partition_by or cluster_by or renamed):
+    if not (plan.partition_by or cluster_by or renamed or plan.json):
         return df
     for field, physical in both:
-        column = F.col(quoted(field.name))
+        column = request.texts.transported(field.name)
+        if column is None or physical.name in plan.partition_by:
+            column = F.col(quoted(field.name))
         if physical.name in plan.partition_by:
             if isinstance(field.dataType, t.BinaryType):
                 raise UnsupportedFeatureError(

@@ -1,9 +1,9 @@
 """Physical columns: Arrow arrays as Spark sends them → arrays as Parquet stores them.
 
-In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the physical schema,
-VARIANT as struct<metadata, value> or shredded (VariantShredding). All fields but the children of a VARIANT are optional,
-as in Spark's own files. VARIANT columns at the top or in structs can be shredded. Inside arrays and maps they stay plain,
-since Delta has no bounds for them.
+In: Arrow arrays from Spark, VARIANT as struct<value, metadata> or as JSON text, timestamps in UTC. Out: arrays of the
+physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding). All fields but the children of a VARIANT
+are optional, as in Spark's own files. VARIANT columns at the top or in structs can be shredded. Inside arrays and maps they
+stay plain, since Delta has no bounds for them.
 
 Invariants: bytes that are not a valid Variant, or that Spark could not read back, raise an error, shredded or not. The
 output shares no memory with the input: a slice would keep its whole batch alive until the row group is full.
@@ -14,15 +14,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import shredding
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.binary.parse import parse_texts
+from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidSchemaError
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from delta_variant.writer.plan import JsonColumns
 
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 
@@ -140,6 +144,37 @@ def check_nulls(rows: pa.RecordBatch, not_null: tuple[ColumnPath, ...]) -> None:
                 f"column {'.'.join(path)} is NOT NULL and {missing} of {len(array)} rows have null there, "
                 f"the first of them with values:{_shown(rows, pc.index(nulls, True).as_py())}"
             )
+
+
+def parsed(rows: pa.RecordBatch, columns: JsonColumns) -> pa.RecordBatch:
+    """The rows with VARIANT columns in the place of JSON texts. Raises InvalidJsonError, as `columns` says."""
+    for name in columns.columns:
+        texts = rows.column(name)
+        with naming((name,)):
+            variants, faults = parse_texts(texts, allow_duplicate_keys=columns.allow_duplicate_keys)
+        if len(faults.row) and columns.fails:
+            row, text = int(faults.row[0]), texts[int(faults.row[0])].as_buffer().to_pybytes()
+            start = max(0, int(faults.byte[0]) - _SHOWN_LENGTH)
+            raise InvalidJsonError(
+                f"column {name}: a text is not valid JSON: {faults.reason(0)}, at byte {int(faults.byte[0])} of {len(text)}, "
+                f"after {text[start : int(faults.byte[0])].decode(errors='replace')!r}, in the row with values:"
+                f"{_shown(rows, row)}; on_error='null' makes such texts NULL, and corrupt='…' keeps them in a column"
+            )
+        rows = rows.set_column(rows.schema.get_field_index(name), name, variants)
+        if columns.corrupt is not None and len(faults.row):
+            is_valid = np.ones(len(texts), np.bool_)
+            is_valid[faults.row] = False
+            kept = pc.if_else(pa.array(is_valid), pa.scalar(None, texts.type), texts)
+            rows = rows.set_column(rows.schema.get_field_index(columns.corrupt), columns.corrupt, _text(kept))
+    return rows
+
+
+def _text(array: pa.Array) -> pa.Array:
+    """Strings; bytes that are not UTF-8 become U+FFFD."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if v is None else v.decode(errors="replace") for v in array.to_pylist()], pa.string())
 
 
 def _shown(rows: pa.RecordBatch, row: int) -> str:

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class JsonColumns:
+    """The columns that arrive as JSON texts and become VARIANT columns."""
+
+    columns: tuple[str, ...]
+    fails: bool
+    """Whether a malformed text fails the write; else it becomes NULL."""
+    corrupt: str | None
+    """The column that gets malformed texts; None if there is none."""
+    allow_duplicate_keys: bool
+
+
+@dataclass(frozen=True)
 class Plan:
     """The instructions of a write, the same for all of its tasks."""
 
@@ -54,5 +66,6 @@ class Plan:
     """The length of the names of random directories for files; 0 if files go to the directory of their partition."""
     first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
+    json: JsonColumns | None = None
     version: str = __version__
     """The version of this package on the driver."""

@@ -35,7 +35,7 @@ from delta_variant.version import __version__
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import check_nulls, naming, physical, physical_type
+from delta_variant.writer.physical_columns import check_nulls, naming, parsed, physical, physical_type
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
@@ -149,6 +149,8 @@ class _Task:
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if self._plan.json is not None:
+            batch = parsed(batch, self._plan.json)
         for key, rows in partitions(batch, self._plan):
             if key != self._key:
                 self._finish()
