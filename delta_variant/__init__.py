@@ -5,6 +5,7 @@
     spark = dv.configure(SparkSession.builder).getOrCreate()
     dv.enable(spark)                        # queries skip files by Variant path
     dv.write(df, "/data/events")            # shredded, with bounds in the Delta log
+    dv.ingest(spark, "logs/*.json.gz", "/data/events")
     print(dv.explain(spark.sql("…")))       # files in the table, left by Delta, left by us
 
 Without Spark: `dv.binary`, `dv.schema`, `dv.shredding`, `dv.layouts`, `dv.arrow`, `dv.parquet`, `dv.stats`. Names are imported
@@ -18,6 +19,7 @@ from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
+    from delta_variant.ingestion import Ingested, ingest
     from delta_variant.report import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "Commit": "writer",
+    "Ingested": "ingestion",
     "Report": "report",
     "Scan": "report",
     "VariantTable": "table",
@@ -33,12 +36,14 @@ _MODULE_OF = {
     "enable": "session",
     "explain": "report",
     "foreach_batch": "writer",
+    "ingest": "ingestion",
     "write": "writer",
 }
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
 
 __all__ = [
     "Commit",
+    "Ingested",
     "Report",
     "Scan",
     "VariantTable",
@@ -51,6 +56,7 @@ __all__ = [
     "errors",
     "explain",
     "foreach_batch",
+    "ingest",
     "layouts",
     "parquet",
     "schema",

@@ -192,6 +192,8 @@ class Written:
     """For each file, the columns that are shredded in it."""
     left_plain: int = 0
     """How many files are plain because shredding would have made them larger."""
+    malformed: Mapping[str, int] = field(default_factory=dict)
+    """How many JSON documents were left out, by file."""
     error: tuple[str, str] | None = None
     """Class and message of an error that a task reported."""
 
@@ -264,6 +266,13 @@ class Transaction:
         """
         return bool(self._write.hasBeenExecuted())
 
+    def identify(self, identifiers: Mapping[str, int]) -> dict[str, int]:
+        """Commit transaction identifiers with the rest: versions by application. Returns those that the table has already.
+
+        If another writer commits one of them in between, Delta refuses the commit.
+        """
+        return dict(json.loads(self._write.identify(json.dumps(identifiers))))
+
     @property
     def merges_schema(self) -> bool:
         """Whether columns that the table lacks are added to it, by the option of the write or the session's setting."""
@@ -309,7 +318,8 @@ class Transaction:
             name, text = totals["error"]
             return Written(error=(name, text))
         shredded = tuple(map(tuple, totals["shredded"]))
-        return Written(totals["files"], totals["rows"], totals["bytes"], shredded, totals["left_plain"])
+        counts = totals["files"], totals["rows"], totals["bytes"]
+        return Written(*counts, shredded, totals["left_plain"], totals.get("malformed", {}))
 
     def remove(self, removal: Removal) -> None:
         """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`."""

@@ -36,6 +36,7 @@ import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.actions.Action$;
 import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.actions.SetTransaction;
 import org.apache.spark.sql.delta.commands.CreateDeltaTableCommand;
 import org.apache.spark.sql.delta.commands.TableCreationModes$Create$;
 import org.apache.spark.sql.delta.commands.WriteIntoDelta;
@@ -218,6 +219,7 @@ public class Write {
 
   /** Keeps the Add actions of the reports. Returns the totals, or the first error, as JSON. */
   private String totals(byte[][] reports) throws java.io.IOException {
+    int files = 0;
     long rows = 0;
     long bytes = 0;
     int plain = 0;
@@ -226,6 +228,16 @@ public class Write {
     for (int r = 0; r < reports.length; r++) {
       JsonNode report = JSON.readTree(reports[r]);
       if (report.has("error")) return totals.set("error", report.get("error")).toString();
+      if (report.has("malformed")) {
+        ObjectNode all = totals.withObject("/malformed");
+        for (java.util.Iterator i = report.get("malformed").fields(); i.hasNext(); ) {
+          Map.Entry file = (Map.Entry) i.next();
+          String name = (String) file.getKey();
+          all.put(name, all.path(name).asLong() + ((JsonNode) file.getValue()).asLong());
+        }
+        continue;
+      }
+      files++;
       actions.add(Action$.MODULE$.fromJson(report.get("add").asText()));
       rows += report.get("rows").asLong();
       bytes += report.get("size").asLong();
@@ -233,12 +245,12 @@ public class Write {
       if (report.get("left_plain").asBoolean()) plain++;
     }
     Map metrics = new HashMap();
-    metrics.put("numFiles", Long.valueOf(reports.length));
+    metrics.put("numFiles", Long.valueOf(files));
     metrics.put("numOutputRows", Long.valueOf(rows));
     metrics.put("numOutputBytes", Long.valueOf(bytes));
     registerMetrics(metrics);
-    if (reports.length > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
-    return totals.put("files", reports.length).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
+    if (files > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
+    return totals.put("files", files).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
   }
 
   /** Registers what DESCRIBE HISTORY shows as operationMetrics. */
@@ -297,6 +309,23 @@ public class Write {
   }
 
   // ---- the commit ---------------------------------------------------------------------------------------------------
+
+  /**
+   * Commits transaction identifiers with the rest. identifiers: JSON, the versions by application. Returns those that the table
+   * has already, as JSON. Delta refuses the commit if another writer commits one of them in between.
+   */
+  public String identify(String identifiers) throws java.io.IOException {
+    ObjectNode there = JSON.createObjectNode();
+    Option now = Option.apply(Long.valueOf(System.currentTimeMillis()));
+    for (java.util.Iterator i = JSON.readTree(identifiers).fields(); i.hasNext(); ) {
+      Map.Entry identifier = (Map.Entry) i.next();
+      String application = (String) identifier.getKey();
+      long known = transaction.txnVersion(application);
+      if (known >= 0) there.put(application, known);
+      actions.add(new SetTransaction(application, ((JsonNode) identifier.getValue()).asLong(), now));
+    }
+    return there.toString();
+  }
 
   /** Commits. createsName: whether the commit is recorded as the creation of a table by name, and not as a write. */
   public void commit(boolean createsName) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.writer.shredding_schemas import Shred
 
 _SAVE_MODES = {
@@ -54,6 +55,10 @@ class Request:
     options: Mapping[str, str]
     """The arguments as options of Delta's DataFrameWriter."""
     texts: JsonTexts
+    files: JsonFiles | None = None
+    """How to read the files whose pieces the rows name, in the place of texts; None if the rows are rows."""
+    identifiers: Mapping[str, int] = field(default_factory=dict)
+    """Transaction identifiers to commit besides `txn`: versions by application."""
 
     @classmethod
     def of(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import types as t
 
-from delta_variant.errors import TableError
+from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
 from delta_variant.features import SHREDDING_PROPERTY
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import clustering, constraints, evolution, job, modes, shredding_schemas
@@ -116,6 +116,13 @@ def write(
         compression=compression, max_rows_per_file=max_rows_per_file, txn=txn, user_metadata=user_metadata,
         parse_json=parse_json, on_error=on_error, corrupt=corrupt,
     )  # fmt: skip
+    return write_rows(df, target, request, storage_options)[0]
+
+
+def write_rows(
+    df: DataFrame, target: str | os.PathLike[str], request: Request, storage_options: Mapping[str, str] | None
+) -> tuple[Commit, Mapping[str, int]]:
+    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file."""
     schema = request.texts.schema(df.schema)
     with own_session(df.sparkSession) as spark:
         table = Table.of(spark, target, storage_options)
@@ -129,9 +136,11 @@ def write(
         )
         exists = transaction.version >= 0
         if transaction.has_been_executed() or (exists and request.save_mode == "Ignore"):
-            return Commit(transaction.version, 0, 0, 0, ())
+            return Commit(transaction.version, 0, 0, 0, ()), {}
         if exists and request.save_mode == "ErrorIfExists":
             raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
+        if transaction.identify(request.identifiers):
+            raise ConflictError(f"another writer has committed the same input to {table.name} in between")
         if not exists:
             table.check_free()
         if not exists or request.overwrite_schema:
@@ -151,7 +160,7 @@ def write(
             transaction.remove(removal)
         version = transaction.commit()
     shredded = job.shredded_columns(written, features)
-    return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain)
+    return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain), written.malformed
 
 
 def _new_properties(schema: t.StructType, request: Request) -> dict[str, str]:
@@ -178,6 +187,16 @@ def _checked(rows: DataFrame, transaction: Transaction, request: Request) -> Dat
     schema = t.StructType([*t.StructType.fromJson(dict(features.schema)), *carried])
     computed = constraints.computed(schema)
     rows = align(rows, schema, features.table, computed)
+    if request.files is not None:
+        checks = [key for key in features.properties if key.startswith("delta.constraints.")]
+        if request.cluster_by or checks:
+            reason = (
+                "cluster_by" if request.cluster_by else f"the CHECK constraint {checks[0].removeprefix('delta.constraints.')}"
+            )
+            raise UnsupportedFeatureError(
+                f"{reason} needs the documents in Spark, and ingest reads them in the tasks that write: use "
+                "write(spark.read.text(…), …, parse_json={…})"
+            )
     further: list[Any] = []
     if computed:
         rows, further = constraints.filled(rows, transaction, carried)

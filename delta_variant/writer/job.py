@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
     physical_paths = mapping.physical_paths(features.schema)
     first = shredding_schemas.first_bounds(schema, features.properties, request.cluster_by)
+    json = request.texts.plan(transaction.spark, schema, physical)
     return Plan(
         location=transaction.storage,
         variants=variants,
@@ -90,7 +92,8 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},
-        json=request.texts.plan(transaction.spark, schema, physical),
+        json=json if request.files is None else None,
+        files=request.files and replace(request.files, column=json.columns[0] if json and json.columns else ""),
     )
 
 
@@ -128,7 +131,7 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
     schema, physical_schema = schemas(features.schema)
     both = list(zip(schema, physical_schema, strict=True))
     renamed = {a.name for a, b in both if list(field_names(a.dataType)) != list(field_names(b.dataType))}
-    if not (plan.partition_by or cluster_by or renamed or plan.json):
+    if not (plan.partition_by or cluster_by or renamed or request.texts.columns):
         return df
     for field, physical in both:
         column = request.texts.transported(field.name)
@@ -153,7 +156,8 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
     if not by:
         return rows
     ordering = clustering.Ordering.of(source, transaction.ordering(source), schema, features.partition_by)
-    rebalance = clustering.rebalances(df.sparkSession, features.properties)
+    # Pieces of files are few and small rows. Tasks have got what they shall read.
+    rebalance = plan.files is None and clustering.rebalances(df.sparkSession, features.properties)
     aliases = {name: f"c{i}" for i, name in enumerate(data)}
     return clustering.partitioned(rows, len(by), ordering, aliases, rebalance=rebalance)
 

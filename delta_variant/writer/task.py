@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from delta_variant import stats
 from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant.json_files.documents import Reader
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.version import __version__
@@ -73,7 +74,8 @@ def write_files(
     """Runs one task, and returns a report for each of its files.
 
     A report has the Add action in JSON (`add`), the counts of rows and bytes (`rows`, `size`), the names of the shredded
-    columns (`shredded`), and whether the file is plain because shredding would have made it larger (`left_plain`).
+    columns (`shredded`), and whether the file is plain because shredding would have made it larger (`left_plain`). If JSON
+    documents were left out, one more report has their number by file (`malformed`).
 
     An error of this package is returned, not raised: the only report then has its class and message (`error`). If a task
     raises an error, Spark runs it again, over the same rows. A storage error that would occur again is also returned. All
@@ -86,13 +88,16 @@ def write_files(
         )
         return [{"error": [TableError.__name__, message]}]
     task = _Task(plan, number)
+    reader = None if plan.files is None else Reader(plan.files)
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in batches:
+        for batch in batches if reader is None else reader.batches(batches):
             task.add(batch)
             del batch  # before the next one is read
         reports = task.close()
+        if reader is not None and reader.malformed:
+            reports.append({"malformed": reader.malformed})
     except DeltaVariantError as error:
         task.abort()
         failure = error

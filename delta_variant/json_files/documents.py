@@ -1,0 +1,113 @@
+"""The documents of files as rows: pieces in, record batches of Variants out, and what became of malformed documents.
+
+Invariant: every document of a file is in exactly one of its pieces, and is either a row or malformed. Blank lines are neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant.binary.parse import Parser
+from delta_variant.errors import InvalidJsonError, TableError
+from delta_variant.json_files.pieces import JsonFiles, Piece
+from delta_variant.json_files.texts import Texts, line_of, texts, too_long
+from delta_variant.kernels.parse import EMPTY, FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import fs
+
+_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A document that is not a row."""
+
+    name: str
+    """The file."""
+    line: int | None
+    """The line in which it begins, from 1; None if the piece does not begin with the file."""
+    offset: int
+    """Its first byte in the decompressed file."""
+    reason: str
+    text: bytes
+    """The document, or its beginning if it is too long."""
+    byte: int
+    """The byte of the document at which it is malformed."""
+
+    def error(self, line: int) -> InvalidJsonError:
+        """The error for it. line: the line in which it begins."""
+        before = self.text[max(0, self.byte - _SHOWN) : self.byte].decode(errors="replace")
+        return InvalidJsonError(
+            f"{self.name}, line {line}: not a JSON document: {self.reason}, at byte {self.byte:,} of it, after {before!r}; "
+            "bad_records='…' writes such documents to a table of their own"
+        )
+
+
+class Reader:
+    """Reads pieces for one task. Its parser keeps the keys that it saw."""
+
+    def __init__(self, files: JsonFiles) -> None:
+        self._files = files
+        self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys)
+        self._file_systems: dict[int, fs.FileSystem] = {}
+        self.malformed: dict[str, int] = {}
+        """How many malformed documents were left out, by file."""
+
+    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row for each document: the columns of its piece, with the Variant in the place of the piece.
+
+        Raises InvalidJsonError for a malformed document if `JsonFiles.fails`.
+        """
+        column = self._files.column
+        for pieces in rows:
+            for number, text in enumerate(pieces.column(column).to_pylist()):
+                piece = Piece.of(text)
+                own = pieces.slice(number, 1)
+                for variants, malformed in self.documents(piece):
+                    if malformed and self._files.fails:
+                        first = malformed[0]
+                        raise first.error(first.line or line_of(piece, self._file_system(piece), first.offset))
+                    if malformed:
+                        self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
+                    if len(variants):
+                        batch = own.take(pa.array(np.zeros(len(variants), np.int64)))
+                        yield batch.set_column(batch.schema.get_field_index(column), column, variants)
+
+    def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:
+        """The documents of a piece, block by block: Variants, and what is malformed. Raises TableError for unreadable files."""
+        try:
+            for block in texts(piece, self._files, self._file_system(piece)):
+                yield self._parsed(piece, block)
+        except OSError as error:
+            raise TableError(f"cannot read {piece.name}: {error}") from error
+
+    def _file_system(self, piece: Piece) -> fs.FileSystem:
+        if piece.storage not in self._file_systems:
+            self._file_systems[piece.storage] = self._files.storages[piece.storage].open()
+        return self._file_systems[piece.storage]
+
+    def _parsed(self, piece: Piece, block: Texts) -> tuple[pa.StructArray, list[Malformed]]:
+        if block.reason is not None:
+            return pa.nulls(0, pa.struct([])), [_malformed(piece, block, i, block.reason, 0) for i in range(len(block.at))]
+        size = block.limit - block.at
+        is_long = size > self._files.max_bytes
+        self._parser.add(block.data, np.where(is_long, -1, block.at), block.limit)
+        variants, faults = self._parser.finish()
+        malformed = [_malformed(piece, block, int(i), too_long(self._files.max_bytes), 0) for i in np.flatnonzero(is_long)]
+        for row, code, byte in zip(faults.row, faults.code, faults.byte, strict=True):
+            if code != EMPTY or not block.may_be_blank:
+                malformed.append(_malformed(piece, block, int(row), FAULTS[int(code)], int(byte)))
+        return variants.drop_null() if variants.null_count else variants, malformed
+
+
+def _malformed(piece: Piece, block: Texts, row: int, reason: str, byte: int) -> Malformed:
+    at, limit = int(block.at[row]), int(block.limit[row])
+    line = None if block.line is None else int(block.line[row])
+    return Malformed(piece.name, line, block.offset + at, reason, block.data[at:limit].tobytes(), byte)

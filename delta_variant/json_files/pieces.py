@@ -1,0 +1,71 @@
+"""Pieces of files of JSON documents, and how to read them: what the driver of `ingest` tells its tasks. Data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from delta_variant.storage import Storage
+
+Form = Literal["auto", "lines", "array", "document"]
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+SUFFIXES = (".json", ".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file. A line belongs to the piece in which it begins."""
+
+    storage: int
+    """The number of its storage in `JsonFiles`."""
+    path: str
+    """As pyarrow's file system names the file."""
+    name: str
+    """The file in messages, and in the column for paths: a URI."""
+    size: int
+    start: int = 0
+    end: int | None = None
+    """The bytes of the piece; None for the end of the file."""
+
+    def json(self) -> str:
+        """The piece as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Piece:
+        """The piece from its text."""
+        return cls(**json.loads(text))
+
+    @property
+    def compression(self) -> str | None:
+        """The compression of the file, by its suffix; None for plain files."""
+        return next((name for suffix, name in COMPRESSIONS.items() if self.path.lower().endswith(suffix)), None)
+
+
+@dataclass(frozen=True)
+class JsonFiles:
+    """How the files are read; the same for all pieces."""
+
+    storages: tuple[Storage, ...]
+    form: Form
+    """How documents stand in a file: one a line, as the elements of an array, or one a file. "auto" is an array if the first
+    byte that is not blank is a bracket, else lines."""
+    records: tuple[str, ...] | None
+    """The keys that lead from each document to the array whose elements are the rows; None if documents are rows."""
+    max_bytes: int
+    """The bytes that a document may have."""
+    fails: bool
+    """Whether a malformed document fails the task; else it is left out and counted."""
+    allow_duplicate_keys: bool
+    column: str = ""
+    """The physical name of the VARIANT column. In the rows that a task gets, it has the pieces (`Piece.json`)."""
+
+
+def is_known(name: str) -> bool:
+    """Whether the name of a file says that it has JSON, compressed or not."""
+    name = name.lower()
+    for suffix in COMPRESSIONS:
+        name = name.removesuffix(suffix)
+    return name.endswith(SUFFIXES)

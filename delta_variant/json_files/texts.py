@@ -1,0 +1,232 @@
+"""The documents of a piece as text: blocks of decompressed bytes, and where each document begins and ends.
+
+Memory holds one block and the document that goes beyond it, whatever the size of the file. The next block overwrites the last.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import Self
+
+from delta_variant.kernels import elements as k
+from delta_variant.kernels.scan import PADDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import fs
+
+    from delta_variant.buffers import Bytes, Int64s
+    from delta_variant.json_files.pieces import JsonFiles, Piece
+
+BLOCK = 8 << 20
+"""Bytes that are read and parsed at once."""
+_TAIL = 64 << 10  # read beyond the end of a piece at once: its last line ends there
+_SHOWN = 64 << 10  # bytes that are kept of a document that is too long
+_PEEKED = 4 << 10
+_ELEMENTS = 1 << 14
+_NEWLINE, _BRACKET = ord("\n"), ord("[")
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+
+
+@dataclass
+class Texts:
+    """Documents in a block. They are valid until the next block."""
+
+    data: Bytes
+    at: Int64s
+    limit: Int64s
+    """Document i is data[at[i]:limit[i]]."""
+    line: Int64s | None
+    """The lines in which they begin, from 1; None in a piece that does not begin with its file."""
+    offset: int
+    """The byte of the decompressed file that data[0] is."""
+    reason: str | None = None
+    """Why none of them is a document; None if they may be documents."""
+    may_be_blank: bool = False
+    """Whether a document without a value is an empty line, and not malformed."""
+
+
+def texts(piece: Piece, files: JsonFiles, file_system: fs.FileSystem) -> Iterator[Texts]:
+    """The documents of a piece. Raises OSError, for damaged files too."""
+    with _Source(piece, file_system) as source:
+        form = files.form
+        if form == "auto" and files.records is None:
+            form = "array" if source.first() == _BRACKET else "lines"
+        if files.records is not None or form == "array":
+            if piece.start == 0:
+                yield from _elements(source, files.records or (), files.max_bytes)
+        elif form == "document":
+            yield from _whole(source, files.max_bytes)
+        else:
+            yield from _lines(source, piece, files.max_bytes)
+
+
+def line_of(piece: Piece, file_system: fs.FileSystem, offset: int) -> int:
+    """The line of a byte of a file, from 1. Reads the file up to there."""
+    line = 1
+    with _Source(piece, file_system, start=0) as source:
+        while source.offset < offset and source.read(BLOCK):
+            seen = min(source.filled, offset - source.offset)
+            line += int(np.count_nonzero(source.data[:seen] == _NEWLINE))
+            source.consume(source.filled)
+    return line
+
+
+class _Source:
+    """The decompressed bytes of a file, from a position on: those that are read and not yet consumed."""
+
+    def __init__(self, piece: Piece, file_system: fs.FileSystem, start: int | None = None) -> None:
+        self._piece, self._fs = piece, file_system
+        # One byte before the piece tells whether a line begins with it.
+        self.offset = max(0, piece.start - 1) if start is None else start
+        """The byte of the decompressed file that data[0] is."""
+        self.data: Bytes = np.empty(BLOCK + PADDING, np.uint8)
+        self.filled = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            stream: Any = opened.enter_context(self._fs.open_input_file(self._piece.path))
+            if self.offset:
+                stream.seek(self.offset)
+            if self._piece.compression is not None:
+                # python-zstandard's reader takes a frame that was cut off for a whole one; pyarrow raises an error.
+                stream = opened.enter_context(pa.CompressedInputStream(stream, self._piece.compression))
+            self._stream = stream
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.close()
+
+    def read(self, size: int) -> int:
+        """Reads up to `size` more bytes and returns how many; 0 at the end of the file."""
+        wanted = self.filled + size + PADDING
+        if wanted > len(self.data):
+            grown = np.empty(max(wanted, len(self.data) * 3 // 2), np.uint8)
+            grown[: self.filled] = self.data[: self.filled]
+            self.data = grown
+        got = int(self._stream.readinto(self.data[self.filled : self.filled + size].data))
+        self.filled += got
+        return got
+
+    def consume(self, size: int) -> None:
+        """Forgets the first bytes."""
+        self.data[: self.filled - size] = self.data[size : self.filled].copy()
+        self.filled -= size
+        self.offset += size
+
+    def first(self) -> int | None:
+        """The first byte of the file that is neither blank nor a byte order mark; None if there is none nearby."""
+        if self.offset:
+            with _Source(self._piece, self._fs, start=0) as beginning:
+                return beginning.first()
+        self.read(_PEEKED)
+        seen = self.data[: self.filled].tobytes().removeprefix(_BOM).lstrip(_BLANKS)
+        return seen[0] if seen else None
+
+    def after_mark(self) -> int:
+        """Where the text begins: behind a byte order mark."""
+        return len(_BOM) if self.offset == 0 and self.data[: self.filled][: len(_BOM)].tobytes() == _BOM else 0
+
+
+def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
+    line = 1 if piece.start == 0 else None
+    end = piece.end if piece.end is not None else np.iinfo(np.int64).max
+    is_skipping = piece.start > 0  # up to the end of a line: one of the piece before, or one that is too long
+    scanned, at_end = 0, False
+    while not at_end and (source.filled or source.offset < end):
+        left = end - source.offset - source.filled
+        at_end = not source.read(min(left, BLOCK) if left > 0 else _TAIL)
+        breaks = np.flatnonzero(source.data[scanned : source.filled] == _NEWLINE) + scanned
+        if at_end and source.filled and (not len(breaks) or breaks[-1] != source.filled - 1):
+            breaks = np.append(breaks, source.filled)
+        starts = np.append(0, breaks[:-1] + 1) if len(breaks) else breaks
+        lines = None if line is None else np.arange(line, line + len(starts))
+        if len(breaks):
+            first = int(is_skipping)
+            is_skipping = False
+            count = int(np.searchsorted(starts, end - source.offset))  # those that begin in the piece
+            if first == 0 and count:
+                starts[0] += source.after_mark()
+            if count > first:
+                rows = slice(first, count)
+                own = None if lines is None else lines[rows]
+                yield Texts(source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True)
+            if count < len(starts):
+                return
+            line = None if line is None else line + len(starts)
+            source.consume(min(int(breaks[-1]) + 1, source.filled))
+        if is_skipping:
+            source.consume(source.filled)
+        elif source.filled > max_bytes and source.offset < end:
+            yield _cut(source, line, max_bytes)
+            is_skipping = True
+            source.consume(source.filled)
+        scanned = source.filled
+
+
+def _cut(source: _Source, line: int | None, max_bytes: int, start: int = 0) -> Texts:
+    """A document that is too long, as far as it is kept."""
+    at, limit = np.array([start]), np.array([min(source.filled, start + _SHOWN)])
+    return Texts(source.data, at, limit, None if line is None else np.array([line]), source.offset, too_long(max_bytes))
+
+
+def too_long(max_bytes: int) -> str:
+    """The reason for a document with more bytes."""
+    return f"longer than max_document_bytes={max_bytes:,}"
+
+
+def _whole(source: _Source, max_bytes: int) -> Iterator[Texts]:
+    while source.filled <= max_bytes and source.read(BLOCK):
+        pass
+    if source.filled > max_bytes:
+        yield _cut(source, 1, max_bytes)
+    elif source.data[: source.filled].tobytes().strip(_BLANKS):
+        one = np.array([1])
+        yield Texts(source.data, np.array([source.after_mark()]), np.array([source.filled]), one, 0)
+
+
+def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iterator[Texts]:
+    written = [json.dumps(key, ensure_ascii=False)[1:-1].encode() for key in records]
+    keys, key_ends = (
+        np.frombuffer(b"".join(written) or b"\0", np.uint8),
+        np.cumsum([len(key) for key in written], dtype=np.int64),
+    )
+    state = np.zeros(k.STATE, np.int64)
+    state[k.LINE], state[k.START] = 1, -1
+    at, limit, lines = (np.empty(_ELEMENTS, np.int64) for _ in range(3))
+    is_first, is_cut = True, False
+    while source.read(BLOCK) or is_first:
+        if is_first:
+            state[k.AT], is_first = source.after_mark(), False
+        while state[k.AT] < source.filled:
+            count = k.elements(source.data, source.filled, state, keys, key_ends, at, limit, lines)
+            first, is_cut = int(is_cut and count > 0), is_cut and count == 0  # the rest of an element that was too long
+            if count > first:
+                rows = slice(first, count)
+                yield Texts(source.data, at[rows].copy(), limit[rows].copy(), lines[rows].copy(), source.offset)
+        is_open = state[k.PLACE] == k.INSIDE
+        begin = int(state[k.START]) if is_open else source.filled
+        if is_open and not is_cut and source.filled - begin > max_bytes:
+            yield _cut(source, int(state[k.OWN_LINE]), max_bytes, begin)
+            is_cut = True
+        if is_cut:
+            begin = source.filled
+        state[k.AT] -= begin
+        state[k.START] = 0 if is_open else state[k.START]
+        source.consume(begin)
+    if state[k.DEPTH] or state[k.STRING]:
+        rest = Texts(source.data, np.zeros(1, np.int64), np.array([min(source.filled, _SHOWN)]), state[[k.LINE]], source.offset)
+        rest.reason = "the file ends inside a document"
+        yield rest
+    elif not state[k.ARRAYS] and source.offset:
+        nothing, path = np.zeros(1, np.int64), "".join(f".{key}" for key in records)
+        yield Texts(source.data, nothing, nothing, np.ones(1, np.int64), 0, f"the file has no array at ${path}")

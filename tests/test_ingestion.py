@@ -1,0 +1,238 @@
+"""`ingest`: files of JSON documents land in a table once, whatever fails in between; what is malformed lands beside them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+import delta_variant as dv
+from delta_variant import ingestion
+from delta_variant.errors import (
+    InvalidJsonError,
+    InvalidPathError,
+    InvalidSchemaError,
+    TableError,
+    UnsupportedFeatureError,
+)
+from tests.test_writer import adds, canonical, read, version
+
+pytestmark = pytest.mark.spark
+
+
+def lines(start: int, end: int, bad: tuple[int, ...] = ()) -> str:
+    """A document on each line, of the numbers from start to end; those in `bad` are cut off."""
+    texts = [json.dumps({"id": n, "name": f"n{n % 7}", "at": {"x": n / 8}}) for n in range(start, end)]
+    return "".join((text[:-3] if n in bad else text) + "\n" for n, text in enumerate(texts, start))
+
+
+def ids(spark, table) -> list[int]:
+    return sorted(row.id for row in read(spark, table).selectExpr("v:id::int id").collect())
+
+
+def bad_lines(spark, table) -> Counter:
+    return Counter((Path(row.file).name, row.line, row.text) for row in read(spark, table).collect())
+
+
+def test_as_by_write(spark, tmp_path):
+    """The rows, statistics and tags are those of a write of Spark's Variants of the same lines."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(lines(0, 500))
+    done = dv.ingest(spark, tmp_path / "in", tmp_path / "ours")
+    assert (done.version, done.commits, done.files, done.rows, done.skipped, done.bad) == (0, 1, 1, 500, 0, 0)
+    assert done.bytes_read == (tmp_path / "in" / "a.jsonl").stat().st_size
+    texts = spark.read.text(str(tmp_path / "in"))
+    dv.write(texts.select(F.parse_json("value").alias("v")), tmp_path / "twin")
+    assert canonical(read(spark, tmp_path / "ours")) == canonical(read(spark, tmp_path / "twin"))
+    (ours,), (twin,) = adds(tmp_path / "ours", 0), adds(tmp_path / "twin", 0)
+    assert (ours["stats"], ours["tags"], ours["size"]) == (twin["stats"], twin["tags"], twin["size"])
+
+
+def test_pieces_of_a_large_file(spark, tmp_path, monkeypatch):
+    """A file of lines is read in pieces by several tasks, each line once; several commits take several files."""
+    monkeypatch.setattr(ingestion, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(ingestion, "TASK_BYTES", 5_000)
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(lines(number * 300, number * 300 + 300))
+    seen: list[dv.ingestion.Progress] = []
+    done = dv.ingest(spark, f"{tmp_path}/[0-9].json", tmp_path / "t", commit_bytes=20_000, progress=seen.append)
+    assert ids(spark, tmp_path / "t") == list(range(900))
+    assert done.commits == len(seen) == 3
+    assert [p.files for p in seen] == [1, 2, 3]
+    assert (seen[-1].rows, seen[-1].bytes, seen[-1].files_total) == (900, seen[-1].bytes_total, 3)
+    assert max(len(adds(tmp_path / "t", number)) for number in range(3)) > 2
+
+
+def test_files_that_are_there_already(spark, tmp_path):
+    """Repeated, an ingestion takes only new files, and of those that two ingestions take at once, each once."""
+    (tmp_path / "a.json").write_text(lines(0, 50))
+    dv.ingest(spark, tmp_path / "*.json", tmp_path / "t")
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(lines(50, 100).encode()))
+    done = dv.ingest(spark, [tmp_path / "a.json", tmp_path / "b.json.gz"], tmp_path / "t")
+    assert (done.files, done.skipped, done.rows) == (1, 1, 50)
+    assert dv.ingest(spark, tmp_path / "*.json*", tmp_path / "t").version is None
+    for number in range(2, 5):
+        (tmp_path / f"{number}.json").write_text(lines(number * 50, number * 50 + 50))
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda _: dv.ingest(spark, tmp_path / "*.json*", tmp_path / "t"), range(3)))
+    assert ids(spark, tmp_path / "t") == list(range(250))
+    assert sum(result.rows for result in results) == 150
+
+
+def test_malformed_documents(spark, tmp_path):
+    """The first is an error with file and line, and nothing is committed; with bad_records they are there, each once."""
+    (tmp_path / "a.json").write_text(lines(0, 40, bad=(3, 17)))
+    (tmp_path / "b.json").write_text(lines(40, 80))
+    with pytest.raises(InvalidJsonError, match=r"a\.json, line 4: not a JSON document: the text ends inside a value"):
+        dv.ingest(spark, tmp_path / "*.json", tmp_path / "t")
+    assert not list(tmp_path.glob("t/_delta_log/*.json"))
+    for _ in range(2):
+        dv.ingest(spark, tmp_path / "*.json", tmp_path / "t", bad_records=tmp_path / "bad", max_document_bytes=100)
+    assert ids(spark, tmp_path / "t") == [n for n in range(80) if n not in (3, 17)]
+    wanted = Counter({("a.json", n + 1, lines(n, n + 1, bad=(n,)).rstrip("\n")): 1 for n in (3, 17)})
+    assert bad_lines(spark, tmp_path / "bad") == wanted
+    (tmp_path / "c.json").write_text(lines(80, 81) + '{"id": 81, "long": "' + "x" * 100 + '"}\n')
+    done = dv.ingest(spark, tmp_path / "*.json", tmp_path / "t", bad_records=tmp_path / "bad", max_document_bytes=100)
+    assert (done.rows, done.bad) == (1, 1)
+    last = read(spark, tmp_path / "bad").where("line = 2 AND file LIKE '%c.json'").first()
+    assert (last.reason, last.byte) == ("longer than max_document_bytes=100", len(lines(80, 81)))
+
+
+def test_malformed_documents_of_an_ingestion_that_ended_early(spark, tmp_path):
+    """If an ingestion ended between its two commits, the next one writes the malformed documents of the files before."""
+    (tmp_path / "a.json").write_text(lines(0, 40, bad=(3,)))
+    dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", bad_records=tmp_path / "lost")
+    dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", bad_records=tmp_path / "bad")
+    assert bad_lines(spark, tmp_path / "bad") == bad_lines(spark, tmp_path / "lost") != Counter()
+
+
+def test_columns_of_files(spark, tmp_path):
+    """Columns with the path, the time, constants and folders have the types of write, and tables are partitioned by them."""
+    for day in ("2026-11-01", "2026-11-02", "__HIVE_DEFAULT_PARTITION__"):
+        folder = tmp_path / "in" / f"day={day}" / "k=a%2Fb c"
+        folder.mkdir(parents=True)
+        (folder / "x y.json").write_text(lines(0, 10))
+        os.utime(folder / "x y.json", (1_700_000_000, 1_700_000_000))
+    (tmp_path / "in" / "_SUCCESS").write_text("")
+    dv.ingest(
+        spark, tmp_path / "in", tmp_path / "t", folders={"day": "date", "k": "string"}, path_column="file",
+        modified_column="at", constants={"source": "test", "n": 7}, partition_by=["day"],
+    )  # fmt: skip
+    found = read(spark, tmp_path / "t")
+    types = {"file": "string", "at": "timestamp", "source": "string", "n": "int", "day": "date", "k": "string", "v": "variant"}
+    assert {field.name: field.dataType.simpleString() for field in found.schema} == types
+    rows = found.selectExpr("cast(day AS string) day", "k", "source", "n", "unix_seconds(at) at").groupBy(
+        "day", "k", "source", "n", "at").count().collect()  # fmt: skip
+    assert sorted(map(tuple, rows), key=str) == sorted(
+        [(day, "a/b c", "test", 7, 1_700_000_000, 10) for day in ("2026-11-01", "2026-11-02", None)], key=str
+    )
+    assert {Path(row.file).name for row in found.select("file").collect()} == {"x y.json"}
+    assert {add["partitionValues"]["day"] for add in adds(tmp_path / "t", 0)} == {"2026-11-01", "2026-11-02", None}
+    with pytest.raises(InvalidSchemaError, match=r"in no folder hour="):
+        dv.ingest(spark, tmp_path / "in", tmp_path / "u", folders={"hour": "int"})
+
+
+def test_forms(spark, tmp_path):
+    """Arrays, arrays inside documents and whole files have their rows; a directory without JSON suffixes is read as a whole."""
+    (tmp_path / "trail").mkdir()
+    (tmp_path / "trail" / "1.json.gz").write_bytes(gzip.compress(json.dumps({"Records": [{"id": 1}, {"id": 2}]}).encode()))
+    dv.ingest(spark, tmp_path / "trail", tmp_path / "t", records="$.Records")
+    (tmp_path / "arrays").mkdir()
+    (tmp_path / "arrays" / "log").write_text(json.dumps([{"id": 3}, {"id": 4}], indent=1))
+    dv.ingest(spark, tmp_path / "arrays", tmp_path / "t")
+    (tmp_path / "5.json").write_text(json.dumps({"id": 5}, indent=1))
+    dv.ingest(spark, tmp_path / "5.json", tmp_path / "t", format="document")
+    assert ids(spark, tmp_path / "t") == [1, 2, 3, 4, 5]
+
+
+def test_tables_of_all_kinds(spark, tmp_path):
+    """Mapped names, generated and default columns and another column's name work; CHECK constraints are refused."""
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 't'}` (event variant, day date, month int GENERATED ALWAYS AS (month(day))) "
+        "USING delta TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = 'name')"
+    )
+    (tmp_path / "day=2026-11-01").mkdir()
+    (tmp_path / "day=2026-11-01" / "a.json").write_text(lines(0, 20))
+    dv.ingest(spark, tmp_path / "day=*", tmp_path / "t", column="event", folders={"day": "date"})
+    found = read(spark, tmp_path / "t")
+    assert found.where("month = 11 AND event:id::int < 20").count() == 20
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` ADD CONSTRAINT c CHECK (month > 0)")
+    (tmp_path / "day=2026-11-01" / "b.json").write_text(lines(0, 20))
+    with pytest.raises(UnsupportedFeatureError, match="CHECK constraint c needs the documents in Spark"):
+        dv.ingest(spark, tmp_path / "day=*", tmp_path / "t", column="event", folders={"day": "date"})
+    assert version(spark, tmp_path / "t") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"mode": "overwrite"}, UnsupportedFeatureError, "does not take mode"),
+        ({"cluster_by": ["v:id"]}, UnsupportedFeatureError, "does not take cluster_by"),
+        ({"format": "csv"}, UnsupportedFeatureError, "auto, lines, array, document"),
+        ({"max_document_bytes": 0}, UnsupportedFeatureError, "1 or more"),
+        ({"records": "$[0]"}, InvalidPathError, r"as in \$\.Records"),
+        ({"path_column": "v"}, InvalidSchemaError, "has a column v already"),
+        ({"shredding": "auto"}, TypeError, "shredding"),
+    ],
+)
+def test_arguments(spark, tmp_path, options, error, message):
+    """What does not fit is one error, before a file is read."""
+    (tmp_path / "a.json").write_text(lines(0, 3))
+    with pytest.raises(error, match=message):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", **options)
+    assert not (tmp_path / "t").exists()
+
+
+def test_no_files(spark, tmp_path):
+    """A source that has no files, or is not there, is an error."""
+    (tmp_path / "in").mkdir()
+    for source in (tmp_path / "in", tmp_path / "none", tmp_path / "*.json"):
+        with pytest.raises(TableError, match="there are no files"):
+            dv.ingest(spark, source, tmp_path / "t")
+
+
+SCRIPT = """
+import sys
+from pyspark.sql import SparkSession
+import delta_variant as dv
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
+spark = dv.configure(builder).getOrCreate()
+source, target, bad = sys.argv[1:]
+dv.ingest(spark, source, target, bad_records=bad, commit_bytes=30_000, progress=lambda p: print("COMMIT", p.files, flush=True))
+"""
+
+
+@pytest.mark.slow
+def test_killed(spark, tmp_path):
+    """Killed after some of its commits and run again, an ingestion leaves every good row and every bad line once."""
+    (tmp_path / "in").mkdir()
+    for number in range(12):
+        (tmp_path / "in" / f"{number:02}.json").write_text(lines(number * 500, number * 500 + 500, bad=(number * 500 + 7,)))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(tmp_path / "t"), str(tmp_path / "bad")]
+    for commits in (1, 4):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+        for line in process.stdout or ():
+            if line.startswith("COMMIT") and int(line.split()[1]) >= commits:
+                break
+        time.sleep(0.3 * commits)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    before = ids(spark, tmp_path / "t")
+    assert len(before) < 12 * 499
+    dv.ingest(spark, tmp_path / "in", tmp_path / "t", bad_records=tmp_path / "bad")
+    assert ids(spark, tmp_path / "t") == [n for n in range(6000) if n % 500 != 7]
+    cut = [lines(n, n + 1, bad=(n,)).rstrip("\n") for n in range(7, 6000, 500)]
+    assert bad_lines(spark, tmp_path / "bad") == Counter((f"{i:02}.json", 8, text) for i, text in enumerate(cut))

@@ -1,0 +1,160 @@
+"""Files of JSON documents, read in pieces and blocks: every document once, whatever its form and wherever a block ends."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from delta_variant import binary
+from delta_variant.errors import TableError
+from delta_variant.json_files import texts
+from delta_variant.json_files.documents import Malformed, Reader
+from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
+from delta_variant.storage import Storage
+
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
+
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=12) | st.sampled_from(['"', "\\", "]},[{"])
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12
+)
+documents = st.lists(values, max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of a few bytes, so that every document meets their ends."""
+    monkeypatch.setattr(texts, "BLOCK", 7)
+    monkeypatch.setattr(texts, "_TAIL", 3)
+    monkeypatch.setattr(texts, "_PEEKED", 5)
+    monkeypatch.setattr(texts, "_ELEMENTS", 2)
+
+
+def read(path, form="auto", records=None, max_bytes=1 << 20, size=None) -> tuple[list[object], list[Malformed]]:
+    """The documents of a file, as Python values in order, and what is malformed. size: the size of pieces."""
+    files = JsonFiles((Storage.of(str(path.parent)),), form, records, max_bytes, fails=False, allow_duplicate_keys=False)
+    whole = Piece(0, str(path), path.name, path.stat().st_size)
+    step = size or max(1, whole.size)
+    pieces = [
+        Piece(0, str(path), path.name, whole.size, start, None if start + step >= whole.size else start + step)
+        for start in range(0, max(1, whole.size), step)
+    ]
+    reader, found, malformed = Reader(files), [], []
+    for piece in pieces:
+        for variants, bad in reader.documents(piece):
+            found += [binary.decode(**variant) for variant in variants.to_pylist()]
+            malformed += bad
+    return found, malformed
+
+
+def dumped(value: object, indent: int | None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+tries = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@tries
+@given(
+    documents, st.sampled_from(["\n", "\r\n", "\n \n\n"]), st.booleans(), st.booleans(), st.sampled_from([None, 1, 2, 5, 16])
+)
+def test_lines(tmp_path, rows, separator, ends, mark, size):
+    """Each line that is not blank is a row, in pieces of any size, with or without a byte order mark and a last line break."""
+    text = separator.join(dumped(row, None) for row in rows) + (separator if ends else "")
+    (tmp_path / "f.jsonl").write_bytes(b"\xef\xbb\xbf" * mark + text.encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.jsonl", "lines", size=size) == (rows, [])
+
+
+@tries
+@given(documents, st.sampled_from([None, 1]), st.sampled_from(sorted(COMPRESS)))
+def test_elements_of_an_array(tmp_path, rows, indent, suffix):
+    """A top-level array has a row for each element, in lines or not, compressed or not, found by itself or asked for."""
+    path = tmp_path / f"f.json{suffix}"
+    path.write_bytes(COMPRESS[suffix](b" \n" + dumped(rows, indent).encode("utf-8", "surrogatepass")))
+    for form in ("auto", "array"):
+        assert read(path, form) == (rows, [])
+
+
+@tries
+@given(st.lists(st.tuples(documents, values, values), min_size=1, max_size=3), st.sampled_from([("Records",), ("a", 'b"c')]))
+def test_elements_inside_documents(tmp_path, parts, keys):
+    """records= finds the array at its path in each document of a file, and nothing at other paths."""
+    rows, text = [], ""
+    for own, before, after in parts:
+        inner: object = own
+        for key in reversed(keys):
+            siblings = {"x": before, key + "s": [1], "y": {key: [2]}}
+            inner = {**siblings, key: inner, "z": after}
+        text += dumped(inner, None) + "\n"
+        rows += own
+    (tmp_path / "f.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.json", records=keys) == (rows, [])
+
+
+@tries
+@given(values, st.sampled_from([None, 2]))
+def test_a_file_is_a_document(tmp_path, row, indent):
+    """format="document" takes the whole file for one row."""
+    (tmp_path / "f.json").write_bytes(dumped(row, indent).encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.json", "document") == ([row], [])
+
+
+@tries
+@given(st.lists(st.sampled_from(['{"id": 1}', '{"id":', "", "  ", "[1, 2", '"' + "x" * 30 + '"', "nul"]), max_size=10))
+def test_malformed_lines(tmp_path, lines):
+    """A malformed or long line is told with its number, its first byte and its text; the others are rows."""
+    (tmp_path / "f.jsonl").write_text("\n".join(lines))
+    rows, malformed = read(tmp_path / "f.jsonl", "lines", max_bytes=20)
+    assert rows == [{"id": 1} for line in lines if line == '{"id": 1}']
+    starts = [sum(len(line) + 1 for line in lines[:number]) for number in range(len(lines))]
+    wanted = [(n + 1, starts[n], line) for n, line in enumerate(lines) if line.strip() and line != '{"id": 1}']
+    assert [(bad.line, bad.offset) for bad in malformed] == [(line, start) for line, start, _ in wanted]
+    for bad, (_, _, text) in zip(malformed, wanted, strict=True):
+        assert text.encode().startswith(bad.text)
+        assert bad.text == text.encode() or bad.reason.startswith("longer than")
+
+
+def test_malformed_elements(tmp_path):
+    """An element that is malformed, empty or long is told with its line, and so is a file that ends inside the array."""
+    (tmp_path / "f.json").write_text('[1,\n{"a" 2},\n,"' + "x" * 30 + '",\n3,\n{"b": [4')
+    rows, malformed = read(tmp_path / "f.json", max_bytes=20)
+    assert rows == [1, 3]
+    reasons = [(bad.line, bad.reason.split("=")[0]) for bad in malformed]
+    assert reasons == [
+        (2, "a colon is expected after a key"), (3, "there is no value"), (3, "longer than max_document_bytes"),
+        (5, "the file ends inside a document"),
+    ]  # fmt: skip
+
+
+def test_a_file_without_the_array(tmp_path):
+    """A file that has no array where it should is malformed as a whole."""
+    (tmp_path / "f.json").write_text('{"records": [1]}')
+    assert [bad.reason for bad in read(tmp_path / "f.json", records=("Records",))[1]] == ["the file has no array at $.Records"]
+    (tmp_path / "f.json").write_text("")
+    assert read(tmp_path / "f.json", "array") == ([], [])
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
+def test_compressed_files(tmp_path, suffix):
+    """Files of several compressed parts are read to their end; one that is cut off is an error, and not a shorter file."""
+    path = tmp_path / f"f.jsonl{suffix}"
+    parts = [COMPRESS[suffix](f'{{"id": {n}}}\n'.encode() * 50) for n in range(3)]
+    path.write_bytes(b"".join(parts))
+    assert read(path)[0] == [{"id": n} for n in range(3) for _ in range(50)]
+    path.write_bytes(b"".join(parts)[:-5])
+    with pytest.raises(TableError, match=r"cannot read f.jsonl"):
+        read(path)
+
+
+def test_names_of_files():
+    """Files are known by their suffix, compressed or not."""
+    assert all(map(is_known, ["a.json", "a.JSONL.gz", "a.ndjson.zst", "b.json.bz2"]))
+    assert not any(map(is_known, ["a.parquet", "json", "a.json.tmp", "a.csv.gz"]))
