@@ -7,13 +7,15 @@ ends a command with the error's message and exit code 1.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import click
 import zstandard
 
 from delta_variant.errors import DeltaVariantError
+from delta_variant.ingestion import ingest
 from delta_variant.report import explain
 from delta_variant.session import check_java, configure, enable
 from delta_variant.writer import write
@@ -39,6 +42,77 @@ class _Group(click.Group):
 @click.version_option(package_name="delta-variant")
 def main() -> None:
     """Shredded VARIANT columns for PySpark and Delta Lake."""
+
+
+STARTING = "Starting Spark (the first time it downloads Delta's JARs, 90 MB)"
+
+# ---------------------------------------------------------------------------------------------------------------- ingest
+
+
+def _pairs(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """The values of an option that is given as name=value, any number of times."""
+    for text in texts:
+        if "=" not in text:
+            raise click.BadParameter(f"{text} is not name=value")
+    return dict(text.split("=", 1) for text in texts)
+
+
+@main.command("ingest", epilog="Example: delta-variant ingest 'logs/*.json.gz' tables/logs --bad-records tables/logs_bad")
+@click.argument("source", nargs=-1, required=True)
+@click.argument("target")
+@click.option("--column", default="v", show_default=True, help="The VARIANT column that gets the documents.")
+@click.option(
+    "--format", "format_", type=click.Choice(["auto", "lines", "array", "document"]), default="auto", show_default=True
+)
+@click.option("--records", help="The path to an array inside each document whose elements are the rows, such as $.Records.")
+@click.option("--path-column", help="A column for the URI of the file.")
+@click.option("--modified-column", help="A column for the modification time of the file.")
+@click.option("--constant", multiple=True, callback=_pairs, help="A column with the same text in all rows: name=value.")
+@click.option("--folder", multiple=True, callback=_pairs, help="A column from the folders of the path: name=type.")
+@click.option("--partition-by", multiple=True, help="A partition column of a new table.")
+@click.option("--bad-records", help="A table for malformed documents. Without it, the first one is an error.")
+@click.option("--max-document-bytes", type=int, help="The size of the longest document; 16 MiB by default.")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def ingest_command(
+    source: tuple[str, ...], target: str, format_: Any, constant: dict[str, str], folder: dict[str, str],
+    partition_by: tuple[str, ...], max_document_bytes: int | None, conf: dict[str, str], as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Load files of JSON documents into a Delta table, one row for each document.
+
+    SOURCE: files, directories and globs, plain or compressed. TARGET: a path, or the name of a table. Files that the table has
+    from an earlier call are left out.
+    """
+    check_java()
+    if max_document_bytes is not None:
+        options["max_document_bytes"] = max_document_bytes
+    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
+        log = Path(folder_of_log, "spark.log")
+        with _step(STARTING), _quiet(log):
+            spark = _session("ingest", conf)
+        try:
+            with _step("Loading") as show, _quiet(log):
+                done = ingest(
+                    spark, source, target, format=format_, constants=constant, folders=folder, partition_by=partition_by,
+                    progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"), **options,
+                )  # fmt: skip
+        finally:
+            with _quiet(log):
+                spark.stop()
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    if done.version is None:
+        click.echo(f"nothing to load: {target} has all {done.skipped:,} files")
+        return
+    click.echo(
+        f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes read, "
+        f"{done.bytes_written:,} written"
+    )
+    if done.skipped:
+        click.echo(f"{done.skipped:,} files were there already")
+    if done.bad:
+        click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
 
 
 # ------------------------------------------------------------------------------------------------------------------ demo
@@ -89,8 +163,10 @@ def demo(path: Path | None) -> None:
     folder = (path or Path(tempfile.mkdtemp(prefix="delta-variant-demo-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"true": folder / "earthquakes", "false": folder / "earthquakes_plain"}
-    with _step("Starting Spark (the first time it downloads Delta's JARs, 90 MB)"), _quiet(folder / "spark.log"):
-        spark = _session(folder)
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    with _step(STARTING), _quiet(folder / "spark.log"):
+        spark = _session("demo", {**settings, "spark.sql.shuffle.partitions": "4"})
+        enable(spark)
     try:
         feed = _feed(spark)
         for shredding, table in tables.items():
@@ -139,21 +215,19 @@ def _feed(spark: Any) -> Any:
     return feed.repartitionByRange(FILES, time_).sortWithinPartitions(time_)
 
 
-def _session(folder: Path) -> Any:
+def _session(command: str, settings: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession  # noqa: PLC0415  # see _feed
 
     builder = (
-        SparkSession.builder.appName("delta-variant demo")
+        SparkSession.builder.appName(f"delta-variant {command}")
         .master(os.environ.get("SPARK_MASTER", "local[*]"))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     spark = configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    enable(spark)
     return spark
 
 
@@ -175,24 +249,31 @@ def _quiet(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _step(what: str) -> Iterator[None]:
-    """Shows a line while a step runs, and how long it took."""
+def _step(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows a line while a step runs, and how long it took. Yields a function that shows how far it is."""
     done, start = threading.Event(), time.monotonic()
+    state = [what]
     terminal = os.fdopen(os.dup(2), "w") if sys.stderr.isatty() else None
 
     def turn() -> None:
         for symbol in itertools.cycle("|/-\\"):
             if terminal is None or done.wait(0.2):
                 return
-            terminal.write(f"\r{symbol} {what} … {time.monotonic() - start:.0f} s ")
+            terminal.write(f"\r{symbol} {state[0]} … {time.monotonic() - start:.0f} s ")
             terminal.flush()
 
     thread = threading.Thread(target=turn, daemon=True)
     if terminal is None:
         click.echo(f"{what} …", err=True)
     thread.start()
+
+    def show(how_far: str) -> None:
+        state[0] = f"{what}: {how_far}"
+        if terminal is None:
+            click.echo(state[0], err=True)
+
     try:
-        yield
+        yield show
     finally:
         done.set()
         thread.join()

@@ -1,5 +1,6 @@
 """The command, run as a user runs it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,32 @@ def test_an_older_java(tmp_path):
     (line,) = done.stderr.splitlines()
     assert "is version 11" in line
     assert "install Java 17" in line
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_ingest(tmp_path):
+    """Files become a table, malformed lines another one; a second run loads nothing; errors are one line."""
+    (tmp_path / "day=2026-11-01").mkdir()
+    (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id":\n')
+    arguments = ["ingest", str(tmp_path / "day=*"), str(tmp_path / "t"), "--folder", "day=date", "--constant", "source=test"]
+    failed = run(*arguments)
+    assert failed.returncode == 1
+    assert "a.json, line 2: not a JSON document" in failed.stderr.splitlines()[-1]
+    assert "Traceback" not in failed.stderr
+    arguments += ["--bad-records", str(tmp_path / "bad"), "--partition-by", "day", "--conf", "spark.sql.session.timeZone=UTC"]
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in done.stdout
+    assert "1 malformed documents are in" in done.stdout
+    again = run(*arguments, "--json")
+    assert json.loads(again.stdout)["skipped"] == 1
+    assert (tmp_path / "t" / "day=2026-11-01").is_dir()
+
+
+def test_ingest_arguments():
+    """Options that are no pairs are refused with a sentence, and the help shows an example."""
+    refused = run("ingest", "a", "b", "--folder", "day")
+    assert refused.returncode == 2
+    assert "day is not name=value" in refused.stderr
+    assert "Example: delta-variant ingest" in run("ingest", "--help").stdout
