@@ -58,6 +58,7 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.write
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.json_text
+	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.inference
 	$(BIN)/python -m benchmarks.skipping
 	$(BIN)/python -m benchmarks.reading

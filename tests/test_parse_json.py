@@ -435,9 +435,9 @@ def test_nothing_is_written_outside_the_buffer(small):
     """A text of few bytes takes little room, although containers in the same place had headers of many bytes before."""
     large = "[" + ",".join(["[" + ",".join(["1"] * 70_000) + "]", '{"a":[' + "[],[[2]]," * 40_000 + "1]}"]) + "]"
     parser = module.Parser()
-    parser.add(*module._texts(pa.array([large, "[" * 500 + ",".join(["1"] * 70_000) + "]" * 500])))
+    parser.add(*module.texts_of(pa.array([large, "[" * 500 + ",".join(["1"] * 70_000) + "]" * 500])))
     parser.value = guarded = Guarded()
-    parser.add(*module._texts(pa.array([small])))
+    parser.add(*module.texts_of(pa.array([small])))
     assert (guarded.memory[len(guarded.data) :] == 0xA5).all()
     found = guarded.data[: guarded.size].tobytes()
     assert found == binary.parse_json(pa.array([small]))[0].as_py()["value"]

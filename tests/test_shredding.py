@@ -1,7 +1,9 @@
 """Whole columns: shred and unshred."""
 
 import datetime as dt
+import json
 from decimal import Decimal
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -9,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import binary, schema, shredding
-from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError
-from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidLayoutError, MalformedVariantError
+from delta_variant.shredding import json_texts
+from tests.strategies import SCHEMAS, TEXTS, VARIANTS, column, same, trees, values
+
+JSON_VALUES = trees(st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), TEXTS))
 
 
 def roundtrip(rows, as_type):
@@ -284,3 +289,25 @@ def test_overlapping_fields_cannot_blow_up():
     metadata = binary.encode_metadata([f"{i:02}" for i in range(count)])
     with pytest.raises(MalformedVariantError, match="overlap"):
         shredding.shred(pa.array([{"metadata": metadata, "value": value}], shredding.UNSHREDDED), "a int")
+
+
+@given(st.lists(st.one_of(JSON_VALUES, st.just("SQL NULL")), max_size=8), SCHEMAS, st.integers(1, 60))
+def test_json_texts(rows, as_type, chunk_bytes):
+    """shred_json(texts, s) is shred(parse_json(texts), s), wherever a chunk ends, in pieces of an array and in slices too."""
+    texts = pa.array([None, *(None if row == "SQL NULL" else json.dumps(row) for row in rows)])
+    expected = shredding.shred(binary.parse_json(texts), as_type)
+    with mock.patch.object(json_texts, "CHUNK_BYTES", chunk_bytes):
+        assert shredding.shred_json(texts, as_type).equals(expected)
+        assert shredding.shred_json(texts.slice(1), as_type).equals(expected.slice(1))
+        both = shredding.shred_json(pa.chunked_array([texts, texts.slice(1)]), as_type)
+        assert both.equals(pa.concat_arrays([expected, expected.slice(1)]))
+
+
+def test_malformed_json_texts():
+    """A malformed text is an error with its row, or a NULL row."""
+    texts = pa.array(['{"id": 1}', "{", None, '{"id": 2, "id": 3}'])
+    with pytest.raises(InvalidJsonError, match="row 1, byte 1"):
+        shredding.shred_json(texts, "id bigint")
+    shredded = shredding.shred_json(texts, "id bigint", errors="null", allow_duplicate_keys=True)
+    assert [None if v == "SQL NULL" else v for v in values(shredding.unshred(shredded))] == [{"id": 1}, None, None, {"id": 3}]
+    assert len(shredding.shred_json(pa.array([], pa.string()), "id bigint")) == 0

@@ -87,7 +87,7 @@ def parse_texts(array: pa.Array | pa.ChunkedArray, *, allow_duplicate_keys: bool
     """The Variants of JSON texts, NULL for malformed ones too, and these. Raises InvalidLayoutError."""
     parser = Parser(allow_duplicate_keys=allow_duplicate_keys)
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-        parser.add(*_texts(chunk))
+        parser.add(*texts_of(chunk))
     return parser.finish()
 
 
@@ -222,7 +222,7 @@ class Parser:
         self.metadata.append(ends)
 
 
-def _texts(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
+def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     """The bytes of texts, and start and end of each; start -1: NULL.
 
     The bytes are those of the array if there are spare ones behind the last text, else a copy. Raises InvalidLayoutError.

@@ -1,7 +1,8 @@
 """Whole columns: Variants as (metadata, value) ↔ Variants shredded to a schema, Arrow in and Arrow out.
 
-    shred    struct<metadata, value> + schema ─▶ struct<metadata, value, typed_value>
-    unshred  struct<metadata, value, typed_value> ─▶ struct<metadata, value>
+    shred       struct<metadata, value> + schema ─▶ struct<metadata, value, typed_value>
+    shred_json  JSON texts + schema ─▶ struct<metadata, value, typed_value>
+    unshred     struct<metadata, value, typed_value> ─▶ struct<metadata, value>
 
 Source: Parquet VariantShredding. At every node of the schema,
 
@@ -12,12 +13,13 @@ Source: Parquet VariantShredding. At every node of the schema,
     set        set           an object: named fields in typed_value, the others in value
 
 A column is processed node by node by the loops of `kernels`; the modules here prepare their buffers: `plan` (what the kernels
-need to know of a schema), `shredder`, `unshredder`. Invariant: `unshred(shred(x, s))` equals x: exact numerics (integers and
-decimals) by numeric value, everything else by type and value.
+need to know of a schema), `shredder`, `json_texts`, `unshredder`. Invariant: `unshred(shred(x, s))` equals x: exact numerics
+(integers and decimals) by numeric value, everything else by type and value.
 """
 
+from delta_variant.shredding.json_texts import shred_json
 from delta_variant.shredding.plan import UNSHREDDED, storage_type
 from delta_variant.shredding.shredder import shred, validate
 from delta_variant.shredding.unshredder import schema_of, unshred
 
-__all__ = ["UNSHREDDED", "schema_of", "shred", "storage_type", "unshred", "validate"]
+__all__ = ["UNSHREDDED", "schema_of", "shred", "shred_json", "storage_type", "unshred", "validate"]
