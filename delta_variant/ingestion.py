@@ -169,12 +169,12 @@ def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mappin
     """The files at paths and globs, in the order of their names."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").options(**storage_options)
     try:
-        listed = reader.load(list(sources)).selectExpr("path", "length", "unix_millis(modificationTime)").distinct().collect()
+        listed = reader.load(list(sources)).selectExpr("path", "length", "unix_millis(modificationTime)").collect()
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         raise TableError(f"there are no files: {error.getMessage()}") from error
-    files = [_File(*row) for row in sorted(map(tuple, listed))]
+    files = [_File(*row) for row in sorted(set(map(tuple, listed)))]
     return [file for file in files if is_known(file.name)] or files
 
 
