@@ -74,7 +74,7 @@ def test_pieces_of_a_large_file(spark, tmp_path, monkeypatch):
 
 
 def test_files_that_are_there_already(spark, tmp_path):
-    """Repeated, an ingestion takes only new files, and of those that two ingestions take at once, each once."""
+    """Repeated, an ingestion takes only new files, and of those that two ingestions take at once, each once (W3)."""
     (tmp_path / "a.json").write_text(lines(0, 50))
     dv.ingest(spark, tmp_path / "*.json", tmp_path / "t")
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(lines(50, 100).encode()))
@@ -109,7 +109,7 @@ def test_malformed_documents(spark, tmp_path):
 
 
 def test_malformed_documents_of_an_ingestion_that_ended_early(spark, tmp_path):
-    """If an ingestion ended between its two commits, the next one writes the malformed documents of the files before."""
+    """If an ingestion ended between its two commits, the next one writes the malformed documents of its files (W3)."""
     (tmp_path / "a.json").write_text(lines(0, 40, bad=(3,)))
     dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", bad_records=tmp_path / "lost")
     dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", bad_records=tmp_path / "bad")
