@@ -305,6 +305,14 @@ try:
         except DeltaVariantError as error:
             done.append(type(error).__name__)
 
+    source = table.rpartition("/")[0] + "/texts"
+    texts = spark.range(50).selectExpr("concat('{\\"n\\":', id, '}') value")
+    texts.write.options(**keys).option("compression", "gzip").text(source)
+    done.append(dv.ingest(spark, source, table + "-json", path_column="file", storage_options=keys).rows)
+    done.append(dv.ingest(spark, source + "/part*", table + "-json", path_column="file", storage_options=keys).skipped)
+    loaded = spark.read.format("delta").options(**keys).load(table + "-json")
+    done.append([loaded.selectExpr("sum(v:n::int)").first()[0], loaded.where("file LIKE 's3a://lake/%.gz'").count()])
+
     # Keys in a credential store, of which Hadoop alone knows how to read it.
     conf = spark._jsc.hadoopConfiguration()
     conf.set("hadoop.security.credential.provider.path", store)
@@ -328,13 +336,14 @@ finally:
 print("DONE", json.dumps(done))
 """
 
-DONE = 'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 3, ["access_key", "secret_key"], "eu-north-1"]'
+DONE = 'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 3, ["access_key", "secret_key"], "eu-north-1"]'
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_tables_on_s3(server, tmp_path):
-    """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task.
+    """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task;
+    files on S3 are ingested.
 
     Settings that cannot be followed are refused. Keys are found in a credential store too, and the region as S3A finds it.
     """
