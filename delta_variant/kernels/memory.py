@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,21 @@ for _name in ("../types.py", "memory.py", "notation.py", "validate.py"):
     _HELPERS.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
-def jit(kernel: Any) -> Any:
-    """Compiles a kernel, a function that Python calls, and caches it on disk.
+def jit(kernel: Any, *, allocates: bool = False) -> Any:
+    """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays.
 
     Numba's cache notices changes of the kernel's own file only. Helpers are compiled into the kernel but are in other files. A
     digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{_HELPERS.hexdigest()}"
-    return cached(nb.njit(nogil=True)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=allocates)(kernel))
 
 
-helper = nb.njit(nogil=True, forceinline=True)
+allocating = partial(jit, allocates=True)
+"""`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
+it does not."""
+
+helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
 

@@ -20,6 +20,7 @@ from delta_variant.kernels.memory import (
     SCALE,
     SIZES,
     TRUNCATED,
+    allocating,
     bytes_for,
     copy,
     equal,
@@ -69,7 +70,7 @@ def leave(data, p, limit, i, rest, fault):
     return np.int64(1)
 
 
-@jit
+@allocating
 def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
     """Finds the fields of objects. Returns the number of slots with a residual, or -1.
 

@@ -19,6 +19,7 @@ from delta_variant.kernels.memory import (
     DUPLICATE,
     NO_KEY,
     NOT_AN_OBJECT,
+    allocating,
     bytes_for,
     copy,
     fail,
@@ -161,7 +162,7 @@ def _sorted_rest(data, ids, id_width, count, first, keys, child_of_name, texts, 
     return fields
 
 
-@jit
+@allocating
 def size_objects(
     typed,
     live,
@@ -223,7 +224,7 @@ def size_objects(
     return np.int64(0)
 
 
-@jit
+@allocating
 def write_objects(
     typed,
     child_size,
