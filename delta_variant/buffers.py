@@ -62,7 +62,13 @@ def bitmap(valid: Flags) -> pa.Buffer | None:
 
 def flags_of(array: pa.Array) -> Flags:
     """One flag per slot from Arrow's validity; empty if all slots are valid."""
-    return np.asarray(array.is_valid()).view(np.uint8) if array.null_count else NO_FLAGS
+    if not array.null_count:
+        return NO_FLAGS
+    bits = array.buffers()[0]
+    if bits is None:  # of type null
+        return np.zeros(len(array), np.uint8)
+    start, end = array.offset, array.offset + len(array)
+    return np.unpackbits(np.frombuffer(bits, np.uint8, count=-(-end // 8)), count=end, bitorder="little")[start:]
 
 
 def both(a: Flags, b: Flags) -> Flags:
@@ -84,7 +90,7 @@ def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
 
 def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
     """Raises MalformedVariantError if strings are not UTF-8. data: their bytes; if all are ASCII, the check is cheap."""
-    if len(data) and data.max() > 0x7F:
+    if not memory.is_ascii(data):
         try:
             strings.validate(full=True)
         except pa.ArrowInvalid:

@@ -144,6 +144,25 @@ def equal(a, i, b, j, size):
 
 
 @helper
+def copy_exact(out, to, data, at, size):
+    """memcpy(out + to, data + at, size), by moves of fixed size if there are at most 32 bytes; up to 31 of them may overlap."""
+    if size > 32:
+        copy(out, to, data, at, size)
+    elif size >= 16:
+        copy(out, to, data, at, 16)
+        copy(out, to + size - 16, data, at + size - 16, 16)
+    elif size >= 8:
+        copy(out, to, data, at, 8)
+        copy(out, to + size - 8, data, at + size - 8, 8)
+    elif size >= 4:
+        copy(out, to, data, at, 4)
+        copy(out, to + size - 4, data, at + size - 4, 4)
+    else:
+        for k in range(size):
+            out[to + k] = data[at + k]
+
+
+@helper
 def hash_bytes(data, at, size):
     h = np.uint64(size) + np.uint64(0x9E3779B97F4A7C15)
     k = 0
@@ -252,6 +271,15 @@ def write_container(out, at, basic, count, id_width, width):
         out[at] = (width - 1 | large << 2) << 2 | basic
     put(out, at + 1, count, 4 if large else 1)
     return at + (5 if large else 2)
+
+
+@jit
+def is_ascii(data):
+    """Whether all bytes are ASCII."""
+    bits = np.uint8(0)
+    for byte in data:
+        bits = np.uint8(bits | byte)
+    return bits < 0x80
 
 
 @helper

@@ -17,7 +17,6 @@ leaf before it is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -132,34 +131,36 @@ class _Chunk:
         self.plan, self.storage, self.faults = schema, storage, Faults(first_row)
         self.metadata, self.valid = as_binary(storage.field("metadata")), flags_of(storage)
         rows = len(storage)
-        at = np.where(self.valid, 0, -1).astype(np.int64) if len(self.valid) else np.zeros(rows, np.int64)
+        at = self.valid.astype(np.int64) - 1 if len(self.valid) else np.zeros(rows, np.int64)
         self.dictionary = np.empty(rows, np.int32)
         self.keys = Dictionaries.read(self.metadata, at, self.dictionary, self.faults)
+        self.order = np.empty(len(self.keys.key_at), np.int64)
         self.names = self.keys.look_up(schema.names)
         self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
         k.keys_of_names(self.names, self.keys.start, self.id_of_name)
         self.root = _Group(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
 
     def unshred(self) -> pa.StructArray:
+        size = np.empty(len(self.storage), np.int64)
         try:
-            size = self.root.measure(self.valid)
+            self.root.measure(self.valid, size)
         except InvalidLayoutError:
             if self.faults.report[0] != NO_KEY:
                 raise
             return _Chunk(self.plan, complete(self.storage), self.faults.first_row).unshred()
-        offsets = np.zeros(len(size) + 1, np.int64)
-        np.cumsum(size, out=offsets[1:])
-        if offsets[-1] > np.iinfo(np.int32).max:
+        offsets, to = np.empty(len(size) + 1, np.int32), np.empty(len(size), np.int64)
+        end = k.place(size, 0, offsets, to)
+        if end > np.iinfo(np.int32).max:
             raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-        out = np.empty(int(offsets[-1]) + PADDING, np.uint8)
-        self.root.write(np.where(size > 0, offsets[:-1], -1), out)
-        value = binary_array(offsets.astype(np.int32), out, NO_FLAGS, pa.binary())
+        out = np.empty(end + PADDING, np.uint8)
+        self.root.write(to, out)
+        value = binary_array(offsets, out, NO_FLAGS, pa.binary())
         mask = bitmap(self.valid) if len(self.valid) else None
         return pa.Array.from_buffers(UNSHREDDED, len(size), [mask], children=[self.metadata, value])
 
 
 class _Typed(Protocol):
-    """The typed_value of one node. `measure` sets the sizes of its slots and returns the result of a kernel."""
+    """The typed_value of one node. `measure` sets the sizes of all its slots and returns the result of a kernel."""
 
     valid: Flags
 
@@ -200,13 +201,15 @@ class _Group:
             return (_Texts if primitive.size == t.VARIABLE else _Fixed)(primitive, array, self.node.path)
         return (_Object if pa.types.is_struct(array.type) else _List)(self, array, dictionary)
 
-    def measure(self, live: Flags) -> Int64s:
-        """The size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
-        size, required, live, faults = np.zeros(self.count, np.int64), live, both(live, self.present), self.chunk.faults
+    def measure(self, live: Flags, size: Int64s) -> None:
+        """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
+        required, live, faults = live, both(live, self.present), self.chunk.faults
         if self.value is not None:
             self._validate(both(live, self.value_valid))
         if self.typed is not None:
             faults.check(self.typed.measure(live, size), self.node.path)
+        else:
+            size.fill(0)
         if self.value is not None:
             alone = live
             if isinstance(self.typed, _Object):  # where typed_value is an object, its size includes its residual in `value`
@@ -215,7 +218,6 @@ class _Group:
         if self.required:
             self.missing = both(required, (size == 0).view(np.uint8))
             size += self.missing
-        return size
 
     def _validate(self, live: Flags) -> None:
         """Validates what is in `value` to the last leaf: it is copied, and nothing else looks inside it."""
@@ -237,50 +239,42 @@ class _Group:
             k.write_nulls(self.missing, to, out)
 
 
-@dataclass
-class _Primitives:
-    """typed_value of a primitive."""
-
-    primitive: t.Primitive
-    array: pa.Array
-    path: str
-
-    def __post_init__(self) -> None:
-        self.valid = flags_of(self.array)
-
-
-class _Fixed(_Primitives):
+class _Fixed:
     """typed_value of a primitive of fixed size."""
 
+    def __init__(self, primitive: t.Primitive, array: pa.Array, _path: str) -> None:
+        self.primitive, self.array, self.valid = primitive, array, flags_of(array)
+
     def measure(self, live: Flags, size: Int64s) -> int:
-        alive = both(live, self.valid)
-        size[:] = (alive if len(alive) else 1) * np.int64(1 + self.primitive.size)
+        alive, one = both(live, self.valid), 1 + self.primitive.size
+        if len(alive):
+            np.multiply(alive, one, out=size)
+        else:
+            size.fill(one)
         return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         array, primitive = self.array, self.primitive
+        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)
         if primitive.id == t.TRUE:
-            k.write_booleans(np.frombuffer(array.buffers()[1] or b"", np.uint8), array.offset, self.valid, to, out)
+            k.write_booleans(payload, array.offset, self.valid, to, out)
             return
-        decimal = pa.types.is_decimal(array.type)
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        stride = array.type.bit_width // 8
-        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * stride :]
-        scale = array.type.scale if decimal else -1
-        k.write_fixed(payload, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
+        decimal = primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
+        kind = array.type.storage_type if isinstance(array, pa.ExtensionArray) else array.type
+        stride, scale = kind.bit_width // 8, kind.scale if decimal else -1
+        source = payload[array.offset * stride :]
+        k.write_fixed(source, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
 
 
-class _Texts(_Primitives):
+class _Texts:
     """typed_value of a string or a binary."""
 
-    def __post_init__(self) -> None:
-        plain = self.primitive.arrow
-        self.array = self.array if self.array.type == plain else self.array.cast(plain)
-        super().__post_init__()
-        self.offsets, self.data = buffers_of(self.array)
-        if self.primitive.id == t.STRING:
-            check_utf8(self.array, self.data[self.offsets[0] : self.offsets[-1]], self.path)
+    def __init__(self, primitive: t.Primitive, array: pa.Array, path: str) -> None:
+        array = array if array.type == primitive.arrow else array.cast(primitive.arrow)
+        self.primitive, self.valid = primitive, flags_of(array)
+        self.offsets, self.data = buffers_of(array)
+        if primitive.id == t.STRING:
+            check_utf8(array, self.data[self.offsets[0] : self.offsets[-1]], path)
 
     def measure(self, live: Flags, size: Int64s) -> int:
         k.size_texts(self.offsets, self.valid, live, self.primitive.id == t.STRING, size)
@@ -298,7 +292,6 @@ class _Object:
         self.group, self.dictionary, self.keys, self.names = group, dictionary, chunk.keys, chunk.names
         self.valid = flags_of(array)
         self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in node.by_name]
-        self.child_id = np.take(chunk.id_of_name, node.name_numbers, axis=1)
         if group.value is None:
             self.residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
         else:
@@ -312,23 +305,24 @@ class _Object:
         inner = both(live, self.valid)
         self.child_size = np.empty((len(self.children), len(size)), np.int64)
         for row, child in zip(self.child_size, self.children, strict=True):
-            row[:] = child.measure(inner)
-        self.shape = tuple(np.zeros(len(size), np.int64) for _ in range(3))
+            child.measure(inner, row)
+        self.ids, self.shape = np.empty(len(self.children), np.int64), np.empty((3, len(size)), np.int64)
+        chunk, node, keys = self.group.chunk, self.group.node, self.keys
         return int(
             k.size_objects(
-                self.valid, live, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, self.keys.start,
-                self.keys.key_at, self.keys.key_size, self.keys.data, self.group.node.child_of_name,
-                size, *self.shape, self.group.chunk.faults.report,
+                self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual,
+                self.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
+                size, *self.shape, chunk.faults.report,
             )
         )  # fmt: skip
 
     def write(self, to: Int64s, out: Bytes) -> None:
-        child_to = np.full(self.child_size.shape, -1, np.int64)
-        keys, schema = self.keys, self.group.chunk.plan
+        child_to = np.empty(self.child_size.shape, np.int64)
+        chunk, node, keys = self.group.chunk, self.group.node, self.keys
         k.write_objects(
-            self.valid, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, keys.start, keys.key_at,
-            keys.key_size, keys.data, schema.names.names, schema.names.ends, self.group.node.name_numbers,
-            self.group.node.child_of_name, *self.shape, to, child_to, out,
+            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual, self.names,
+            keys.start, keys.key_at, keys.key_size, keys.data, chunk.plan.names.names, chunk.plan.names.ends,
+            node.child_of_name, self.ids, chunk.order, *self.shape, to, child_to, out,
         )  # fmt: skip
         for row, child in zip(child_to, self.children, strict=True):
             child.write(row, out)
@@ -344,15 +338,15 @@ class _List:
         offsets, _ = buffers_of(array)
         self.offsets = offsets - offsets[0]
         elements = array.values[int(offsets[0]) : int(offsets[-1])]
-        self.element_live = np.ones(len(elements), np.uint8)
-        self.element_dictionary = np.zeros(len(elements), np.int32)
+        self.element_live = np.empty(len(elements), np.uint8)
+        self.element_dictionary = np.empty(len(elements), np.int32)
         inner = (group.chunk, group.node.children[0], elements, self.element_dictionary)
         self.element = _child(*inner, required=True)
 
     def measure(self, live: Flags, size: Int64s) -> int:
         k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
-        self.element_size = self.element.measure(self.element_live)
-        self.bytes = np.zeros(len(size), np.int64)
+        self.element_size, self.bytes = np.empty(len(self.element_live), np.int64), np.empty(len(size), np.int64)
+        self.element.measure(self.element_live, self.element_size)
         k.size_lists(self.offsets, self.valid, live, self.element_size, size, self.bytes)
         return 0
 
