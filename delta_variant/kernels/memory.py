@@ -132,6 +132,12 @@ def sint(data, at, width):
 def equal(a, i, b, j, size):
     """Whether `size` bytes are the same in `a` from i on and in `b` from j on."""
     k = 0
+    while k + 32 <= size:
+        low = (u64(a, i + k) ^ u64(b, j + k)) | (u64(a, i + k + 8) ^ u64(b, j + k + 8))
+        high = (u64(a, i + k + 16) ^ u64(b, j + k + 16)) | (u64(a, i + k + 24) ^ u64(b, j + k + 24))
+        if low | high:
+            return False
+        k += 32
     while k + 8 <= size:
         if u64(a, i + k) != u64(b, j + k):
             return False

@@ -56,6 +56,9 @@ CHUNK_ROWS = 1 << 14
 CHUNK_SLOTS = 1 << 20
 """The limit for the slots of these rows in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 rows 40 ns."""
 
+MAX_BYTES = np.iinfo(np.int32).max
+TOO_LARGE = "the Variants of one array take more than 2 GiB: pass smaller arrays"
+
 
 def unshred(array: pa.Array) -> pa.StructArray:
     """Rebuilds the Variants of a shredded column.
@@ -73,13 +76,45 @@ def unshred(array: pa.Array) -> pa.StructArray:
     """
     storage, _ = storage_of(array, "unshred")
     schema = _plan_of(storage.type)
+    column, valid, values = storage.field("metadata"), flags_of(storage), _Values(len(storage))
     rows = max(1, min(CHUNK_ROWS, CHUNK_SLOTS // schema.nodes))
-    chunks = [_Chunk(schema, storage[start : start + rows], start).unshred() for start in range(0, len(array), rows)]
-    if len(chunks) == 1:
-        return chunks[0]
-    if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
-        raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-    return pa.concat_arrays(chunks) if chunks else pa.array([], UNSHREDDED)
+    parts, replaced = [], column.type != pa.binary()
+    for start in range(0, len(storage), rows):
+        chunk = _Chunk(schema, storage[start : start + rows], valid[start : start + rows], start)
+        parts.append(chunk.unshred(values))
+        replaced |= parts[-1] is not chunk.metadata
+    if replaced:
+        if sum(part.nbytes for part in parts) > MAX_BYTES:
+            raise InvalidLayoutError(TOO_LARGE)
+        column = pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+    mask = bitmap(valid) if len(valid) else None
+    return pa.Array.from_buffers(UNSHREDDED, len(storage), [mask], children=[column, values.array()])
+
+
+class _Values:
+    """The Variants of all rows, which are added chunk by chunk."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.done, self.end = rows, 0, 0
+        self.offsets, self.data = np.zeros(rows + 1, np.int32), np.empty(PADDING, np.uint8)
+
+    def add(self, size: Int64s) -> Int64s:
+        """Makes room for the Variants of the next rows. Returns their positions; -1 where the size is 0."""
+        to, before = np.empty(len(size), np.int64), self.end
+        self.end = k.place(size, before, self.offsets[self.done :], to)
+        if self.end > MAX_BYTES:
+            raise InvalidLayoutError(TOO_LARGE)
+        self.done += len(size)
+        if self.end + PADDING > len(self.data):
+            expected = self.end * self.rows // self.done  # memory that is not touched costs nothing
+            data = np.empty(min(max(self.end, expected + expected // 16), MAX_BYTES) + PADDING, np.uint8)
+            data[:before] = self.data[:before]
+            self.data = data
+        return to
+
+    def array(self) -> pa.Array:
+        self.data.resize(self.end + PADDING, refcheck=False)
+        return binary_array(self.offsets, self.data, NO_FLAGS, pa.binary())
 
 
 @by_type
@@ -127,9 +162,9 @@ def _schema_of_group(group: pa.DataType, path: str, allowed: set[str]) -> pa.Dat
 class _Chunk:
     """Rows that are rebuilt at once."""
 
-    def __init__(self, schema: Plan, storage: pa.StructArray, first_row: int) -> None:
-        self.plan, self.storage, self.faults = schema, storage, Faults(first_row)
-        self.metadata, self.valid = as_binary(storage.field("metadata")), flags_of(storage)
+    def __init__(self, schema: Plan, storage: pa.StructArray, valid: Flags, first_row: int) -> None:
+        self.plan, self.storage, self.valid, self.faults = schema, storage, valid, Faults(first_row)
+        self.metadata = as_binary(storage.field("metadata"))
         rows = len(storage)
         at = self.valid.astype(np.int64) - 1 if len(self.valid) else np.zeros(rows, np.int64)
         self.dictionary = np.empty(rows, np.int32)
@@ -140,23 +175,17 @@ class _Chunk:
         k.keys_of_names(self.names, self.keys.start, self.id_of_name)
         self.root = _Group(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
 
-    def unshred(self) -> pa.StructArray:
+    def unshred(self, values: _Values) -> pa.Array:
+        """Adds the Variants to `values` and returns their metadata, which is complete."""
         size = np.empty(len(self.storage), np.int64)
         try:
             self.root.measure(self.valid, size)
         except InvalidLayoutError:
             if self.faults.report[0] != NO_KEY:
                 raise
-            return _Chunk(self.plan, complete(self.storage), self.faults.first_row).unshred()
-        offsets, to = np.empty(len(size) + 1, np.int32), np.empty(len(size), np.int64)
-        end = k.place(size, 0, offsets, to)
-        if end > np.iinfo(np.int32).max:
-            raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-        out = np.empty(end + PADDING, np.uint8)
-        self.root.write(to, out)
-        value = binary_array(offsets, out, NO_FLAGS, pa.binary())
-        mask = bitmap(self.valid) if len(self.valid) else None
-        return pa.Array.from_buffers(UNSHREDDED, len(size), [mask], children=[self.metadata, value])
+            return _Chunk(self.plan, complete(self.storage), self.valid, self.faults.first_row).unshred(values)
+        self.root.write(values.add(size), values.data)
+        return self.metadata
 
 
 class _Typed(Protocol):
