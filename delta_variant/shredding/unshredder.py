@@ -17,7 +17,7 @@ leaf before it is copied.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -173,19 +173,23 @@ class _Chunk:
         self.names = self.keys.look_up(schema.names)
         self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
         k.keys_of_names(self.names, self.keys.start, self.id_of_name)
-        self.root = _Group(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
 
     def unshred(self, values: _Values) -> pa.Array:
         """Adds the Variants to `values` and returns their metadata, which is complete."""
         size = np.empty(len(self.storage), np.int64)
+        root = _Group(self, self.plan.root, self.storage, self.dictionary, NO_FLAGS, required=True)
         try:
-            self.root.measure(self.valid, size)
+            root.measure(self.valid, size)
         except InvalidLayoutError:
             if self.faults.report[0] != NO_KEY:
                 raise
             return _Chunk(self.plan, complete(self.storage), self.valid, self.faults.first_row).unshred(values)
-        self.root.write(values.add(size), values.data)
+        root.write(values.add(size), values.data)
         return self.metadata
+
+
+_Residual: TypeAlias = tuple[Int32s, Bytes, Flags]
+NO_RESIDUAL: _Residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
 
 
 class _Typed(Protocol):
@@ -228,7 +232,10 @@ class _Group:
         primitive = self.node.primitive
         if primitive is not None:
             return (_Texts if primitive.size == t.VARIABLE else _Fixed)(primitive, array, self.node.path)
-        return (_Object if pa.types.is_struct(array.type) else _List)(self, array, dictionary)
+        if not pa.types.is_struct(array.type):
+            return _List(self.chunk, self.node, array, dictionary)
+        residual = NO_RESIDUAL if self.value is None else (self.offsets, self.data, self.value_valid)
+        return _Object(self.chunk, self.node, array, dictionary, residual)
 
     def measure(self, live: Flags, size: Int64s) -> None:
         """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
@@ -316,15 +323,10 @@ class _Texts:
 class _Object:
     """typed_value of an object, whose residual is in `value`."""
 
-    def __init__(self, group: _Group, array: pa.StructArray, dictionary: Int32s) -> None:
-        chunk, node = group.chunk, group.node
-        self.group, self.dictionary, self.keys, self.names = group, dictionary, chunk.keys, chunk.names
+    def __init__(self, chunk: _Chunk, node: Node, array: pa.StructArray, dictionary: Int32s, residual: _Residual) -> None:
+        self.chunk, self.node, self.dictionary, self.residual = chunk, node, dictionary, residual
         self.valid = flags_of(array)
         self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in node.by_name]
-        if group.value is None:
-            self.residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
-        else:
-            self.residual = (group.offsets, group.data, group.value_valid)
 
     def flags(self, count: int) -> Flags:
         """The slots where typed_value is set, as one flag each."""
@@ -336,20 +338,20 @@ class _Object:
         for row, child in zip(self.child_size, self.children, strict=True):
             child.measure(inner, row)
         self.ids, self.shape = np.empty(len(self.children), np.int64), np.empty((3, len(size)), np.int64)
-        chunk, node, keys = self.group.chunk, self.group.node, self.keys
+        chunk, node, keys = self.chunk, self.node, self.chunk.keys
         return int(
             k.size_objects(
                 self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual,
-                self.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
+                chunk.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
                 size, *self.shape, chunk.faults.report,
             )
         )  # fmt: skip
 
     def write(self, to: Int64s, out: Bytes) -> None:
         child_to = np.empty(self.child_size.shape, np.int64)
-        chunk, node, keys = self.group.chunk, self.group.node, self.keys
+        chunk, node, keys = self.chunk, self.node, self.chunk.keys
         k.write_objects(
-            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual, self.names,
+            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual, chunk.names,
             keys.start, keys.key_at, keys.key_size, keys.data, chunk.plan.names.names, chunk.plan.names.ends,
             node.child_of_name, self.ids, chunk.order, *self.shape, to, child_to, out,
         )  # fmt: skip
@@ -360,7 +362,7 @@ class _Object:
 class _List:
     """typed_value of an array."""
 
-    def __init__(self, group: _Group, array: pa.Array, dictionary: Int32s) -> None:
+    def __init__(self, chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s) -> None:
         if not pa.types.is_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
         self.dictionary, self.valid = dictionary, flags_of(array)
@@ -369,8 +371,7 @@ class _List:
         elements = array.values[int(offsets[0]) : int(offsets[-1])]
         self.element_live = np.empty(len(elements), np.uint8)
         self.element_dictionary = np.empty(len(elements), np.int32)
-        inner = (group.chunk, group.node.children[0], elements, self.element_dictionary)
-        self.element = _child(*inner, required=True)
+        self.element = _child(chunk, node.children[0], elements, self.element_dictionary, required=True)
 
     def measure(self, live: Flags, size: Int64s) -> int:
         k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
