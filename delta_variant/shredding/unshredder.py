@@ -177,7 +177,7 @@ class _Chunk:
     def unshred(self, values: _Values) -> pa.Array:
         """Adds the Variants to `values` and returns their metadata, which is complete."""
         size = np.empty(len(self.storage), np.int64)
-        root = _Group(self, self.plan.root, self.storage, self.dictionary, NO_FLAGS, required=True)
+        root = _group(self, self.plan.root, self.storage, self.dictionary, NO_FLAGS, required=True)
         try:
             root.measure(self.valid, size)
         except InvalidLayoutError:
@@ -188,65 +188,75 @@ class _Chunk:
         return self.metadata
 
 
-_Residual: TypeAlias = tuple[Int32s, Bytes, Flags]
-NO_RESIDUAL: _Residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
+_Residuals: TypeAlias = tuple[Int32s, Bytes, Flags]
+NO_RESIDUALS: _Residuals = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
 
 
-class _Typed(Protocol):
-    """The typed_value of one node. `measure` sets the sizes of all its slots and returns the result of a kernel."""
+class _Column(Protocol):
+    """What holds the Variants of one node."""
 
-    valid: Flags
+    def measure(self, live: Flags, size: Int64s) -> None:
+        """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
 
-    def measure(self, live: Flags, size: Int64s) -> int: ...
+    def write(self, to: Int64s, out: Bytes) -> None:
+        """Writes every slot to its position; -1 if it has none."""
 
-    def write(self, to: Int64s, out: Bytes) -> None: ...
 
-
-class _Group:
-    """The group of a node: the Variants that its columns `value` and `typed_value` hold together.
+def _group(
+    chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, present: Flags, *, required: bool = False
+) -> _Column:
+    """The Variants that the columns `value` and `typed_value` of a group hold together.
 
     present: flags of the slots where the group is not null. required: whether a missing Variant becomes a Variant null.
     """
+    kind, residuals, typed = columns.type, NO_RESIDUALS, None
+    index = kind.get_field_index("value")
+    if index >= 0 and (value := columns.field(index)).null_count < len(value):
+        value = as_binary(value)
+        residuals = (*buffers_of(value), flags_of(value))
+    index = kind.get_field_index("typed_value")
+    if index >= 0:
+        typed = _typed(chunk, node, columns.field(index), dictionary, residuals)
+        if residuals is NO_RESIDUALS and len(present) == 0 and not required:
+            return typed
+    return _Group(chunk, node, dictionary, present, required, residuals, typed)
+
+
+def _typed(chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s, residuals: _Residuals) -> _Column:
+    primitive = node.primitive
+    if primitive is not None:
+        return _Texts(primitive, array, node.path) if primitive.size == t.VARIABLE else _Fixed(primitive, array)
+    if pa.types.is_struct(array.type):
+        return _Object(chunk, node, array, dictionary, residuals)
+    return _List(chunk, node, array, dictionary)
+
+
+class _Group:
+    """A group with Variants in `value`, with nulls, or with missing Variants that become Variant nulls."""
 
     def __init__(
         self,
         chunk: _Chunk,
         node: Node,
-        columns: pa.StructArray,
         dictionary: Int32s,
         present: Flags,
-        *,
-        required: bool = False,
+        required: bool,
+        residuals: _Residuals,
+        typed: _Column | None,
     ) -> None:
-        self.chunk, self.node, self.required, self.present = chunk, node, required, present
-        self.count, self.dictionary = len(dictionary), dictionary
-        value, typed = columns.type.get_field_index("value"), columns.type.get_field_index("typed_value")
-        self.value: pa.Array | None = None
-        if value >= 0 and (array := columns.field(value)).null_count < self.count:
-            self.value = as_binary(array)
-            self.value_valid = flags_of(self.value)
-            self.offsets, self.data = buffers_of(self.value)
-        self.typed = self._typed(columns.field(typed), dictionary) if typed >= 0 else None
-
-    def _typed(self, array: pa.Array, dictionary: Int32s) -> _Typed:
-        primitive = self.node.primitive
-        if primitive is not None:
-            return (_Texts if primitive.size == t.VARIABLE else _Fixed)(primitive, array, self.node.path)
-        if not pa.types.is_struct(array.type):
-            return _List(self.chunk, self.node, array, dictionary)
-        residual = NO_RESIDUAL if self.value is None else (self.offsets, self.data, self.value_valid)
-        return _Object(self.chunk, self.node, array, dictionary, residual)
+        self.chunk, self.node, self.dictionary, self.present, self.required = chunk, node, dictionary, present, required
+        self.offsets, self.data, self.value_valid = residuals
+        self.has_value, self.typed = residuals is not NO_RESIDUALS, typed
 
     def measure(self, live: Flags, size: Int64s) -> None:
-        """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
         required, live, faults = live, both(live, self.present), self.chunk.faults
-        if self.value is not None:
+        if self.has_value:
             self._validate(both(live, self.value_valid))
         if self.typed is not None:
-            faults.check(self.typed.measure(live, size), self.node.path)
+            self.typed.measure(live, size)
         else:
             size.fill(0)
-        if self.value is not None:
+        if self.has_value:
             alone = live
             if isinstance(self.typed, _Object):  # where typed_value is an object, its size includes its residual in `value`
                 alone = both(live, (size == 0).view(np.uint8))
@@ -266,10 +276,10 @@ class _Group:
     def write(self, to: Int64s, out: Bytes) -> None:
         if self.typed is not None:
             self.typed.write(to, out)
-        if self.value is not None:
+        if self.has_value:
             alone = to
             if isinstance(self.typed, _Object):
-                alone = np.where(self.typed.flags(self.count), -1, to)
+                alone = np.where(self.typed.valid, -1, to) if len(self.typed.valid) else np.full_like(to, -1)
             k.write_values(self.offsets, self.data, self.value_valid, alone, out)
         if self.required:
             k.write_nulls(self.missing, to, out)
@@ -278,16 +288,15 @@ class _Group:
 class _Fixed:
     """typed_value of a primitive of fixed size."""
 
-    def __init__(self, primitive: t.Primitive, array: pa.Array, _path: str) -> None:
+    def __init__(self, primitive: t.Primitive, array: pa.Array) -> None:
         self.primitive, self.array, self.valid = primitive, array, flags_of(array)
 
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         alive, one = both(live, self.valid), 1 + self.primitive.size
         if len(alive):
             np.multiply(alive, one, out=size)
         else:
             size.fill(one)
-        return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         array, primitive = self.array, self.primitive
@@ -312,9 +321,8 @@ class _Texts:
         if primitive.id == t.STRING:
             check_utf8(array, self.data[self.offsets[0] : self.offsets[-1]], path)
 
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         k.size_texts(self.offsets, self.valid, live, self.primitive.id == t.STRING, size)
-        return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         k.write_texts(self.offsets, self.data, self.valid, self.primitive.id, to, out)
@@ -323,35 +331,31 @@ class _Texts:
 class _Object:
     """typed_value of an object, whose residual is in `value`."""
 
-    def __init__(self, chunk: _Chunk, node: Node, array: pa.StructArray, dictionary: Int32s, residual: _Residual) -> None:
-        self.chunk, self.node, self.dictionary, self.residual = chunk, node, dictionary, residual
+    def __init__(self, chunk: _Chunk, node: Node, array: pa.StructArray, dictionary: Int32s, residuals: _Residuals) -> None:
+        self.chunk, self.node, self.dictionary, self.residuals = chunk, node, dictionary, residuals
         self.valid = flags_of(array)
-        self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in node.by_name]
+        groups = [(node.children[i], array.field(i)) for i in node.by_name]
+        self.children = [_group(chunk, child, group, dictionary, flags_of(group)) for child, group in groups]
 
-    def flags(self, count: int) -> Flags:
-        """The slots where typed_value is set, as one flag each."""
-        return self.valid if len(self.valid) else np.ones(count, np.uint8)
-
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         inner = both(live, self.valid)
         self.child_size = np.empty((len(self.children), len(size)), np.int64)
         for row, child in zip(self.child_size, self.children, strict=True):
             child.measure(inner, row)
         self.ids, self.shape = np.empty(len(self.children), np.int64), np.empty((3, len(size)), np.int64)
         chunk, node, keys = self.chunk, self.node, self.chunk.keys
-        return int(
-            k.size_objects(
-                self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual,
-                chunk.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
-                size, *self.shape, chunk.faults.report,
-            )
+        result = k.size_objects(
+            self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals,
+            chunk.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
+            size, *self.shape, chunk.faults.report,
         )  # fmt: skip
+        chunk.faults.check(result, node.path)
 
     def write(self, to: Int64s, out: Bytes) -> None:
         child_to = np.empty(self.child_size.shape, np.int64)
         chunk, node, keys = self.chunk, self.node, self.chunk.keys
         k.write_objects(
-            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residual, chunk.names,
+            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals, chunk.names,
             keys.start, keys.key_at, keys.key_size, keys.data, chunk.plan.names.names, chunk.plan.names.ends,
             node.child_of_name, self.ids, chunk.order, *self.shape, to, child_to, out,
         )  # fmt: skip
@@ -371,20 +375,16 @@ class _List:
         elements = array.values[int(offsets[0]) : int(offsets[-1])]
         self.element_live = np.empty(len(elements), np.uint8)
         self.element_dictionary = np.empty(len(elements), np.int32)
-        self.element = _child(chunk, node.children[0], elements, self.element_dictionary, required=True)
+        inner = (chunk, node.children[0], elements, self.element_dictionary, flags_of(elements))
+        self.element = _group(*inner, required=True)
 
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
         self.element_size, self.bytes = np.empty(len(self.element_live), np.int64), np.empty(len(size), np.int64)
         self.element.measure(self.element_live, self.element_size)
         k.size_lists(self.offsets, self.valid, live, self.element_size, size, self.bytes)
-        return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         element_to = np.full(len(self.element_size), -1, np.int64)
         k.write_lists(self.offsets, self.valid, self.element_size, self.bytes, to, element_to, out)
         self.element.write(element_to, out)
-
-
-def _child(chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, *, required: bool = False) -> _Group:
-    return _Group(chunk, node, columns, dictionary, flags_of(columns), required=required)
