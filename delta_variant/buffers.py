@@ -30,7 +30,7 @@ NO_FLAGS: Flags = np.empty(0, np.uint8)
 
 VIEWS = (pa.ListViewType, pa.LargeListViewType)
 
-PADDING = 16
+PADDING = 32
 """Spare bytes at the end of a buffer that `kernels` writes, so that short copies need not be exact."""
 
 

@@ -31,7 +31,6 @@ from delta_variant.kernels.memory import (
     open_container,
     put,
     sint,
-    u16,
     u32,
     u64,
     uint,
@@ -70,12 +69,31 @@ def leave(data, p, limit, i, rest, fault):
     return np.int64(1)
 
 
+@helper
+def _locate(data, offsets, width, base, children, count, i, child_at):
+    """Sets the positions of an object's fields, by child; -1: none. Returns the largest offset."""
+    last = np.int64(0)
+    for f in range(count):
+        offset = uint(data, offsets + f * width, width)
+        last = max(last, offset)
+        if children[f] >= 0:
+            child_at[children[f], i] = base + offset
+    return last
+
+
+@helper
+def _leave_out(child_at, i):
+    """Says that slot i has no children."""
+    for c in range(child_at.shape[0]):
+        child_at[c, i] = -1
+
+
 @allocating
 def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
     """Finds the fields of objects. Returns the number of slots with a residual, or -1.
 
-    Sets child_at[child, slot] to the position of a field and typed[slot] to 1 for an object. The residual of an object is an
-    object of the fields that the schema does not name; any other Variant is a residual as a whole.
+    Sets child_at[child, slot] to the position of a field, or -1, and typed[slot] to whether the Variant is an object. The
+    residual of an object is an object of the fields that the schema does not name; any other Variant is a residual as a whole.
 
     Successive objects mostly have the same fields, so the children that belong to the last list of field ids are kept.
     """
@@ -84,9 +102,12 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
     kept_ids, kept_count, kept_width, kept_meta, unnamed = np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
     for i in range(len(at)):
         p, end = at[i], limit[i]
+        typed[i] = 0
         if p < 0:
+            _leave_out(child_at, i)
             continue
         if p >= end or data[p] & 3 != t.OBJECT:
+            _leave_out(child_at, i)
             if leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
@@ -118,25 +139,14 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
                         if children[g] == child:
                             return fail(fault, DUPLICATE, i, ids + f * id_width)
             kept_ids, kept_count, kept_width, kept_meta = ids, count, id_width, np.int64(meta[i])
-        last = np.int64(0)
+        if count - unnamed < len(child_at):
+            _leave_out(child_at, i)
         if width == 1:
-            for f in range(count):
-                offset = np.int64(data[offsets + f])
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, 1, base, children, count, i, child_at)
         elif width == 2:
-            for f in range(count):
-                offset = np.int64(u16(data, offsets + 2 * f))
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, 2, base, children, count, i, child_at)
         else:
-            for f in range(count):
-                offset = uint(data, offsets + f * width, width)
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, width, base, children, count, i, child_at)
         if last >= total and count:
             return fail(fault, TRUNCATED, i, offsets)
         if unnamed:
@@ -195,6 +205,7 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
     offsets[0] = 0
     for i in range(len(at)):
         p = at[i]
+        typed[i] = 0
         if p >= 0:
             if p < limit[i] and data[p] & 3 == t.ARRAY:
                 count = open_container(data, p, limit[i])[0]
@@ -248,14 +259,19 @@ def leave_all(data, at, limit, rest, fault):
 @jit
 def take_integers(data, at, limit, widest, out, valid, rest, fault):
     """Takes integers of at most the column's width; widest: the type id of that width."""
-    left = np.int64(0)
+    left, safe = np.int64(0), len(data) - 8
     for i in range(len(at)):
         p = at[i]
+        out[i] = valid[i] = 0
         if p < 0:
             continue
         kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
         if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= limit[i]:
-            out[i] = sint(data, p + 1, 1 << kind - t.INT8)
+            if p < safe:
+                unused = 64 - (8 << kind - t.INT8)
+                out[i] = np.int64(u64(data, p + 1)) << unused >> unused
+            else:
+                out[i] = sint(data, p + 1, 1 << kind - t.INT8)
             valid[i] = 1
         elif leave(data, p, limit[i], i, rest, fault) < 0:
             return np.int64(-1)
@@ -270,6 +286,7 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
     left = np.int64(0)
     for i in range(len(at)):
         p = at[i]
+        out[i] = valid[i] = 0
         if p < 0:
             continue
         if p < limit[i] and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
@@ -284,10 +301,11 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
 
 @jit
 def take_fixed(data, at, limit, kind, out, valid, rest, fault):
-    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes)."""
+    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes), all 0."""
     left, size = np.int64(0), np.int64(out.shape[1])
     for i in range(len(at)):
         p = at[i]
+        valid[i] = 0
         if p < 0:
             continue
         if p + 1 + size <= limit[i] and data[p] == kind << 2:
@@ -312,6 +330,7 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
     offsets[0] = 0
     for i in range(len(at)):
         p, end = at[i], limit[i]
+        valid[i] = 0
         if p >= 0:
             size = np.int64(-1)
             if p < end:
@@ -335,14 +354,14 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
 
 @jit
 def gather(data, start, offsets, out):
-    """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 16 bytes past the last offset."""
-    safe = len(data) - 16
+    """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 32 bytes past the last offset."""
+    safe = len(data) - 32
     for i in range(len(start)):
         to, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if size == 0:
             continue
-        if size <= 16 and start[i] <= safe:
-            copy(out, to, data, start[i], 16)
+        if size <= 32 and start[i] <= safe:
+            copy(out, to, data, start[i], 32)
         else:
             copy(out, to, data, start[i], size)
 
@@ -370,6 +389,7 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
     left, zero = np.int64(0), np.uint64(0)
     for i in range(len(at)):
         p = at[i]
+        out[i, 0] = out[i, 1] = valid[i] = 0
         if p < 0:
             continue
         kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)

@@ -130,97 +130,89 @@ class _Chunk:
         self.plan, self.metadata, self.valid, self.refused = schema, metadata, valid, refused
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
+        self.no_residual: dict[int, Int64s] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
         self.data, self.keys, self.slots = rows.data, rows.keys, _Slots(rows.at, rows.limit, rows.dictionary)
         self.names = self.keys.look_up(schema.names)
 
     def shred(self) -> pa.StructArray:
         mask = bitmap(self.valid) if len(self.valid) else None
-        children = [self.metadata, *self._children(self.plan.root, self.slots)]
+        children = [self.metadata, *self._columns(self.plan.root, self.slots)]
         return pa.Array.from_buffers(self.plan.storage, len(self.slots.at), [mask], children=children)
 
-    def _group(self, node: Node, slots: _Slots) -> pa.StructArray:
-        children = self._children(node, slots)
-        return pa.Array.from_buffers(node.group, len(slots.at), [None], children=children)
-
-    def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _columns(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node; [value] of a node without a type."""
+        residual_size = self._residual_size(len(slots.at))
         if node.primitive is not None:
-            return self._leaf(node, node.primitive, slots)
-        if node.typed is None:
-            return self._untyped(node, slots)
-        return self._object(node, slots) if pa.types.is_struct(node.typed) else self._list(node, slots)
+            take = self._texts if node.primitive.size == t.VARIABLE else self._fixed
+            residuals, typed = take(node, node.primitive, slots, residual_size)
+        elif node.typed is None:
+            residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
+            return [self._value(node, slots, residual_size, self._residuals(node, residuals))]
+        elif pa.types.is_struct(node.typed):
+            return self._object(node, slots, residual_size)
+        else:
+            residuals, typed = self._list(node, slots, residual_size)
+        return [self._value(node, slots, residual_size, residuals), typed]
 
-    def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        residual_size = np.zeros(len(slots.at), np.int64)
-        residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
-        return [self._value(node, slots, residual_size, self.faults.check(residuals, node.path))]
-
-    def _object(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _object(self, node: Node, slots: _Slots, residual_size: Int64s) -> list[pa.Array]:
         count = len(slots.at)
-        child_at = np.full((len(node.children), count), -1, np.int64)
-        typed, residual_size = np.zeros(count, np.uint8), np.zeros(count, np.int64)
-        keys = (self.names, self.keys.start, node.child_of_name)
-        source = (self.data, slots.at, slots.limit, slots.dictionary, *keys)
-        residuals = self.faults.check(k.split_object(*source, child_at, typed, residual_size, self.faults.report), node.path)
+        child_at, typed = np.empty((len(node.children), count), np.int64), np.empty(count, np.uint8)
+        source = (self.data, slots.at, slots.limit, slots.dictionary, self.names, self.keys.start, node.child_of_name)
+        residuals = self._residuals(node, k.split_object(*source, child_at, typed, residual_size, self.faults.report))
         if residuals:
             offsets, out = _room(residual_size)
             k.gather_objects(*source, typed, offsets, out)
             value = self._checked(node, slots, residual_size, offsets, out)
         else:
             value = self._no_value(count)
-        fields = [
-            self._group(child, _Slots(child_at[i], slots.limit, slots.dictionary)) for i, child in enumerate(node.children)
-        ]
+        fields = []
+        for child, at in zip(node.children, child_at, strict=True):
+            columns = self._columns(child, _Slots(at, slots.limit, slots.dictionary))
+            fields.append(pa.Array.from_buffers(child.group, count, [None], children=columns))
         return [value, pa.Array.from_buffers(node.typed, count, [bitmap(typed)], children=fields)]
 
-    def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _list(self, node: Node, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        offsets, typed, residual_size = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        offsets, typed = np.empty(count + 1, np.int32), np.empty(count, np.uint8)
         source = (self.data, slots.at, slots.limit)
-        residuals = self.faults.check(k.measure_lists(*source, offsets, typed, residual_size, self.faults.report), node.path)
+        residuals = self._residuals(node, k.measure_lists(*source, offsets, typed, residual_size, self.faults.report))
         elements = int(offsets[-1])
         inner = _Slots(np.empty(elements, np.int64), np.empty(elements, np.int64), np.empty(elements, np.int32))
         into = (inner.at, inner.limit, inner.dictionary)
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
-        element = self._group(node.children[0], inner)
+        child = node.children[0]
+        element = pa.Array.from_buffers(child.group, elements, [None], children=self._columns(child, inner))
         buffers = [bitmap(typed), pa.py_buffer(offsets)]
-        array = pa.Array.from_buffers(node.typed, count, buffers, children=[element])
-        return [self._value(node, slots, residual_size, residuals), array]
-
-    def _leaf(self, node: Node, primitive: t.Primitive, slots: _Slots) -> list[pa.Array]:
-        residual_size = np.zeros(len(slots.at), np.int64)
-        take = self._texts if primitive.size == t.VARIABLE else self._fixed
-        residuals, typed = take(node, primitive, slots, residual_size)
-        return [self._value(node, slots, residual_size, residuals), typed]
+        return residuals, pa.Array.from_buffers(node.typed, count, buffers, children=[element])
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        valid = np.zeros(count, np.uint8)
+        valid = np.empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         out: npt.NDArray[np.generic]
         if primitive.id == t.TRUE:
-            flags = np.zeros(count, np.uint8)
+            flags = np.empty(count, np.uint8)
             residuals = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
-            out = np.zeros(count, f"i{primitive.size}")
+            out = np.empty(count, f"i{primitive.size}")
             residuals = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
-            out = np.zeros((count, 2), np.uint64)
+            out = np.empty((count, 2), np.uint64)
             low, high = _largest(node.schema.precision, node.schema.scale)
             residuals = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
         else:
             out = np.zeros((count, primitive.size), np.uint8)
             residuals = k.take_fixed(*source, primitive.id, out, *sink)
-        self.faults.check(residuals, node.path)
-        return residuals, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
+        typed = pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
+        return self._residuals(node, residuals), typed
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.zeros(count, np.uint8)
+        start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
-        residuals = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
+        residuals = self._residuals(node, k.take_texts(*source, primitive.id, start, offsets, *sink))
         size = int(offsets[-1])
         out = np.empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
@@ -228,6 +220,18 @@ class _Chunk:
         if primitive.id == t.STRING:
             check_utf8(typed, out[:size], node.path)
         return residuals, typed
+
+    def _residual_size(self, count: int) -> Int64s:
+        """Room for the sizes of residuals, all 0. Nodes share it as long as none of them has a residual."""
+        if count not in self.no_residual:
+            self.no_residual[count] = np.zeros(count, np.int64)
+        return self.no_residual[count]
+
+    def _residuals(self, node: Node, result: int) -> int:
+        """The number of residuals that a kernel returned; raises the error that it reported."""
+        if self.faults.check(result, node.path):
+            self.no_residual.clear()
+        return result
 
     def _value(self, node: Node, slots: _Slots, residual_size: Int64s, residuals: int) -> pa.Array:
         """`value` of a node whose residuals are whole Variants."""

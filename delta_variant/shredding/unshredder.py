@@ -96,7 +96,8 @@ class _Values:
 
     def __init__(self, rows: int) -> None:
         self.rows, self.done, self.end = rows, 0, 0
-        self.offsets, self.data = np.zeros(rows + 1, np.int32), np.empty(PADDING, np.uint8)
+        self.offsets, self.data = np.empty(rows + 1, np.int32), np.empty(PADDING, np.uint8)
+        self.offsets[0] = 0
 
     def add(self, size: Int64s) -> Int64s:
         """Makes room for the Variants of the next rows. Returns their positions; -1 where the size is 0."""
@@ -106,15 +107,16 @@ class _Values:
             raise InvalidLayoutError(TOO_LARGE)
         self.done += len(size)
         if self.end + PADDING > len(self.data):
-            expected = self.end * self.rows // self.done  # memory that is not touched costs nothing
-            data = np.empty(min(max(self.end, expected + expected // 16), MAX_BYTES) + PADDING, np.uint8)
+            expected = self.end * self.rows // self.done
+            if self.done < self.rows:
+                expected += expected // 16
+            data = np.empty(min(expected, MAX_BYTES) + PADDING, np.uint8)
             data[:before] = self.data[:before]
             self.data = data
         return to
 
     def array(self) -> pa.Array:
-        self.data.resize(self.end + PADDING, refcheck=False)
-        return binary_array(self.offsets, self.data, NO_FLAGS, pa.binary())
+        return binary_array(self.offsets, self.data[: self.end + PADDING], NO_FLAGS, pa.binary())
 
 
 @by_type
