@@ -20,7 +20,6 @@ from delta_variant.kernels.memory import (
     SCALE,
     SIZES,
     TRUNCATED,
-    allocating,
     bytes_for,
     copy,
     equal,
@@ -38,7 +37,8 @@ from delta_variant.kernels.memory import (
     write_container,
 )
 
-_KEPT = 256
+MORE_ROOM = np.int64(-2)
+"""The result of `split_object` if an object has fault[1] fields, more than the working space."""
 
 
 @helper
@@ -88,20 +88,19 @@ def _leave_out(child_at, i):
         child_at[c, i] = -1
 
 
-@allocating
-def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
-    """Finds the fields of objects. Returns the number of slots with a residual, or -1.
+@jit
+def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, children, fault):
+    """Finds the fields of objects. Returns the number of slots with a residual, -1, or MORE_ROOM.
 
     Sets child_at[child, slot] to the position of a field, or -1, and typed[slot] to whether the Variant is an object. The
     residual of an object is an object of the fields that the schema does not name; any other Variant is a residual as a whole.
 
-    Successive objects mostly have the same fields, so the children that belong to the last list of field ids are kept.
+    Successive objects mostly have the same fields, so `children`, working space, keeps what the last list of field ids means.
     """
     left = np.int64(0)
-    children = np.empty(_KEPT, np.int32)
     kept_ids, kept_count, kept_width, kept_meta, unnamed = np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
     for i in range(len(at)):
-        p, end = at[i], limit[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         typed[i] = 0
         if p < 0:
             _leave_out(child_at, i)
@@ -125,7 +124,8 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
         ):
             known, unnamed = key_start[meta[i] + 1] - start, np.int64(0)
             if count > len(children):
-                children = np.empty(count, np.int32)
+                fault[1] = count
+                return MORE_ROOM
             for f in range(count):
                 field_id = uint(data, ids + f * id_width, id_width)
                 if field_id >= known:
@@ -204,17 +204,17 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         typed[i] = 0
         if p >= 0:
-            if p < limit[i] and data[p] & 3 == t.ARRAY:
-                count = open_container(data, p, limit[i])[0]
+            if p < end and data[p] & 3 == t.ARRAY:
+                count = open_container(data, p, end)[0]
                 if count < 0:
                     return fail(fault, -count, i, p)
                 typed[i] = 1
                 total += count
             else:
-                rest[i] = value_size(data, p, limit[i])
+                rest[i] = value_size(data, p, end)
                 if rest[i] < 0:
                     return fail(fault, -rest[i], i, p)
                 left += 1
@@ -250,7 +250,7 @@ def leave_all(data, at, limit, rest, fault):
     left = np.int64(0)
     for i in range(len(at)):
         if at[i] >= 0:
-            if leave(data, at[i], limit[i], i, rest, fault) < 0:
+            if leave(data, np.int64(at[i]), np.int64(limit[i]), i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
     return left
@@ -261,19 +261,19 @@ def take_integers(data, at, limit, widest, out, valid, rest, fault):
     """Takes integers of at most the column's width; widest: the type id of that width."""
     left, safe = np.int64(0), len(data) - 8
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         out[i] = valid[i] = 0
         if p < 0:
             continue
-        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
-        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= limit[i]:
+        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= end:
             if p < safe:
                 unused = 64 - (8 << kind - t.INT8)
                 out[i] = np.int64(u64(data, p + 1)) << unused >> unused
             else:
                 out[i] = sint(data, p + 1, 1 << kind - t.INT8)
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -285,14 +285,14 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
     """Takes booleans, one byte each."""
     left = np.int64(0)
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         out[i] = valid[i] = 0
         if p < 0:
             continue
-        if p < limit[i] and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
+        if p < end and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
             out[i] = data[p] == t.TRUE << 2
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -304,11 +304,11 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
     """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes), all 0."""
     left, size = np.int64(0), np.int64(out.shape[1])
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         valid[i] = 0
         if p < 0:
             continue
-        if p + 1 + size <= limit[i] and data[p] == kind << 2:
+        if p + 1 + size <= end and data[p] == kind << 2:
             if size == 8:
                 copy(out, i * 8, data, p + 1, 8)
             elif size == 4:
@@ -316,7 +316,7 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
             else:
                 copy(out, i * size, data, p + 1, size)
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1
@@ -329,7 +329,7 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
-        p, end = at[i], limit[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         valid[i] = 0
         if p >= 0:
             size = np.int64(-1)
@@ -388,16 +388,16 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
     """
     left, zero = np.int64(0), np.uint64(0)
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         out[i, 0] = out[i, 1] = valid[i] = 0
         if p < 0:
             continue
-        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
         low, high, negative, up = zero, zero, False, np.int64(-1)
-        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= limit[i]:
+        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= end:
             number = sint(data, p + 1, 1 << kind - t.INT8)
             negative, low, up = number < 0, np.uint64(number), scale
-        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= limit[i]:
+        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= end:
             if data[p + 1] > t.MAX_PRECISION:
                 return fail(fault, SCALE, i, p + 1)
             up = scale - np.int64(data[p + 1])
@@ -422,7 +422,7 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
                 high = ~high + (np.uint64(1) if low == zero else zero)
             out[i, 0], out[i, 1] = low, high
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
             left += 1

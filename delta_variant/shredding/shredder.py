@@ -118,8 +118,8 @@ def _bits(for_spark: bool) -> int:
 class _Slots:
     """The Variants of one node: where each starts (-1: missing), where its row ends, and which dictionary it uses."""
 
-    at: Int64s
-    limit: Int64s
+    at: Int32s
+    limit: Int32s
     dictionary: Int32s
 
 
@@ -132,7 +132,11 @@ class _Chunk:
         self.no_value: dict[int, pa.Array] = {}
         self.no_residual: dict[int, Int64s] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
-        self.data, self.keys, self.slots = rows.data, rows.keys, _Slots(rows.at, rows.limit, rows.dictionary)
+        self.data, self.keys, self.slots = (
+            rows.data,
+            rows.keys,
+            _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary),
+        )
         self.names = self.keys.look_up(schema.names)
 
     def shred(self) -> pa.StructArray:
@@ -157,9 +161,12 @@ class _Chunk:
 
     def _object(self, node: Node, slots: _Slots, residual_size: Int64s) -> list[pa.Array]:
         count = len(slots.at)
-        child_at, typed = np.empty((len(node.children), count), np.int64), np.empty(count, np.uint8)
+        child_at, typed = np.empty((len(node.children), count), np.int32), np.empty(count, np.uint8)
         source = (self.data, slots.at, slots.limit, slots.dictionary, self.names, self.keys.start, node.child_of_name)
-        residuals = self._residuals(node, k.split_object(*source, child_at, typed, residual_size, self.faults.report))
+        into, children = (child_at, typed, residual_size), np.empty(256, np.int32)
+        while (result := k.split_object(*source, *into, children, self.faults.report)) == k.MORE_ROOM:
+            children = np.empty(int(self.faults.report[1]), np.int32)
+        residuals = self._residuals(node, result)
         if residuals:
             offsets, out = _room(residual_size)
             k.gather_objects(*source, typed, offsets, out)
@@ -178,7 +185,7 @@ class _Chunk:
         source = (self.data, slots.at, slots.limit)
         residuals = self._residuals(node, k.measure_lists(*source, offsets, typed, residual_size, self.faults.report))
         elements = int(offsets[-1])
-        inner = _Slots(np.empty(elements, np.int64), np.empty(elements, np.int64), np.empty(elements, np.int32))
+        inner = _Slots(*(np.empty(elements, np.int32) for _ in range(3)))
         into = (inner.at, inner.limit, inner.dictionary)
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
         child = node.children[0]
@@ -210,7 +217,7 @@ class _Chunk:
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.empty(count, np.uint8)
+        start, offsets, valid = np.empty(count, np.int32), np.empty(count + 1, np.int32), np.empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         residuals = self._residuals(node, k.take_texts(*source, primitive.id, start, offsets, *sink))
         size = int(offsets[-1])
