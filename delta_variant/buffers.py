@@ -57,7 +57,7 @@ def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType]
 
 def bitmap(valid: Flags) -> pa.Buffer | None:
     """Arrow's validity buffer for one flag per slot; None if all are set."""
-    return None if valid.tobytes().find(0) < 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return None if memory.all_set(valid) else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def flags_of(array: pa.Array) -> Flags:

@@ -280,6 +280,15 @@ def write_container(out, at, basic, count, id_width, width):
 
 
 @jit
+def all_set(flags):
+    """Whether all flags are set."""
+    bits = np.uint8(1)
+    for flag in flags:
+        bits = np.uint8(bits & (flag != 0))
+    return bits == 1
+
+
+@jit
 def is_ascii(data):
     """Whether all bytes are ASCII."""
     bits = np.uint8(0)

@@ -69,8 +69,9 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         raise MalformedVariantError("value: a row that is not NULL has no value")
     ends, chunks, start = buffers_of(value)[0], [], 0
     while start < len(array):
-        stop = int(np.searchsorted(ends, ends[start] + CHUNK_BYTES, "right")) - 1
-        stop = min(max(stop, start + 1), start + CHUNK_ROWS, len(array))
+        stop = min(start + CHUNK_ROWS, len(array))
+        if ends[stop] - ends[start] > CHUNK_BYTES:
+            stop = max(start + 1, int(np.searchsorted(ends[:stop], int(ends[start]) + CHUNK_BYTES, "right")) - 1)
         rows = slice(start, stop)
         try:
             chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start, _bits(for_spark)).shred())
@@ -132,11 +133,8 @@ class _Chunk:
         self.no_value: dict[int, pa.Array] = {}
         self.no_residual: dict[int, Int64s] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
-        self.data, self.keys, self.slots = (
-            rows.data,
-            rows.keys,
-            _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary),
-        )
+        self.data, self.keys = rows.data, rows.keys
+        self.slots = _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)
 
     def shred(self) -> pa.StructArray:
