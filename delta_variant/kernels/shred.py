@@ -82,8 +82,9 @@ def _locate(data, offsets, width, base, children, count, i, child_at):
 
 
 @helper
-def _leave_out(child_at, i):
-    """Says that slot i has no children."""
+def _leave_out(child_at, i, typed):
+    """Says that slot i is no object and has no children."""
+    typed[i] = 0
     for c in range(child_at.shape[0]):
         child_at[c, i] = -1
 
@@ -101,12 +102,11 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
     kept_ids, kept_count, kept_width, kept_meta, unnamed = np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        typed[i] = 0
         if p < 0:
-            _leave_out(child_at, i)
+            _leave_out(child_at, i, typed)
             continue
         if p >= end or data[p] & 3 != t.OBJECT:
-            _leave_out(child_at, i)
+            _leave_out(child_at, i, typed)
             if leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
@@ -114,7 +114,6 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
         count, id_width, width, ids, offsets, base, total = open_container(data, p, end)
         if count < 0:
             return fail(fault, -count, i, p)
-        typed[i] = 1
         start = key_start[meta[i]]
         if (
             count != kept_count
@@ -140,7 +139,8 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
                             return fail(fault, DUPLICATE, i, ids + f * id_width)
             kept_ids, kept_count, kept_width, kept_meta = ids, count, id_width, np.int64(meta[i])
         if count - unnamed < len(child_at):
-            _leave_out(child_at, i)
+            _leave_out(child_at, i, typed)
+        typed[i] = 1
         if width == 1:
             last = _locate(data, offsets, 1, base, children, count, i, child_at)
         elif width == 2:
@@ -262,8 +262,8 @@ def take_integers(data, at, limit, widest, out, valid, rest, fault):
     left, safe = np.int64(0), len(data) - 8
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        out[i] = valid[i] = 0
         if p < 0:
+            out[i] = valid[i] = 0
             continue
         kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
         if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= end:
@@ -276,6 +276,7 @@ def take_integers(data, at, limit, widest, out, valid, rest, fault):
         elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i] = valid[i] = 0
             left += 1
     return left
 
@@ -286,8 +287,8 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
     left = np.int64(0)
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        out[i] = valid[i] = 0
         if p < 0:
+            out[i] = valid[i] = 0
             continue
         if p < end and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
             out[i] = data[p] == t.TRUE << 2
@@ -295,6 +296,7 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
         elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i] = valid[i] = 0
             left += 1
     return left
 
@@ -305,8 +307,8 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
     left, size = np.int64(0), np.int64(out.shape[1])
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        valid[i] = 0
         if p < 0:
+            valid[i] = 0
             continue
         if p + 1 + size <= end and data[p] == kind << 2:
             if size == 8:
@@ -319,6 +321,7 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
         elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            valid[i] = 0
             left += 1
     return left
 
@@ -330,7 +333,6 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
     offsets[0] = 0
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        valid[i] = 0
         if p >= 0:
             size = np.int64(-1)
             if p < end:
@@ -347,7 +349,10 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
             elif leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             else:
+                valid[i] = 0
                 left += 1
+        else:
+            valid[i] = 0
         offsets[i + 1] = total
     return left
 
@@ -360,7 +365,11 @@ def gather(data, start, offsets, out):
         to, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if size == 0:
             continue
-        if size <= 32 and start[i] <= safe:
+        if start[i] > safe:
+            copy(out, to, data, start[i], size)
+        elif size <= 16:
+            copy(out, to, data, start[i], 16)
+        elif size <= 32:
             copy(out, to, data, start[i], 32)
         else:
             copy(out, to, data, start[i], size)
@@ -389,8 +398,8 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
     left, zero = np.int64(0), np.uint64(0)
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
-        out[i, 0] = out[i, 1] = valid[i] = 0
         if p < 0:
+            out[i, 0] = out[i, 1] = valid[i] = 0
             continue
         kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
         low, high, negative, up = zero, zero, False, np.int64(-1)
@@ -425,5 +434,6 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
         elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i, 0] = out[i, 1] = valid[i] = 0
             left += 1
     return left

@@ -81,7 +81,22 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         start = stop
     if not chunks:
         return pa.nulls(0, schema.storage)
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    nulls = pa.nulls(len(array), pa.binary())
+    columns = [_concatenated(list(parts), nulls) for parts in zip(*chunks, strict=True)] if len(chunks) > 1 else chunks[0]
+    mask = bitmap(valid) if len(valid) else None
+    return pa.Array.from_buffers(schema.storage, len(array), [mask], children=[metadata, *columns])
+
+
+def _concatenated(parts: list[pa.Array], nulls: pa.Array) -> pa.Array:
+    """The arrays as one. `nulls` replaces those that are all null: 4 bytes a row less for each node without residuals."""
+    kind = parts[0].type
+    if kind == nulls.type and all(part.null_count == len(part) for part in parts):
+        return nulls
+    if not pa.types.is_struct(kind):
+        return pa.concat_arrays(parts)
+    children = [_concatenated([part.field(i) for part in parts], nulls) for i in range(kind.num_fields)]
+    valid = [flags_of(part) if part.null_count else np.ones(len(part), np.uint8) for part in parts]
+    return pa.Array.from_buffers(kind, len(nulls), [bitmap(np.concatenate(valid))], children=children)
 
 
 def validate(array: pa.Array, *, for_spark: bool = False) -> None:
@@ -137,10 +152,8 @@ class _Chunk:
         self.slots = _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)
 
-    def shred(self) -> pa.StructArray:
-        mask = bitmap(self.valid) if len(self.valid) else None
-        children = [self.metadata, *self._columns(self.plan.root, self.slots)]
-        return pa.Array.from_buffers(self.plan.storage, len(self.slots.at), [mask], children=children)
+    def shred(self) -> list[pa.Array]:
+        return self._columns(self.plan.root, self.slots)
 
     def _columns(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node; [value] of a node without a type."""
