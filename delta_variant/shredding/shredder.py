@@ -143,7 +143,7 @@ class _Chunk:
     """Rows that are shredded together."""
 
     def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int, refused: int) -> None:
-        self.plan, self.metadata, self.valid, self.refused = schema, metadata, valid, refused
+        self.plan, self.refused = schema, refused
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
         self.no_residual: dict[int, Int64s] = {}
@@ -153,6 +153,7 @@ class _Chunk:
         self.names = self.keys.look_up(schema.names)
 
     def shred(self) -> list[pa.Array]:
+        """The columns of the root, [value, typed_value]."""
         return self._columns(self.plan.root, self.slots)
 
     def _columns(self, node: Node, slots: _Slots) -> list[pa.Array]:
