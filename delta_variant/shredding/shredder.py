@@ -26,6 +26,7 @@ from delta_variant.buffers import (
     bitmap,
     buffers_of,
     check_utf8,
+    empty,
     flags_of,
     storage_of,
 )
@@ -173,11 +174,11 @@ class _Chunk:
 
     def _object(self, node: Node, slots: _Slots, residual_size: Int64s) -> list[pa.Array]:
         count = len(slots.at)
-        child_at, typed = np.empty((len(node.children), count), np.int32), np.empty(count, np.uint8)
+        child_at, typed = empty((len(node.children), count), np.int32), empty(count, np.uint8)
         source = (self.data, slots.at, slots.limit, slots.dictionary, self.names, self.keys.start, node.child_of_name)
-        into, children = (child_at, typed, residual_size), np.empty(256, np.int32)
+        into, children = (child_at, typed, residual_size), empty(256, np.int32)
         while (result := k.split_object(*source, *into, children, self.faults.report)) == k.MORE_ROOM:
-            children = np.empty(int(self.faults.report[1]), np.int32)
+            children = empty(int(self.faults.report[1]), np.int32)
         residuals = self._residuals(node, result)
         if residuals:
             offsets, out = _room(residual_size)
@@ -193,11 +194,11 @@ class _Chunk:
 
     def _list(self, node: Node, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        offsets, typed = np.empty(count + 1, np.int32), np.empty(count, np.uint8)
+        offsets, typed = empty(count + 1, np.int32), empty(count, np.uint8)
         source = (self.data, slots.at, slots.limit)
         residuals = self._residuals(node, k.measure_lists(*source, offsets, typed, residual_size, self.faults.report))
         elements = int(offsets[-1])
-        inner = _Slots(*(np.empty(elements, np.int32) for _ in range(3)))
+        inner = _Slots(*(empty(elements, np.int32) for _ in range(3)))
         into = (inner.at, inner.limit, inner.dictionary)
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
         child = node.children[0]
@@ -207,18 +208,18 @@ class _Chunk:
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        valid = np.empty(count, np.uint8)
+        valid = empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         out: npt.NDArray[np.generic]
         if primitive.id == t.TRUE:
-            flags = np.empty(count, np.uint8)
+            flags = empty(count, np.uint8)
             residuals = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
-            out = np.empty(count, f"i{primitive.size}")
+            out = empty(count, f"i{primitive.size}")
             residuals = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
-            out = np.empty((count, 2), np.uint64)
+            out = empty((count, 2), np.uint64)
             low, high = _largest(node.schema.precision, node.schema.scale)
             residuals = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
         else:
@@ -229,11 +230,11 @@ class _Chunk:
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        start, offsets, valid = np.empty(count, np.int32), np.empty(count + 1, np.int32), np.empty(count, np.uint8)
+        start, offsets, valid = empty(count, np.int32), empty(count + 1, np.int32), empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         residuals = self._residuals(node, k.take_texts(*source, primitive.id, start, offsets, *sink))
         size = int(offsets[-1])
-        out = np.empty(size + PADDING, np.uint8)
+        out = empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
         typed = binary_array(offsets, out, valid, node.typed)
         if primitive.id == t.STRING:
@@ -278,7 +279,7 @@ def _room(residual_size: Int64s) -> tuple[Int32s, Bytes]:
     """Arrow offsets for residuals of these sizes, and an empty buffer for their bytes."""
     offsets = np.zeros(len(residual_size) + 1, np.int32)
     np.cumsum(residual_size, out=offsets[1:])
-    return offsets, np.empty(int(offsets[-1]) + PADDING, np.uint8)
+    return offsets, empty(int(offsets[-1]) + PADDING, np.uint8)
 
 
 @lru_cache(maxsize=256)
