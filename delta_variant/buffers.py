@@ -5,10 +5,11 @@ In: any of Arrow's storage forms. Out: flat arrays, one entry per slot, and back
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,21 @@ NO_FLAGS: Flags = np.empty(0, np.uint8)
 
 VIEWS = (pa.ListViewType, pa.LargeListViewType)
 
-PADDING = 16
+PADDING = 32
 """Spare bytes at the end of a buffer that `kernels` writes, so that short copies need not be exact."""
+
+
+_POOLED = range(1 << 16, 1 << 22)
+
+
+def empty(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """np.empty, with memory from Arrow's pool for arrays of 64 KiB to 4 MiB.
+
+    The pool keeps what is freed. NumPy may return it to the system, and pages that are new take up to 2 µs each. For larger
+    arrays NumPy asks for huge pages.
+    """
+    size = (math.prod(shape) if isinstance(shape, tuple) else shape) * np.dtype(kind).itemsize
+    return np.ndarray(shape, kind, pa.allocate_buffer(size)) if size in _POOLED else np.empty(shape, kind)
 
 
 def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType], Result]:
@@ -57,12 +71,18 @@ def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType]
 
 def bitmap(valid: Flags) -> pa.Buffer | None:
     """Arrow's validity buffer for one flag per slot; None if all are set."""
-    return None if valid.tobytes().find(0) < 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return None if memory.all_set(valid) else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def flags_of(array: pa.Array) -> Flags:
     """One flag per slot from Arrow's validity; empty if all slots are valid."""
-    return np.asarray(array.is_valid()).view(np.uint8) if array.null_count else NO_FLAGS
+    if not array.null_count:
+        return NO_FLAGS
+    bits = array.buffers()[0]
+    if bits is None:  # of type null
+        return np.zeros(len(array), np.uint8)
+    start, end = array.offset, array.offset + len(array)
+    return np.unpackbits(np.frombuffer(bits, np.uint8, count=-(-end // 8)), count=end, bitorder="little")[start:]
 
 
 def both(a: Flags, b: Flags) -> Flags:
@@ -84,7 +104,7 @@ def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
 
 def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
     """Raises MalformedVariantError if strings are not UTF-8. data: their bytes; if all are ASCII, the check is cheap."""
-    if len(data) and data.max() > 0x7F:
+    if not memory.is_ascii(data):
         try:
             strings.validate(full=True)
         except pa.ArrowInvalid:
@@ -168,7 +188,9 @@ def _list_of_view(array: pa.Array) -> pa.ListArray:
 
 def hash_table(entries: int) -> Int64s:
     """An empty open-addressing hash table that is at most half full with this many entries."""
-    return np.full(1 << (2 * entries + 1).bit_length(), -1, np.int64)
+    table: Int64s = empty(1 << (2 * entries + 1).bit_length(), np.int64)
+    table.fill(-1)
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +255,7 @@ class Dictionaries:
         Raises MalformedVariantError.
         """
         offsets, data = buffers_of(column)
-        first = np.empty(len(at), np.int64)
+        first = empty(len(at), np.int64)
         count = metadata.intern_metadata(data, offsets, at, hash_table(len(at)), number, first)
         start = np.zeros(count + 1, np.int64)
         source = (data, offsets, first, count, start)
@@ -278,6 +300,6 @@ class Variants:
         """
         offsets, data = buffers_of(value)
         rows = len(value)
-        at, limit, dictionary = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
+        at, limit, dictionary = empty(rows, np.int64), empty(rows, np.int64), empty(rows, np.int32)
         metadata.starts(offsets, valid, at, limit)
         return cls(data, at, limit, dictionary, Dictionaries.read(metadata_column, at, dictionary, faults))

@@ -186,6 +186,15 @@ def test_many_chunks(monkeypatch):
     roundtrip([{"a": i, "b": ["x"] * (i % 4), **({"c": i} if i % 2 else {})} for i in range(100)], "a bigint, b array<string>")
 
 
+def test_an_object_of_many_fields_after_small_ones():
+    """Objects may have more fields than the working space of a kernel; rows before them keep their fields and residuals."""
+    large = {f"k{i:03}": i for i in range(300)}
+    rows = [{"k007": 1, "x": 2}, "text", large, None, {"k299": "no number"}]
+    shredded = shredding.shred(column(rows), "k007 bigint, k299 bigint")
+    assert shredded.field("typed_value").field("k299").field("typed_value").to_pylist() == [None, None, 299, None, None]
+    assert values(shredding.unshred(shredded)) == rows
+
+
 def test_columns_that_are_not_variants():
     """A column that is no VARIANT, or a typed column of another type, raises InvalidLayoutError."""
     for array in (pa.array([1]), pa.array([{"value": b""}]), shredding.shred(column([1]), "int")):

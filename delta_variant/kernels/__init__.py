@@ -27,7 +27,7 @@ uses. The keys of all dictionaries are in flat arrays, those of dictionary d fro
 of the slot's residual, which goes to `value`; 0: none.
 
 Source: Parquet VariantEncoding and VariantShredding. Invariants: no byte outside [at, limit) has an effect, though loads of 8
-and copies of 16 bytes may reach beyond, at most into the padding of the buffer; what does not fit the type of a node is counted
+and copies of 32 bytes may reach beyond, at most into the padding of the buffer; what does not fit the type of a node is counted
 in `rest`. Malformed bytes end a kernel early: it returns -1 and sets `fault` to (code, slot, byte). `memory.FAULTS` has a text
 for each code.
 """

@@ -23,6 +23,7 @@ from delta_variant.kernels.memory import (
     DUPLICATE,
     NOT_UTF8,
     OVERLAP,
+    allocating,
     copy,
     fail,
     jit,
@@ -64,7 +65,7 @@ def quote_names(data, key_at, key_size, first, out, ends):
         ends[name] = o
 
 
-@jit
+@allocating
 def write_rows(
     data, at, limit, dictionary, key_start, name, names, name_ends, row, out, start, float_at, float_bits, is_single, fault
 ):  # fmt: skip
@@ -176,7 +177,7 @@ def write_rows(
     return done, floats
 
 
-@jit
+@allocating
 def place_floats(text, start, float_at, float_bits, is_single, ends, digits, single_ends, single_digits, out):
     """Copies the rows of `text` to `out`, inserts the digits of every floating-point number, and adjusts `start`.
 

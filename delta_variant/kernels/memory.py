@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,21 @@ for _name in ("../types.py", "memory.py", "notation.py", "validate.py"):
     _HELPERS.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
-def jit(kernel: Any) -> Any:
-    """Compiles a kernel, a function that Python calls, and caches it on disk.
+def jit(kernel: Any, *, allocates: bool = False) -> Any:
+    """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays.
 
     Numba's cache notices changes of the kernel's own file only. Helpers are compiled into the kernel but are in other files. A
     digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{_HELPERS.hexdigest()}"
-    return cached(nb.njit(nogil=True)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=allocates)(kernel))
 
 
-helper = nb.njit(nogil=True, forceinline=True)
+allocating = partial(jit, allocates=True)
+"""`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
+it does not."""
+
+helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
 
@@ -127,6 +132,12 @@ def sint(data, at, width):
 def equal(a, i, b, j, size):
     """Whether `size` bytes are the same in `a` from i on and in `b` from j on."""
     k = 0
+    while k + 32 <= size:
+        low = (u64(a, i + k) ^ u64(b, j + k)) | (u64(a, i + k + 8) ^ u64(b, j + k + 8))
+        high = (u64(a, i + k + 16) ^ u64(b, j + k + 16)) | (u64(a, i + k + 24) ^ u64(b, j + k + 24))
+        if low | high:
+            return False
+        k += 32
     while k + 8 <= size:
         if u64(a, i + k) != u64(b, j + k):
             return False
@@ -136,6 +147,25 @@ def equal(a, i, b, j, size):
             return False
         k += 1
     return True
+
+
+@helper
+def copy_exact(out, to, data, at, size):
+    """memcpy(out + to, data + at, size), by moves of fixed size if there are at most 32 bytes; up to 31 of them may overlap."""
+    if size > 32:
+        copy(out, to, data, at, size)
+    elif size >= 16:
+        copy(out, to, data, at, 16)
+        copy(out, to + size - 16, data, at + size - 16, 16)
+    elif size >= 8:
+        copy(out, to, data, at, 8)
+        copy(out, to + size - 8, data, at + size - 8, 8)
+    elif size >= 4:
+        copy(out, to, data, at, 4)
+        copy(out, to + size - 4, data, at + size - 4, 4)
+    else:
+        for k in range(size):
+            out[to + k] = data[at + k]
 
 
 @helper
@@ -247,6 +277,24 @@ def write_container(out, at, basic, count, id_width, width):
         out[at] = (width - 1 | large << 2) << 2 | basic
     put(out, at + 1, count, 4 if large else 1)
     return at + (5 if large else 2)
+
+
+@jit
+def all_set(flags):
+    """Whether all flags are set."""
+    bits = np.uint8(1)
+    for flag in flags:
+        bits = np.uint8(bits & (flag != 0))
+    return bits == 1
+
+
+@jit
+def is_ascii(data):
+    """Whether all bytes are ASCII."""
+    bits = np.uint8(0)
+    for byte in data:
+        bits = np.uint8(bits | byte)
+    return bits < 0x80
 
 
 @helper

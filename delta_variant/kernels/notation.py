@@ -110,20 +110,22 @@ def write_integer(out, o, number):
 
 @helper
 def _wide_number(out, o, low, high):
-    """Writes an unsigned number of 128 bits, in groups of nine digits by long division."""
+    """Writes an unsigned number of 128 bits, not 0, in groups of nine digits by long division; `out` has room for 45 digits."""
     nine, bits, mask = np.uint64(1_000_000_000), np.uint64(32), np.uint64(0xFFFFFFFF)
     a, b, c, d = high >> bits, high & mask, low >> bits, low & mask
-    groups = np.empty(5, np.uint64)
-    count = 0
+    end = at = o + 45
     while a | b | c | d:
         b |= a % nine << bits
         c |= b % nine << bits
         d |= c % nine << bits
-        groups[count] = d % nine
+        at -= 9
+        _number(out, at, d % nine, 9)
         a, b, c, d = a // nine, b // nine, c // nine, d // nine
-        count += 1
-    for k in range(count - 1, -1, -1):
-        o = _number(out, o, groups[k], 1 if k == count - 1 else 9)
+    while out[at] == _ZERO:
+        at += 1
+    for k in range(at, end):
+        out[o] = out[k]
+        o += 1
     return o
 
 

@@ -24,6 +24,7 @@ from delta_variant.kernels.memory import (
     OVERLAP,
     TRUNCATED,
     VERSION,
+    allocating,
     bytes_for,
     copy,
     fail,
@@ -86,7 +87,7 @@ def _open(frame, depth, count, width, offsets, base):
     frame[depth, 3], frame[depth, 4] = offsets, base
 
 
-@jit
+@allocating
 def mark(data, at, limit, dictionary, key_start, rank, row, names, stamp, pairs, found, fault):
     """Finds the names that each row uses. Returns 0, or -1.
 
@@ -172,7 +173,7 @@ def _new_id(ranks, start, end, rank):
     return low - start
 
 
-@jit
+@allocating
 def measure_values(data, at, limit, dictionary, key_start, rank, row, start, ranks, largest, inner, size):
     """Sets size[slot] to the size in bytes of the value with new ids.
 
@@ -216,7 +217,7 @@ def measure_values(data, at, limit, dictionary, key_start, rank, row, start, ran
                     size[i] = whole
 
 
-@jit
+@allocating
 def write_values(data, at, limit, dictionary, key_start, rank, row, start, ranks, largest, inner, out_at, out):
     """Writes the values that `measure_values` measured to the positions out_at, which are the Arrow offsets for `size`."""
     frame = np.empty((MAX_DEPTH, 5), np.int64)

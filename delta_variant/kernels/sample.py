@@ -18,11 +18,11 @@ from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     OVERLAP,
     SCALE,
+    allocating,
     equal,
     fail,
     hash_bytes,
     helper,
-    jit,
     open_container,
     sint,
     u64,
@@ -123,7 +123,7 @@ def _count_exact(data, p, kind, node, counts):
     return True
 
 
-@jit
+@allocating
 def walk(
     data, at, limit, dictionary, key_data, key_start, key_at, key_size,
     parents, name_at, name_size, table, cells, cell_of, least, rows, seen, counts, fault,

@@ -30,7 +30,6 @@ from delta_variant.kernels.memory import (
     open_container,
     put,
     sint,
-    u16,
     u32,
     u64,
     uint,
@@ -38,7 +37,8 @@ from delta_variant.kernels.memory import (
     write_container,
 )
 
-_KEPT = 256
+MORE_ROOM = np.int64(-2)
+"""The result of `split_object` if an object has fault[1] fields, more than the working space."""
 
 
 @helper
@@ -69,23 +69,44 @@ def leave(data, p, limit, i, rest, fault):
     return np.int64(1)
 
 
+@helper
+def _locate(data, offsets, width, base, children, count, i, child_at):
+    """Sets the positions of an object's fields, by child; -1: none. Returns the largest offset."""
+    last = np.int64(0)
+    for f in range(count):
+        offset = uint(data, offsets + f * width, width)
+        last = max(last, offset)
+        if children[f] >= 0:
+            child_at[children[f], i] = base + offset
+    return last
+
+
+@helper
+def _leave_out(child_at, i, typed):
+    """Says that slot i is no object and has no children."""
+    typed[i] = 0
+    for c in range(child_at.shape[0]):
+        child_at[c, i] = -1
+
+
 @jit
-def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, fault):
-    """Finds the fields of objects. Returns the number of slots with a residual, or -1.
+def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, children, fault):
+    """Finds the fields of objects. Returns the number of slots with a residual, -1, or MORE_ROOM.
 
-    Sets child_at[child, slot] to the position of a field and typed[slot] to 1 for an object. The residual of an object is an
-    object of the fields that the schema does not name; any other Variant is a residual as a whole.
+    Sets child_at[child, slot] to the position of a field, or -1, and typed[slot] to whether the Variant is an object. The
+    residual of an object is an object of the fields that the schema does not name; any other Variant is a residual as a whole.
 
-    Successive objects mostly have the same fields, so the children that belong to the last list of field ids are kept.
+    Successive objects mostly have the same fields, so `children`, working space, keeps what the last list of field ids means.
     """
     left = np.int64(0)
-    children = np.empty(_KEPT, np.int32)
     kept_ids, kept_count, kept_width, kept_meta, unnamed = np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
     for i in range(len(at)):
-        p, end = at[i], limit[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
+            _leave_out(child_at, i, typed)
             continue
         if p >= end or data[p] & 3 != t.OBJECT:
+            _leave_out(child_at, i, typed)
             if leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
@@ -93,7 +114,6 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
         count, id_width, width, ids, offsets, base, total = open_container(data, p, end)
         if count < 0:
             return fail(fault, -count, i, p)
-        typed[i] = 1
         start = key_start[meta[i]]
         if (
             count != kept_count
@@ -103,7 +123,8 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
         ):
             known, unnamed = key_start[meta[i] + 1] - start, np.int64(0)
             if count > len(children):
-                children = np.empty(count, np.int32)
+                fault[1] = count
+                return MORE_ROOM
             for f in range(count):
                 field_id = uint(data, ids + f * id_width, id_width)
                 if field_id >= known:
@@ -117,25 +138,15 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
                         if children[g] == child:
                             return fail(fault, DUPLICATE, i, ids + f * id_width)
             kept_ids, kept_count, kept_width, kept_meta = ids, count, id_width, np.int64(meta[i])
-        last = np.int64(0)
+        if count - unnamed < len(child_at):
+            _leave_out(child_at, i, typed)
+        typed[i] = 1
         if width == 1:
-            for f in range(count):
-                offset = np.int64(data[offsets + f])
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, 1, base, children, count, i, child_at)
         elif width == 2:
-            for f in range(count):
-                offset = np.int64(u16(data, offsets + 2 * f))
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, 2, base, children, count, i, child_at)
         else:
-            for f in range(count):
-                offset = uint(data, offsets + f * width, width)
-                last = max(last, offset)
-                if children[f] >= 0:
-                    child_at[children[f], i] = base + offset
+            last = _locate(data, offsets, width, base, children, count, i, child_at)
         if last >= total and count:
             return fail(fault, TRUNCATED, i, offsets)
         if unnamed:
@@ -193,16 +204,17 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
+        typed[i] = 0
         if p >= 0:
-            if p < limit[i] and data[p] & 3 == t.ARRAY:
-                count = open_container(data, p, limit[i])[0]
+            if p < end and data[p] & 3 == t.ARRAY:
+                count = open_container(data, p, end)[0]
                 if count < 0:
                     return fail(fault, -count, i, p)
                 typed[i] = 1
                 total += count
             else:
-                rest[i] = value_size(data, p, limit[i])
+                rest[i] = value_size(data, p, end)
                 if rest[i] < 0:
                     return fail(fault, -rest[i], i, p)
                 left += 1
@@ -238,7 +250,7 @@ def leave_all(data, at, limit, rest, fault):
     left = np.int64(0)
     for i in range(len(at)):
         if at[i] >= 0:
-            if leave(data, at[i], limit[i], i, rest, fault) < 0:
+            if leave(data, np.int64(at[i]), np.int64(limit[i]), i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
     return left
@@ -247,18 +259,24 @@ def leave_all(data, at, limit, rest, fault):
 @jit
 def take_integers(data, at, limit, widest, out, valid, rest, fault):
     """Takes integers of at most the column's width; widest: the type id of that width."""
-    left = np.int64(0)
+    left, safe = np.int64(0), len(data) - 8
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
+            out[i] = valid[i] = 0
             continue
-        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
-        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= limit[i]:
-            out[i] = sint(data, p + 1, 1 << kind - t.INT8)
+        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= end:
+            if p < safe:
+                unused = 64 - (8 << kind - t.INT8)
+                out[i] = np.int64(u64(data, p + 1)) << unused >> unused
+            else:
+                out[i] = sint(data, p + 1, 1 << kind - t.INT8)
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i] = valid[i] = 0
             left += 1
     return left
 
@@ -268,28 +286,31 @@ def take_booleans(data, at, limit, out, valid, rest, fault):
     """Takes booleans, one byte each."""
     left = np.int64(0)
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
+            out[i] = valid[i] = 0
             continue
-        if p < limit[i] and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
+        if p < end and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
             out[i] = data[p] == t.TRUE << 2
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i] = valid[i] = 0
             left += 1
     return left
 
 
 @jit
 def take_fixed(data, at, limit, kind, out, valid, rest, fault):
-    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes)."""
+    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes), all 0."""
     left, size = np.int64(0), np.int64(out.shape[1])
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
+            valid[i] = 0
             continue
-        if p + 1 + size <= limit[i] and data[p] == kind << 2:
+        if p + 1 + size <= end and data[p] == kind << 2:
             if size == 8:
                 copy(out, i * 8, data, p + 1, 8)
             elif size == 4:
@@ -297,9 +318,10 @@ def take_fixed(data, at, limit, kind, out, valid, rest, fault):
             else:
                 copy(out, i * size, data, p + 1, size)
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            valid[i] = 0
             left += 1
     return left
 
@@ -310,7 +332,7 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
     for i in range(len(at)):
-        p, end = at[i], limit[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p >= 0:
             size = np.int64(-1)
             if p < end:
@@ -327,21 +349,28 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
             elif leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             else:
+                valid[i] = 0
                 left += 1
+        else:
+            valid[i] = 0
         offsets[i + 1] = total
     return left
 
 
 @jit
 def gather(data, start, offsets, out):
-    """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 16 bytes past the last offset."""
-    safe = len(data) - 16
+    """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 32 bytes past the last offset."""
+    safe = len(data) - 32
     for i in range(len(start)):
         to, size = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if size == 0:
             continue
-        if size <= 16 and start[i] <= safe:
+        if start[i] > safe:
+            copy(out, to, data, start[i], size)
+        elif size <= 16:
             copy(out, to, data, start[i], 16)
+        elif size <= 32:
+            copy(out, to, data, start[i], 32)
         else:
             copy(out, to, data, start[i], size)
 
@@ -368,15 +397,16 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
     """
     left, zero = np.int64(0), np.uint64(0)
     for i in range(len(at)):
-        p = at[i]
+        p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
+            out[i, 0] = out[i, 1] = valid[i] = 0
             continue
-        kind = np.int64(data[p] >> 2) if p < limit[i] and data[p] & 3 == t.PRIMITIVE else np.int64(0)
+        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
         low, high, negative, up = zero, zero, False, np.int64(-1)
-        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= limit[i]:
+        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= end:
             number = sint(data, p + 1, 1 << kind - t.INT8)
             negative, low, up = number < 0, np.uint64(number), scale
-        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= limit[i]:
+        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= end:
             if data[p + 1] > t.MAX_PRECISION:
                 return fail(fault, SCALE, i, p + 1)
             up = scale - np.int64(data[p + 1])
@@ -401,8 +431,9 @@ def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, f
                 high = ~high + (np.uint64(1) if low == zero else zero)
             out[i, 0], out[i, 1] = low, high
             valid[i] = 1
-        elif leave(data, p, limit[i], i, rest, fault) < 0:
+        elif leave(data, p, end, i, rest, fault) < 0:
             return np.int64(-1)
         else:
+            out[i, 0] = out[i, 1] = valid[i] = 0
             left += 1
     return left

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import jit
+from delta_variant.kernels.memory import allocating, jit
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
@@ -32,7 +32,7 @@ def _varint(data, at):
     return 0, len(data) + 1
 
 
-@jit
+@allocating
 def value_end(data, at, kind):
     """The position where the value at `at` ends, or -1.
 

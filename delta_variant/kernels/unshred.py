@@ -21,6 +21,7 @@ from delta_variant.kernels.memory import (
     NOT_AN_OBJECT,
     bytes_for,
     copy,
+    copy_exact,
     fail,
     helper,
     jit,
@@ -31,8 +32,6 @@ from delta_variant.kernels.memory import (
     value_size,
     write_container,
 )
-
-_FIELDS = 256
 
 
 @jit
@@ -55,6 +54,21 @@ def compare(a, i, size, b, j, other):
 
 
 @jit
+def place(size, first, offsets, to):
+    """Sets the Arrow offsets of rows of these sizes, from `first` on, and their positions. Returns the end of the last one.
+
+    The offsets are wrong if that end does not fit 32 bits.
+    """
+    end = np.int64(first)
+    offsets[0] = end
+    for i in range(len(size)):
+        to[i] = end if size[i] else -1
+        end += size[i]
+        offsets[i + 1] = end
+    return end
+
+
+@jit
 def size_values(offsets, valid, live, size, fault):
     """Adds the sizes of what is in `value`. A slot that has a size already is a CONFLICT. Returns 0, or -1."""
     for i in range(len(size)):
@@ -70,7 +84,7 @@ def write_values(offsets, data, valid, to, out):
     """Copies what is in `value`."""
     for i in range(len(to)):
         if to[i] >= 0 and (len(valid) == 0 or valid[i]):
-            copy(out, to[i], data, np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i]))
+            copy_exact(out, to[i], data, np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i]))
 
 
 @jit
@@ -80,13 +94,13 @@ def size_texts(offsets, valid, live, short, size):
         if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
             n = np.int64(offsets[i + 1] - offsets[i])
             size[i] = n + 1 if short and n <= t.SHORT_STRING_MAX else n + 5
+        else:
+            size[i] = 0
 
 
 @jit
 def write_texts(offsets, data, valid, kind, to, out):
     """Writes strings or binaries, by the type id `kind`."""
-    safe = len(data) - 16
-    room = len(out) - 16
     for i in range(len(to)):
         p = to[i]
         if p < 0 or not (len(valid) == 0 or valid[i]):
@@ -99,11 +113,7 @@ def write_texts(offsets, data, valid, kind, to, out):
             out[p] = kind << 2
             put(out, p + 1, n, 4)
             p += 5
-        if n <= 16 and start <= safe and p <= room:
-            for k in range(n):
-                out[p + k] = data[start + k]
-        else:
-            copy(out, p, data, start, n)
+        copy_exact(out, p, data, start, n)
 
 
 @jit
@@ -161,12 +171,20 @@ def _sorted_rest(data, ids, id_width, count, first, keys, child_of_name, texts, 
     return fields
 
 
+@helper
+def _keep_ids(id_of_name, dictionary, number, ids):
+    """Sets ids[child] to the field id of each child in a dictionary."""
+    for c in range(len(ids)):
+        ids[c] = id_of_name[dictionary, number[c]]
+
+
 @jit
 def size_objects(
     typed,
     live,
     child_size,
-    child_id,
+    number,
+    id_of_name,
     meta,
     offsets,
     data,
@@ -177,6 +195,8 @@ def size_objects(
     key_size,
     texts,
     child_of_name,
+    ids,
+    order,
     size,
     fields,
     bytes_,
@@ -185,49 +205,76 @@ def size_objects(
 ):
     """Sizes of objects whose typed_value is set. Returns 0, or -1.
 
-    child_size has the shape (child, slot), child_id (dictionary, child). offsets, data, valid: the residuals in `value`, which
-    were validated; offsets is empty if no object has one. Sets for `write_objects`, by slot, the number of `fields`, the bytes
-    of their values and the largest id.
+    child_size has the shape (child, slot). offsets, data, valid: the residuals in `value`, which were validated; offsets is
+    empty if no object has one. Sets for `write_objects`, by slot, the number of `fields`, the bytes of their values and the
+    largest id. ids, order: working space, an entry for each child and for each key.
     """
-    children = child_size.shape[0]
-    order = np.empty(_FIELDS, np.int64)
+    kept = np.int64(-1)
     for i in range(len(size)):
         if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+            size[i] = 0
             continue
-        count, total, top = np.int64(0), np.int64(0), np.int64(0)
-        for c in range(children):
-            if child_size[c, i]:
-                field_id = child_id[meta[i], c]
-                if field_id < 0:
-                    return fail(fault, NO_KEY, i, c)
-                count += 1
-                total += child_size[c, i]
-                top = max(top, field_id)
+        if meta[i] != kept:
+            kept = np.int64(meta[i])
+            _keep_ids(id_of_name, kept, number, ids)
+        count, total, top, least = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for c in range(len(ids)):
+            one = child_size[c, i]
+            field_id = ids[c] if one else np.int64(0)
+            count += one > 0
+            total += one
+            top, least = max(top, field_id), min(least, field_id)
+        if least < 0:
+            return fail(fault, NO_KEY, i, 0)
         if len(offsets) and (len(valid) == 0 or valid[i]):
             start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
             if data[start] & 3 != t.OBJECT:
                 return fail(fault, NOT_AN_OBJECT, i, 0)
-            given, id_width, width, ids, positions, base, _ = open_container(data, start, end)
-            if given > len(order):
-                order = np.empty(given, np.int64)
-            first = key_start[meta[i]]
-            more = _sorted_rest(data, ids, id_width, given, first, keys, child_of_name, texts, key_at, key_size, order)
+            given, id_width, width, old_ids, positions, base, _ = open_container(data, start, end)
+            first = key_start[kept]
+            more = _sorted_rest(data, old_ids, id_width, given, first, keys, child_of_name, texts, key_at, key_size, order)
             if more < 0:
                 return fail(fault, -more, i, 0)
-            for f in order[:more]:
-                total += value_size(data, base + uint(data, positions + f * width, width), end)
-                top = max(top, uint(data, ids + f * id_width, id_width))
+            for f in range(more):
+                total += value_size(data, base + uint(data, positions + order[f] * width, width), end)
+                top = max(top, uint(data, old_ids + order[f] * id_width, id_width))
             count += more
         fields[i], bytes_[i], largest[i] = count, total, top
         size[i] = object_size(count, total, top)
     return np.int64(0)
 
 
+@helper
+def _write_ids(child_size, i, ids, at, width, out):
+    """Writes the ids of a slot's typed fields. Returns the position after them."""
+    for c in range(len(ids)):
+        if child_size[c, i]:
+            put(out, at, ids[c], width)
+            at += width
+    return at
+
+
+@helper
+def _write_offsets(child_size, i, at, base, width, child_to, out):
+    """Writes the offsets of a slot's typed fields and sets their positions. Returns the bytes of all."""
+    written = np.int64(0)
+    for c in range(child_size.shape[0]):
+        one = child_size[c, i]
+        child_to[c, i] = base + written if one else -1
+        if one:
+            put(out, at, written, width)
+            at += width
+            written += one
+    put(out, at, written, width)
+    return written
+
+
 @jit
 def write_objects(
     typed,
     child_size,
-    child_id,
+    number,
+    id_of_name,
     meta,
     offsets,
     data,
@@ -239,8 +286,9 @@ def write_objects(
     texts,
     names,
     name_ends,
-    number,
     child_of_name,
+    ids,
+    order,
     fields,
     bytes_,
     largest,
@@ -251,28 +299,43 @@ def write_objects(
     """Writes headers, ids and offsets of objects, and the fields of residuals; sets child_to to the positions of the children.
 
     Children are sorted by name; number[child] is the number of the name in the schema's name table. The fields of a residual
-    are merged in between.
+    are merged in between. ids, order: working space, as for `size_objects`.
     """
-    children = child_size.shape[0]
-    order = np.empty(_FIELDS, np.int64)
+    children = len(ids)
+    kept, kept_ids = np.int64(-1), np.int64(-1)  # a dictionary, and where the ids of all children in it are in `out`
     for i in range(len(to)):
         if to[i] < 0 or not (len(typed) == 0 or typed[i]):
+            for c in range(children):
+                child_to[c, i] = -1
             continue
+        if meta[i] != kept:
+            kept, kept_ids = np.int64(meta[i]), np.int64(-1)
+            _keep_ids(id_of_name, kept, number, ids)
         id_width, width = bytes_for(largest[i]), bytes_for(bytes_[i])
         at_id = write_container(out, to[i], t.OBJECT, fields[i], id_width, width)
         at_offset = at_id + fields[i] * id_width
         base = at_offset + (fields[i] + 1) * width
-        written = np.int64(0)
-        f, count, old_id_width, old_width, old_ids, old_offsets, old_base = 0, np.int64(0), 1, 1, 0, 0, 0
-        end, first = np.int64(0), key_start[meta[i]]
-        if len(offsets) and (len(valid) == 0 or valid[i]):
-            end = np.int64(offsets[i + 1])
-            count, old_id_width, old_width, old_ids, old_offsets, old_base, _ = open_container(data, np.int64(offsets[i]), end)
-            if count > len(order):
-                order = np.empty(count, np.int64)
-            count = _sorted_rest(data, old_ids, old_id_width, count, first, keys, child_of_name, texts, key_at, key_size, order)
+        if len(offsets) == 0 or (len(valid) and not valid[i]):
+            if fields[i] < children:
+                _write_ids(child_size, i, ids, at_id, id_width, out)
+            elif kept_ids >= 0:
+                copy_exact(out, at_id, out, kept_ids, children * id_width)
+            else:
+                kept_ids = at_id
+                _write_ids(child_size, i, ids, at_id, id_width, out)
+            if width == 1:
+                _write_offsets(child_size, i, at_offset, base, 1, child_to, out)
+            elif width == 2:
+                _write_offsets(child_size, i, at_offset, base, 2, child_to, out)
+            else:
+                _write_offsets(child_size, i, at_offset, base, width, child_to, out)
+            continue
+        written, end, first, f = np.int64(0), np.int64(offsets[i + 1]), key_start[kept], 0
+        count, old_id_width, old_width, old_ids, old_offsets, old_base, _ = open_container(data, np.int64(offsets[i]), end)
+        count = _sorted_rest(data, old_ids, old_id_width, count, first, keys, child_of_name, texts, key_at, key_size, order)
         for c in range(children + 1):
             if c < children and child_size[c, i] == 0:
+                child_to[c, i] = -1
                 continue
             while f < count:  # fields of the residual that come before this child
                 field_id = uint(data, old_ids + order[f] * old_id_width, old_id_width)
@@ -291,7 +354,7 @@ def write_objects(
                 written += one
                 f += 1
             if c < children:
-                put(out, at_id, child_id[meta[i], c], id_width)
+                put(out, at_id, ids[c], id_width)
                 put(out, at_offset, written, width)
                 child_to[c, i] = base + written
                 at_id += id_width
@@ -315,6 +378,7 @@ def size_lists(offsets, typed, live, element_size, size, bytes_):
     """Sizes of arrays and, in `bytes_`, of their elements together; a missing element counts as a Variant null."""
     for i in range(len(size)):
         if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+            size[i] = 0
             continue
         total = np.int64(0)
         for e in range(offsets[i], offsets[i + 1]):

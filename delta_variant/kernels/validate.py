@@ -23,10 +23,10 @@ from delta_variant.kernels.memory import (
     REFUSED,
     SCALE,
     TIME_OF_DAY,
+    allocating,
     fail,
     helper,
     is_utf8,
-    jit,
     open_container,
     sint,
     u32,
@@ -60,7 +60,7 @@ def payload_fault(data, p, kind):
     return np.int64(0)
 
 
-@jit
+@allocating
 def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, fault):
     """Checks the Variant of every slot with at[slot] >= 0. Returns 0, or -1.
 

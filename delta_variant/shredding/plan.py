@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from delta_variant import schema as schemas
 from delta_variant import types as t
-from delta_variant.buffers import Int32s, Int64s, NameTable
+from delta_variant.buffers import Int32s, Int64s, NameTable, by_type
 
 UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 
@@ -70,7 +69,7 @@ class Plan:
     names: NameTable
 
 
-@lru_cache(maxsize=64)
+@by_type
 def plan(schema: pa.DataType) -> Plan:
     """The plan of a shredding schema. Raises InvalidSchemaError."""
     schemas.check(schema)

@@ -26,6 +26,7 @@ from delta_variant.buffers import (
     bitmap,
     buffers_of,
     check_utf8,
+    empty,
     flags_of,
     storage_of,
 )
@@ -69,8 +70,9 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         raise MalformedVariantError("value: a row that is not NULL has no value")
     ends, chunks, start = buffers_of(value)[0], [], 0
     while start < len(array):
-        stop = int(np.searchsorted(ends, ends[start] + CHUNK_BYTES, "right")) - 1
-        stop = min(max(stop, start + 1), start + CHUNK_ROWS, len(array))
+        stop = min(start + CHUNK_ROWS, len(array))
+        if ends[stop] - ends[start] > CHUNK_BYTES:
+            stop = max(start + 1, int(np.searchsorted(ends[:stop], int(ends[start]) + CHUNK_BYTES, "right")) - 1)
         rows = slice(start, stop)
         try:
             chunks.append(_Chunk(schema, metadata[rows], value[rows], valid[rows], start, _bits(for_spark)).shred())
@@ -80,7 +82,22 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         start = stop
     if not chunks:
         return pa.nulls(0, schema.storage)
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    nulls = pa.nulls(len(array), pa.binary())
+    columns = [_concatenated(list(parts), nulls) for parts in zip(*chunks, strict=True)] if len(chunks) > 1 else chunks[0]
+    mask = bitmap(valid) if len(valid) else None
+    return pa.Array.from_buffers(schema.storage, len(array), [mask], children=[metadata, *columns])
+
+
+def _concatenated(parts: list[pa.Array], nulls: pa.Array) -> pa.Array:
+    """The arrays as one. `nulls` replaces those that are all null: 4 bytes a row less for each node without residuals."""
+    kind = parts[0].type
+    if kind == nulls.type and all(part.null_count == len(part) for part in parts):
+        return nulls
+    if not pa.types.is_struct(kind):
+        return pa.concat_arrays(parts)
+    children = [_concatenated([part.field(i) for part in parts], nulls) for i in range(kind.num_fields)]
+    valid = [flags_of(part) if part.null_count else np.ones(len(part), np.uint8) for part in parts]
+    return pa.Array.from_buffers(kind, len(nulls), [bitmap(np.concatenate(valid))], children=children)
 
 
 def validate(array: pa.Array, *, for_spark: bool = False) -> None:
@@ -118,8 +135,8 @@ def _bits(for_spark: bool) -> int:
 class _Slots:
     """The Variants of one node: where each starts (-1: missing), where its row ends, and which dictionary it uses."""
 
-    at: Int64s
-    limit: Int64s
+    at: Int32s
+    limit: Int32s
     dictionary: Int32s
 
 
@@ -127,107 +144,114 @@ class _Chunk:
     """Rows that are shredded together."""
 
     def __init__(self, schema: Plan, metadata: pa.Array, value: pa.Array, valid: Flags, first_row: int, refused: int) -> None:
-        self.plan, self.metadata, self.valid, self.refused = schema, metadata, valid, refused
+        self.plan, self.refused = schema, refused
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
+        self.no_residual: dict[int, Int64s] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
-        self.data, self.keys, self.slots = rows.data, rows.keys, _Slots(rows.at, rows.limit, rows.dictionary)
+        self.data, self.keys = rows.data, rows.keys
+        self.slots = _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)
 
-    def shred(self) -> pa.StructArray:
-        mask = bitmap(self.valid) if len(self.valid) else None
-        children = [self.metadata, *self._children(self.plan.root, self.slots)]
-        return pa.Array.from_buffers(self.plan.storage, len(self.slots.at), [mask], children=children)
+    def shred(self) -> list[pa.Array]:
+        """The columns of the root, [value, typed_value]."""
+        return self._columns(self.plan.root, self.slots)
 
-    def _group(self, node: Node, slots: _Slots) -> pa.StructArray:
-        children = self._children(node, slots)
-        return pa.Array.from_buffers(node.group, len(slots.at), [None], children=children)
-
-    def _children(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _columns(self, node: Node, slots: _Slots) -> list[pa.Array]:
         """[value, typed_value] of a node; [value] of a node without a type."""
+        residual_size = self._residual_size(len(slots.at))
         if node.primitive is not None:
-            return self._leaf(node, node.primitive, slots)
-        if node.typed is None:
-            return self._untyped(node, slots)
-        return self._object(node, slots) if pa.types.is_struct(node.typed) else self._list(node, slots)
+            take = self._texts if node.primitive.size == t.VARIABLE else self._fixed
+            residuals, typed = take(node, node.primitive, slots, residual_size)
+        elif node.typed is None:
+            residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
+            return [self._value(node, slots, residual_size, self._residuals(node, residuals))]
+        elif pa.types.is_struct(node.typed):
+            return self._object(node, slots, residual_size)
+        else:
+            residuals, typed = self._list(node, slots, residual_size)
+        return [self._value(node, slots, residual_size, residuals), typed]
 
-    def _untyped(self, node: Node, slots: _Slots) -> list[pa.Array]:
-        residual_size = np.zeros(len(slots.at), np.int64)
-        residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
-        return [self._value(node, slots, residual_size, self.faults.check(residuals, node.path))]
-
-    def _object(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _object(self, node: Node, slots: _Slots, residual_size: Int64s) -> list[pa.Array]:
         count = len(slots.at)
-        child_at = np.full((len(node.children), count), -1, np.int64)
-        typed, residual_size = np.zeros(count, np.uint8), np.zeros(count, np.int64)
-        keys = (self.names, self.keys.start, node.child_of_name)
-        source = (self.data, slots.at, slots.limit, slots.dictionary, *keys)
-        residuals = self.faults.check(k.split_object(*source, child_at, typed, residual_size, self.faults.report), node.path)
+        child_at, typed = empty((len(node.children), count), np.int32), empty(count, np.uint8)
+        source = (self.data, slots.at, slots.limit, slots.dictionary, self.names, self.keys.start, node.child_of_name)
+        into, children = (child_at, typed, residual_size), empty(256, np.int32)
+        while (result := k.split_object(*source, *into, children, self.faults.report)) == k.MORE_ROOM:
+            children = empty(int(self.faults.report[1]), np.int32)
+        residuals = self._residuals(node, result)
         if residuals:
             offsets, out = _room(residual_size)
             k.gather_objects(*source, typed, offsets, out)
             value = self._checked(node, slots, residual_size, offsets, out)
         else:
             value = self._no_value(count)
-        fields = [
-            self._group(child, _Slots(child_at[i], slots.limit, slots.dictionary)) for i, child in enumerate(node.children)
-        ]
+        fields = []
+        for child, at in zip(node.children, child_at, strict=True):
+            columns = self._columns(child, _Slots(at, slots.limit, slots.dictionary))
+            fields.append(pa.Array.from_buffers(child.group, count, [None], children=columns))
         return [value, pa.Array.from_buffers(node.typed, count, [bitmap(typed)], children=fields)]
 
-    def _list(self, node: Node, slots: _Slots) -> list[pa.Array]:
+    def _list(self, node: Node, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        offsets, typed, residual_size = np.empty(count + 1, np.int32), np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        offsets, typed = empty(count + 1, np.int32), empty(count, np.uint8)
         source = (self.data, slots.at, slots.limit)
-        residuals = self.faults.check(k.measure_lists(*source, offsets, typed, residual_size, self.faults.report), node.path)
+        residuals = self._residuals(node, k.measure_lists(*source, offsets, typed, residual_size, self.faults.report))
         elements = int(offsets[-1])
-        inner = _Slots(np.empty(elements, np.int64), np.empty(elements, np.int64), np.empty(elements, np.int32))
+        inner = _Slots(*(empty(elements, np.int32) for _ in range(3)))
         into = (inner.at, inner.limit, inner.dictionary)
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
-        element = self._group(node.children[0], inner)
+        child = node.children[0]
+        element = pa.Array.from_buffers(child.group, elements, [None], children=self._columns(child, inner))
         buffers = [bitmap(typed), pa.py_buffer(offsets)]
-        array = pa.Array.from_buffers(node.typed, count, buffers, children=[element])
-        return [self._value(node, slots, residual_size, residuals), array]
-
-    def _leaf(self, node: Node, primitive: t.Primitive, slots: _Slots) -> list[pa.Array]:
-        residual_size = np.zeros(len(slots.at), np.int64)
-        take = self._texts if primitive.size == t.VARIABLE else self._fixed
-        residuals, typed = take(node, primitive, slots, residual_size)
-        return [self._value(node, slots, residual_size, residuals), typed]
+        return residuals, pa.Array.from_buffers(node.typed, count, buffers, children=[element])
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        valid = np.zeros(count, np.uint8)
+        valid = empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         out: npt.NDArray[np.generic]
         if primitive.id == t.TRUE:
-            flags = np.zeros(count, np.uint8)
+            flags = empty(count, np.uint8)
             residuals = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
-            out = np.zeros(count, f"i{primitive.size}")
+            out = empty(count, f"i{primitive.size}")
             residuals = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
-            out = np.zeros((count, 2), np.uint64)
+            out = empty((count, 2), np.uint64)
             low, high = _largest(node.schema.precision, node.schema.scale)
             residuals = k.take_decimals(*source, node.schema.scale, low, high, out, *sink)
         else:
             out = np.zeros((count, primitive.size), np.uint8)
             residuals = k.take_fixed(*source, primitive.id, out, *sink)
-        self.faults.check(residuals, node.path)
-        return residuals, pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
+        typed = pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
+        return self._residuals(node, residuals), typed
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        start, offsets, valid = np.empty(count, np.int64), np.empty(count + 1, np.int32), np.zeros(count, np.uint8)
+        start, offsets, valid = empty(count, np.int32), empty(count + 1, np.int32), empty(count, np.uint8)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
-        residuals = self.faults.check(k.take_texts(*source, primitive.id, start, offsets, *sink), node.path)
+        residuals = self._residuals(node, k.take_texts(*source, primitive.id, start, offsets, *sink))
         size = int(offsets[-1])
-        out = np.empty(size + PADDING, np.uint8)
+        out = empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
         typed = binary_array(offsets, out, valid, node.typed)
         if primitive.id == t.STRING:
             check_utf8(typed, out[:size], node.path)
         return residuals, typed
+
+    def _residual_size(self, count: int) -> Int64s:
+        """Room for the sizes of residuals, all 0. Nodes share it as long as none of them has a residual."""
+        if count not in self.no_residual:
+            self.no_residual[count] = np.zeros(count, np.int64)
+        return self.no_residual[count]
+
+    def _residuals(self, node: Node, result: int) -> int:
+        """The number of residuals that a kernel returned; raises the error that it reported."""
+        if self.faults.check(result, node.path):
+            self.no_residual.clear()
+        return result
 
     def _value(self, node: Node, slots: _Slots, residual_size: Int64s, residuals: int) -> pa.Array:
         """`value` of a node whose residuals are whole Variants."""
@@ -255,7 +279,7 @@ def _room(residual_size: Int64s) -> tuple[Int32s, Bytes]:
     """Arrow offsets for residuals of these sizes, and an empty buffer for their bytes."""
     offsets = np.zeros(len(residual_size) + 1, np.int32)
     np.cumsum(residual_size, out=offsets[1:])
-    return offsets, np.empty(int(offsets[-1]) + PADDING, np.uint8)
+    return offsets, empty(int(offsets[-1]) + PADDING, np.uint8)
 
 
 @lru_cache(maxsize=256)

@@ -17,8 +17,7 @@ leaf before it is copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,7 @@ from delta_variant.buffers import (
     buffers_of,
     by_type,
     check_utf8,
+    empty,
     flags_of,
     storage_of,
 )
@@ -55,7 +55,10 @@ CHUNK_ROWS = 1 << 14
 """The limit for rows that are rebuilt at once."""
 
 CHUNK_SLOTS = 1 << 20
-"""The limit for the slots of these rows in all nodes: with 256 leaves, 4,096 rows take 31 ns a leaf, 16,384 rows 40 ns."""
+"""The limit for the slots of these rows in all nodes: with 256 leaves, 4,080 rows take 17 ns a leaf, 2,040 rows 18 ns."""
+
+MAX_BYTES = np.iinfo(np.int32).max
+TOO_LARGE = "the Variants of one array take more than 2 GiB: pass smaller arrays"
 
 
 def unshred(array: pa.Array) -> pa.StructArray:
@@ -74,13 +77,47 @@ def unshred(array: pa.Array) -> pa.StructArray:
     """
     storage, _ = storage_of(array, "unshred")
     schema = _plan_of(storage.type)
+    column, valid, values = storage.field("metadata"), flags_of(storage), _Values(len(storage))
     rows = max(1, min(CHUNK_ROWS, CHUNK_SLOTS // schema.nodes))
-    chunks = [_Chunk(schema, storage[start : start + rows], start).unshred() for start in range(0, len(array), rows)]
-    if len(chunks) == 1:
-        return chunks[0]
-    if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
-        raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-    return pa.concat_arrays(chunks) if chunks else pa.array([], UNSHREDDED)
+    parts, replaced = [], column.type != pa.binary()
+    for start in range(0, len(storage), rows):
+        chunk = _Chunk(schema, storage[start : start + rows], valid[start : start + rows], start)
+        parts.append(chunk.unshred(values))
+        replaced |= parts[-1] is not chunk.metadata
+    if replaced:
+        if sum(part.nbytes for part in parts) > MAX_BYTES:
+            raise InvalidLayoutError(TOO_LARGE)
+        column = pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+    mask = bitmap(valid) if len(valid) else None
+    return pa.Array.from_buffers(UNSHREDDED, len(storage), [mask], children=[column, values.array()])
+
+
+class _Values:
+    """The Variants of all rows, which are added chunk by chunk."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.done, self.end = rows, 0, 0
+        self.offsets, self.data = empty(rows + 1, np.int32), empty(PADDING, np.uint8)
+        self.offsets[0] = 0
+
+    def add(self, size: Int64s) -> Int64s:
+        """Makes room for the Variants of the next rows. Returns their positions; -1 where the size is 0."""
+        to, before = empty(len(size), np.int64), self.end
+        self.end = k.place(size, before, self.offsets[self.done :], to)
+        if self.end > MAX_BYTES:
+            raise InvalidLayoutError(TOO_LARGE)
+        self.done += len(size)
+        if self.end + PADDING > len(self.data):
+            expected = self.end * self.rows // self.done
+            if self.done < self.rows:
+                expected += expected // 16
+            data = empty(min(expected, MAX_BYTES) + PADDING, np.uint8)
+            data[:before] = self.data[:before]
+            self.data = data
+        return to
+
+    def array(self) -> pa.Array:
+        return binary_array(self.offsets, self.data[: self.end + PADDING], NO_FLAGS, pa.binary())
 
 
 @by_type
@@ -128,86 +165,101 @@ def _schema_of_group(group: pa.DataType, path: str, allowed: set[str]) -> pa.Dat
 class _Chunk:
     """Rows that are rebuilt at once."""
 
-    def __init__(self, schema: Plan, storage: pa.StructArray, first_row: int) -> None:
-        self.plan, self.storage, self.faults = schema, storage, Faults(first_row)
-        self.metadata, self.valid = as_binary(storage.field("metadata")), flags_of(storage)
+    def __init__(self, schema: Plan, storage: pa.StructArray, valid: Flags, first_row: int) -> None:
+        self.plan, self.storage, self.valid, self.faults = schema, storage, valid, Faults(first_row)
+        self.metadata = as_binary(storage.field("metadata"))
         rows = len(storage)
-        at = np.where(self.valid, 0, -1).astype(np.int64) if len(self.valid) else np.zeros(rows, np.int64)
-        self.dictionary = np.empty(rows, np.int32)
+        at = self.valid.astype(np.int64) - 1 if len(self.valid) else np.zeros(rows, np.int64)
+        self.dictionary = empty(rows, np.int32)
         self.keys = Dictionaries.read(self.metadata, at, self.dictionary, self.faults)
+        self.order = empty(len(self.keys.key_at), np.int64)
         self.names = self.keys.look_up(schema.names)
         self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
         k.keys_of_names(self.names, self.keys.start, self.id_of_name)
-        self.root = _Group(self, self.plan.root, storage, self.dictionary, NO_FLAGS, required=True)
 
-    def unshred(self) -> pa.StructArray:
+    def unshred(self, values: _Values) -> pa.Array:
+        """Adds the Variants to `values` and returns their metadata, which is complete."""
+        size = empty(len(self.storage), np.int64)
+        root = _group(self, self.plan.root, self.storage, self.dictionary, NO_FLAGS, required=True)
         try:
-            size = self.root.measure(self.valid)
+            root.measure(self.valid, size)
         except InvalidLayoutError:
             if self.faults.report[0] != NO_KEY:
                 raise
-            return _Chunk(self.plan, complete(self.storage), self.faults.first_row).unshred()
-        offsets = np.zeros(len(size) + 1, np.int64)
-        np.cumsum(size, out=offsets[1:])
-        if offsets[-1] > np.iinfo(np.int32).max:
-            raise InvalidLayoutError("the Variants of one array take more than 2 GiB: pass smaller arrays")
-        out = np.empty(int(offsets[-1]) + PADDING, np.uint8)
-        self.root.write(np.where(size > 0, offsets[:-1], -1), out)
-        value = binary_array(offsets.astype(np.int32), out, NO_FLAGS, pa.binary())
-        mask = bitmap(self.valid) if len(self.valid) else None
-        return pa.Array.from_buffers(UNSHREDDED, len(size), [mask], children=[self.metadata, value])
+            return _Chunk(self.plan, complete(self.storage), self.valid, self.faults.first_row).unshred(values)
+        root.write(values.add(size), values.data)
+        return self.metadata
 
 
-class _Typed(Protocol):
-    """The typed_value of one node. `measure` sets the sizes of its slots and returns the result of a kernel."""
-
-    valid: Flags
-
-    def measure(self, live: Flags, size: Int64s) -> int: ...
-
-    def write(self, to: Int64s, out: Bytes) -> None: ...
+_Residuals: TypeAlias = tuple[Int32s, Bytes, Flags]
+NO_RESIDUALS: _Residuals = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
 
 
-class _Group:
-    """The group of a node: the Variants that its columns `value` and `typed_value` hold together.
+class _Column(Protocol):
+    """What holds the Variants of one node."""
+
+    def measure(self, live: Flags, size: Int64s) -> None:
+        """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
+
+    def write(self, to: Int64s, out: Bytes) -> None:
+        """Writes every slot to its position; -1 if it has none."""
+
+
+def _group(
+    chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, present: Flags, *, required: bool = False
+) -> _Column:
+    """The Variants that the columns `value` and `typed_value` of a group hold together.
 
     present: flags of the slots where the group is not null. required: whether a missing Variant becomes a Variant null.
     """
+    kind, residuals, typed = columns.type, NO_RESIDUALS, None
+    index = kind.get_field_index("value")
+    if index >= 0 and (value := columns.field(index)).null_count < len(value):
+        value = as_binary(value)
+        residuals = (*buffers_of(value), flags_of(value))
+    index = kind.get_field_index("typed_value")
+    if index >= 0:
+        typed = _typed(chunk, node, columns.field(index), dictionary, residuals)
+        if residuals is NO_RESIDUALS and len(present) == 0 and not required:
+            return typed
+    return _Group(chunk, node, dictionary, present, required, residuals, typed)
+
+
+def _typed(chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s, residuals: _Residuals) -> _Column:
+    primitive = node.primitive
+    if primitive is not None:
+        return _Texts(primitive, array, node.path) if primitive.size == t.VARIABLE else _Fixed(primitive, array)
+    if pa.types.is_struct(array.type):
+        return _Object(chunk, node, array, dictionary, residuals)
+    return _List(chunk, node, array, dictionary)
+
+
+class _Group:
+    """A group with Variants in `value`, with nulls, or with missing Variants that become Variant nulls."""
 
     def __init__(
         self,
         chunk: _Chunk,
         node: Node,
-        columns: pa.StructArray,
         dictionary: Int32s,
         present: Flags,
-        *,
-        required: bool = False,
+        required: bool,
+        residuals: _Residuals,
+        typed: _Column | None,
     ) -> None:
-        self.chunk, self.node, self.required, self.present = chunk, node, required, present
-        self.count, self.dictionary = len(dictionary), dictionary
-        value, typed = columns.type.get_field_index("value"), columns.type.get_field_index("typed_value")
-        self.value: pa.Array | None = None
-        if value >= 0 and (array := columns.field(value)).null_count < self.count:
-            self.value = as_binary(array)
-            self.value_valid = flags_of(self.value)
-            self.offsets, self.data = buffers_of(self.value)
-        self.typed = self._typed(columns.field(typed), dictionary) if typed >= 0 else None
+        self.chunk, self.node, self.dictionary, self.present, self.required = chunk, node, dictionary, present, required
+        self.offsets, self.data, self.value_valid = residuals
+        self.has_value, self.typed = residuals is not NO_RESIDUALS, typed
 
-    def _typed(self, array: pa.Array, dictionary: Int32s) -> _Typed:
-        primitive = self.node.primitive
-        if primitive is not None:
-            return (_Texts if primitive.size == t.VARIABLE else _Fixed)(primitive, array, self.node.path)
-        return (_Object if pa.types.is_struct(array.type) else _List)(self, array, dictionary)
-
-    def measure(self, live: Flags) -> Int64s:
-        """The size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
-        size, required, live, faults = np.zeros(self.count, np.int64), live, both(live, self.present), self.chunk.faults
-        if self.value is not None:
+    def measure(self, live: Flags, size: Int64s) -> None:
+        required, live, faults = live, both(live, self.present), self.chunk.faults
+        if self.has_value:
             self._validate(both(live, self.value_valid))
         if self.typed is not None:
-            faults.check(self.typed.measure(live, size), self.node.path)
-        if self.value is not None:
+            self.typed.measure(live, size)
+        else:
+            size.fill(0)
+        if self.has_value:
             alone = live
             if isinstance(self.typed, _Object):  # where typed_value is an object, its size includes its residual in `value`
                 alone = both(live, (size == 0).view(np.uint8))
@@ -215,7 +267,6 @@ class _Group:
         if self.required:
             self.missing = both(required, (size == 0).view(np.uint8))
             size += self.missing
-        return size
 
     def _validate(self, live: Flags) -> None:
         """Validates what is in `value` to the last leaf: it is copied, and nothing else looks inside it."""
@@ -228,63 +279,53 @@ class _Group:
     def write(self, to: Int64s, out: Bytes) -> None:
         if self.typed is not None:
             self.typed.write(to, out)
-        if self.value is not None:
+        if self.has_value:
             alone = to
             if isinstance(self.typed, _Object):
-                alone = np.where(self.typed.flags(self.count), -1, to)
+                alone = np.where(self.typed.valid, -1, to) if len(self.typed.valid) else np.full_like(to, -1)
             k.write_values(self.offsets, self.data, self.value_valid, alone, out)
         if self.required:
             k.write_nulls(self.missing, to, out)
 
 
-@dataclass
-class _Primitives:
-    """typed_value of a primitive."""
-
-    primitive: t.Primitive
-    array: pa.Array
-    path: str
-
-    def __post_init__(self) -> None:
-        self.valid = flags_of(self.array)
-
-
-class _Fixed(_Primitives):
+class _Fixed:
     """typed_value of a primitive of fixed size."""
 
-    def measure(self, live: Flags, size: Int64s) -> int:
-        alive = both(live, self.valid)
-        size[:] = (alive if len(alive) else 1) * np.int64(1 + self.primitive.size)
-        return 0
+    def __init__(self, primitive: t.Primitive, array: pa.Array) -> None:
+        self.primitive, self.array, self.valid = primitive, array, flags_of(array)
+
+    def measure(self, live: Flags, size: Int64s) -> None:
+        alive, one = both(live, self.valid), 1 + self.primitive.size
+        if len(alive):
+            np.multiply(alive, one, out=size)
+        else:
+            size.fill(one)
 
     def write(self, to: Int64s, out: Bytes) -> None:
         array, primitive = self.array, self.primitive
+        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)
         if primitive.id == t.TRUE:
-            k.write_booleans(np.frombuffer(array.buffers()[1] or b"", np.uint8), array.offset, self.valid, to, out)
+            k.write_booleans(payload, array.offset, self.valid, to, out)
             return
-        decimal = pa.types.is_decimal(array.type)
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        stride = array.type.bit_width // 8
-        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * stride :]
-        scale = array.type.scale if decimal else -1
-        k.write_fixed(payload, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
+        decimal = primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
+        kind = array.type.storage_type if isinstance(array, pa.ExtensionArray) else array.type
+        stride, scale = kind.bit_width // 8, kind.scale if decimal else -1
+        source = payload[array.offset * stride :]
+        k.write_fixed(source, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
 
 
-class _Texts(_Primitives):
+class _Texts:
     """typed_value of a string or a binary."""
 
-    def __post_init__(self) -> None:
-        plain = self.primitive.arrow
-        self.array = self.array if self.array.type == plain else self.array.cast(plain)
-        super().__post_init__()
-        self.offsets, self.data = buffers_of(self.array)
-        if self.primitive.id == t.STRING:
-            check_utf8(self.array, self.data[self.offsets[0] : self.offsets[-1]], self.path)
+    def __init__(self, primitive: t.Primitive, array: pa.Array, path: str) -> None:
+        array = array if array.type == primitive.arrow else array.cast(primitive.arrow)
+        self.primitive, self.valid = primitive, flags_of(array)
+        self.offsets, self.data = buffers_of(array)
+        if primitive.id == t.STRING:
+            check_utf8(array, self.data[self.offsets[0] : self.offsets[-1]], path)
 
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         k.size_texts(self.offsets, self.valid, live, self.primitive.id == t.STRING, size)
-        return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         k.write_texts(self.offsets, self.data, self.valid, self.primitive.id, to, out)
@@ -293,42 +334,33 @@ class _Texts(_Primitives):
 class _Object:
     """typed_value of an object, whose residual is in `value`."""
 
-    def __init__(self, group: _Group, array: pa.StructArray, dictionary: Int32s) -> None:
-        chunk, node = group.chunk, group.node
-        self.group, self.dictionary, self.keys, self.names = group, dictionary, chunk.keys, chunk.names
+    def __init__(self, chunk: _Chunk, node: Node, array: pa.StructArray, dictionary: Int32s, residuals: _Residuals) -> None:
+        self.chunk, self.node, self.dictionary, self.residuals = chunk, node, dictionary, residuals
         self.valid = flags_of(array)
-        self.children = [_child(chunk, node.children[i], array.field(i), dictionary) for i in node.by_name]
-        self.child_id = np.take(chunk.id_of_name, node.name_numbers, axis=1)
-        if group.value is None:
-            self.residual = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
-        else:
-            self.residual = (group.offsets, group.data, group.value_valid)
+        groups = [(node.children[i], array.field(i)) for i in node.by_name]
+        self.children = [_group(chunk, child, group, dictionary, flags_of(group)) for child, group in groups]
 
-    def flags(self, count: int) -> Flags:
-        """The slots where typed_value is set, as one flag each."""
-        return self.valid if len(self.valid) else np.ones(count, np.uint8)
-
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         inner = both(live, self.valid)
-        self.child_size = np.empty((len(self.children), len(size)), np.int64)
+        self.child_size = empty((len(self.children), len(size)), np.int64)
         for row, child in zip(self.child_size, self.children, strict=True):
-            row[:] = child.measure(inner)
-        self.shape = tuple(np.zeros(len(size), np.int64) for _ in range(3))
-        return int(
-            k.size_objects(
-                self.valid, live, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, self.keys.start,
-                self.keys.key_at, self.keys.key_size, self.keys.data, self.group.node.child_of_name,
-                size, *self.shape, self.group.chunk.faults.report,
-            )
+            child.measure(inner, row)
+        self.ids, self.shape = empty(len(self.children), np.int64), empty((3, len(size)), np.int64)
+        chunk, node, keys = self.chunk, self.node, self.chunk.keys
+        result = k.size_objects(
+            self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals,
+            chunk.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
+            size, *self.shape, chunk.faults.report,
         )  # fmt: skip
+        chunk.faults.check(result, node.path)
 
     def write(self, to: Int64s, out: Bytes) -> None:
-        child_to = np.full(self.child_size.shape, -1, np.int64)
-        keys, schema = self.keys, self.group.chunk.plan
+        child_to = empty(self.child_size.shape, np.int64)
+        chunk, node, keys = self.chunk, self.node, self.chunk.keys
         k.write_objects(
-            self.valid, self.child_size, self.child_id, self.dictionary, *self.residual, self.names, keys.start, keys.key_at,
-            keys.key_size, keys.data, schema.names.names, schema.names.ends, self.group.node.name_numbers,
-            self.group.node.child_of_name, *self.shape, to, child_to, out,
+            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals, chunk.names,
+            keys.start, keys.key_at, keys.key_size, keys.data, chunk.plan.names.names, chunk.plan.names.ends,
+            node.child_of_name, self.ids, chunk.order, *self.shape, to, child_to, out,
         )  # fmt: skip
         for row, child in zip(child_to, self.children, strict=True):
             child.write(row, out)
@@ -337,30 +369,25 @@ class _Object:
 class _List:
     """typed_value of an array."""
 
-    def __init__(self, group: _Group, array: pa.Array, dictionary: Int32s) -> None:
+    def __init__(self, chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s) -> None:
         if not pa.types.is_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
         self.dictionary, self.valid = dictionary, flags_of(array)
         offsets, _ = buffers_of(array)
         self.offsets = offsets - offsets[0]
         elements = array.values[int(offsets[0]) : int(offsets[-1])]
-        self.element_live = np.ones(len(elements), np.uint8)
-        self.element_dictionary = np.zeros(len(elements), np.int32)
-        inner = (group.chunk, group.node.children[0], elements, self.element_dictionary)
-        self.element = _child(*inner, required=True)
+        self.element_live = empty(len(elements), np.uint8)
+        self.element_dictionary = empty(len(elements), np.int32)
+        inner = (chunk, node.children[0], elements, self.element_dictionary, flags_of(elements))
+        self.element = _group(*inner, required=True)
 
-    def measure(self, live: Flags, size: Int64s) -> int:
+    def measure(self, live: Flags, size: Int64s) -> None:
         k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
-        self.element_size = self.element.measure(self.element_live)
-        self.bytes = np.zeros(len(size), np.int64)
+        self.element_size, self.bytes = empty(len(self.element_live), np.int64), empty(len(size), np.int64)
+        self.element.measure(self.element_live, self.element_size)
         k.size_lists(self.offsets, self.valid, live, self.element_size, size, self.bytes)
-        return 0
 
     def write(self, to: Int64s, out: Bytes) -> None:
         element_to = np.full(len(self.element_size), -1, np.int64)
         k.write_lists(self.offsets, self.valid, self.element_size, self.bytes, to, element_to, out)
         self.element.write(element_to, out)
-
-
-def _child(chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, *, required: bool = False) -> _Group:
-    return _Group(chunk, node, columns, dictionary, flags_of(columns), required=required)
