@@ -30,7 +30,7 @@ from delta_variant.kernels.containers import close, guess_of, has_repeated, keep
 from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import helper, not_blank, trailing_zeros
+from delta_variant.kernels.scan import UnsignedIndices, helper, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -76,9 +76,9 @@ for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py",
 
 
 def jit(kernel: Any) -> Any:
-    """`memory.jit` without reference counts (`scan.helper` says why), and with the helpers of this kernel in its name."""
+    """`memory.jit` with the options of `scan.helper`, and with the helpers of this kernel in its name."""
     kernel.__qualname__ += f"-{_DIGEST.hexdigest()}"
-    return cached(nb.njit(nogil=True, _nrt=False)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)(kernel))
 
 
 @helper
