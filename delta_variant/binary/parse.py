@@ -152,11 +152,7 @@ class Parser:
     def clear(self, names: int) -> None:
         """Empties the caches of keys and shapes, and so that of metadata. names: room for so many distinct keys."""
         states, self.room = 4 * names, names
-        self.names = keys.Names(
-            text=np.empty(64 * names, np.uint8), at=np.empty(names, np.int64), size=np.empty(names, np.int64),
-            words=np.empty(names, np.int64), last=np.empty(names, np.uint64), prefix=np.empty(names, np.uint64),
-            table=np.full(2 * names, -1, np.int32), serial=np.empty(names, np.int64), id=np.empty(names, np.int32),
-        )  # fmt: skip
+        self.names = keys.Names(np.empty(64 * names, np.uint8), np.empty(names, keys.NAME), np.full(2 * names, -1, np.int32))
         self.shapes = keys.Shapes(
             key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
             sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
@@ -193,7 +189,8 @@ class Parser:
         room = longest // 2 + 2
         work = Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
-            order=np.empty(room, np.int32), spare=np.empty(room, np.int32), wide=np.empty((2, WORDS), np.uint64),
+            order=np.empty(room, np.int32), spare=np.empty(room, np.int32), prefix=np.empty(room, np.uint64),
+            wide=np.empty((2, WORDS), np.uint64),
         )  # fmt: skip
         rows = min(_BATCH_ROWS, len(at))
         ends, meta = np.empty(rows + 1, np.int64), np.empty(rows, np.int32)

@@ -130,7 +130,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                     after = np.int64(shapes.next[state])
                     if after >= 0 and matches(data, p + 1, names, shapes.key[after]):
                         key, state = np.int64(shapes.key[after]), after
-                        p += names.size[key] + 2
+                        p += names.key[key].size + 2
                 if key < 0:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
@@ -149,12 +149,13 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 if p > end:
                     p, fault = end, END
                     break
-                if names.serial[key] != serial:
-                    names.serial[key], names.id[key], work.keys[ids] = serial, ids, key
+                name = names.key[key]
+                if name.serial != serial:
+                    name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
                     hash_ = (hash_ ^ np.uint64(key + 1)) * np.uint64(0x9E3779B97F4A7C15)
                     hash_ ^= hash_ >> np.uint64(32)
-                fields[top] = np.int64(names.id[key]) << 32 | (o - first)
+                fields[top] = name.id << 32 | (o - first)
                 top += 1
                 p = _skip_blanks(data, p, end)
                 if p >= end or data[p] != _COLON:
