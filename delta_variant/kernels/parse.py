@@ -83,6 +83,8 @@ def jit(kernel: Any) -> Any:
 
 @helper
 def _skip_blanks(data, p, end):
+    if data[p] > 0x20:
+        return p
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
