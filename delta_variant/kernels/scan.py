@@ -6,7 +6,7 @@ at most 32. Loads reach up to 31 bytes beyond a text, so a buffer of texts ends 
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202, ARG001  # Numba infers the types, and reads signatures of intrinsics
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,attr-defined"
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 PADDING = 64
+
+_UNSIGNED = {nbt.intp: nbt.uintp, nbt.UniTuple(nbt.intp, 2): nbt.UniTuple(nbt.uintp, 2)}
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -44,8 +46,8 @@ class _UnsignedIndices(FunctionPass):
                 if isinstance(node, SetItem) or (isinstance(node, Expr) and node.op == "getitem"):
                     signature = state.calltypes.pop(node)
                     array, index, *value = signature.args
-                    if isinstance(array, nbt.Array) and index == nbt.intp:
-                        signature = signature.replace(args=(array, nbt.uintp, *value))
+                    if isinstance(array, nbt.Array) and index in _UNSIGNED:
+                        signature = signature.replace(args=(array, _UNSIGNED[index], *value))
                     state.calltypes[node] = signature
         return True
 
