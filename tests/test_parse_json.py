@@ -430,7 +430,19 @@ class Guarded(module._Binaries):
         self.data = self.memory[: self.size + room]
 
 
-@pytest.mark.parametrize("small", ["[[1]]", '[{"a":[[],[[2]]]}]', "[" * 500 + "7" + "]" * 500])
+SMALL = [
+    "[[1]]",
+    '[{"a":[[],[[2]]]}]',
+    "[" * 500 + "7" + "]" * 500,
+    '[{},[],{"a":{"b":[]}}]',
+    '["\\n\\u00e9\\\\"]',
+    '"' + "\\t" * 70 + '"',
+    "[" + "1e1," * 5000 + '"\\ud83d\\ude00\\n"]',
+    json.dumps({f"{k}": {} for k in range(300)}),
+]
+
+
+@pytest.mark.parametrize("small", SMALL)
 def test_nothing_is_written_outside_the_buffer(small):
     """A text of few bytes takes little room, although containers in the same place had headers of many bytes before."""
     large = "[" + ",".join(["[" + ",".join(["1"] * 70_000) + "]", '{"a":[' + "[],[[2]]," * 40_000 + "1]}"]) + "]"
@@ -441,3 +453,63 @@ def test_nothing_is_written_outside_the_buffer(small):
     assert (guarded.memory[len(guarded.data) :] == 0xA5).all()
     found = guarded.data[: guarded.size].tobytes()
     assert found == binary.parse_json(pa.array([small]))[0].as_py()["value"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 31, 32, 33, 200])
+def test_nothing_is_written_outside_the_caches(size):
+    """Keys and metadata that do not fit into the caches any more are not written behind them."""
+    memory = np.full(2 * 8192, 0xA5, np.uint8)
+    parser = module.Parser()
+    parser.names = parser.names._replace(text=memory[:4096])
+    parser.metas = parser.metas._replace(bytes=memory[8192:-4096])
+    texts = pa.array([f'{{"{f"{row:x}".rjust(size, "k")}":0,"{f"{row + 1:x}".rjust(size, "k")}":0}}' for row in range(600)])
+    parser.add(*module.texts_of(texts))
+    assert (memory[4096:8192] == 0xA5).all()
+    assert (memory[-4096:] == 0xA5).all()
+    assert (memory[:4096] != 0xA5).any()
+    assert parser.finish()[0].to_pylist() == binary.parse_json(texts, errors="null").to_pylist()
+
+
+def test_the_end_of_the_buffer():
+    """The last texts of a buffer without spare bytes are parsed as all others, wherever they start, NULLs among them."""
+    texts = ['{"a":[1,{"b":"x"}]}', None, '"' + "y" * 63 + '"', "12", None, "[true]", '"\\n"', ""]
+    expected = parsed(texts)
+    for first in range(len(texts)):
+        for last in range(first, len(texts)):
+            data = "".join(text or "" for text in texts[: last + 1]).encode()
+            ends = np.cumsum([0] + [len(text or "") for text in texts[: last + 1]]).astype(np.int32)
+            valid = pa.array([text is not None for text in texts[: last + 1]]).buffers()[1]
+            column = pa.Array.from_buffers(pa.binary(), last + 1, [valid, pa.py_buffer(ends), pa.py_buffer(data)])[first:]
+            array, faults = parse_texts(column)
+            rows = [None if row is None else (row["metadata"], row["value"]) for row in array.to_pylist()]
+            for row, code in zip(faults.row, faults.code, strict=True):
+                rows[row] = FAULTS[int(code)]
+            assert rows == expected[first : last + 1]
+
+
+def test_characters_at_every_offset():
+    """Characters and what is not UTF-8 are told apart wherever they are in a scan: at its end, across two, before the quote."""
+    second = (0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0)
+    parts = [
+        bytes([lead, byte]) for lead in (0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5) for byte in second
+    ]
+    parts = [part + b"\x80" * more for part in parts for more in range(4)]
+    texts = [b"x" * at + part + tail for at in (0, 27, 28, 29, 30, 31, 32, 61) for part in parts for tail in (b"", b"z")]
+    for text, found in zip(texts, parsed([b'"' + text + b'"' for text in texts]), strict=True):
+        assert binary.decode(*found) == java_decoded(text)
+
+
+def java_decoded(text):
+    """A text as Java decodes it: like Python, but with one U+FFFD for a surrogate of three bytes, or its first two."""
+    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", "\ufffd".encode(), text).decode(errors="replace")
+
+
+def test_escapes_at_every_offset():
+    """Escapes are found wherever they are in a scan: at its end, across two, one after another, before the quote."""
+    escapes = [("\\n", "\n"), ("\\\\", "\\"), ('\\"', '"'), ("\\u00e9", "é"), ("\\ud83d\\ude00", "\U0001f600"), ("é", "é")]
+    rng = random.Random(1)
+    for at in range(70):
+        for _ in range(20):
+            chosen = [rng.choice([*escapes, ("x" * (k := rng.randrange(34)), "x" * k)]) for _ in range(rng.randrange(1, 8))]
+            text = "x" * at + "".join(escaped for escaped, _ in chosen)
+            assert value_of(f'["{text}"]') == ["x" * at + "".join(plain for _, plain in chosen)]

@@ -152,11 +152,7 @@ class Parser:
     def clear(self, names: int) -> None:
         """Empties the caches of keys and shapes, and so that of metadata. names: room for so many distinct keys."""
         states, self.room = 4 * names, names
-        self.names = keys.Names(
-            text=np.empty(64 * names, np.uint8), at=np.empty(names, np.int64), size=np.empty(names, np.int64),
-            words=np.empty(names, np.int64), last=np.empty(names, np.uint64), prefix=np.empty(names, np.uint64),
-            table=np.full(2 * names, -1, np.int32), serial=np.empty(names, np.int64), id=np.empty(names, np.int32),
-        )  # fmt: skip
+        self.names = keys.Names(np.empty(64 * names, np.uint8), np.empty(names, keys.NAME), np.full(2 * names, -1, np.int32))
         self.shapes = keys.Shapes(
             key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
             sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
@@ -174,22 +170,31 @@ class Parser:
         self.used[[keys.METAS, keys.META_KEYS, keys.META_BYTES]] = 0
 
     def add(self, data: Bytes, at: Int64s, limit: Int64s) -> None:
-        """Parses texts and keeps the Variants. A text is data[at:limit], or NULL if `at` is -1; `limit` never decreases.
+        """Parses texts and keeps the Variants. A text is data[at:limit], or NULL if `at` is -1; `limit` never decreases."""
+        size, longest = int(limit[-1] - limit[0] if len(at) else 0), int(np.where(at < 0, 0, limit - at).max(initial=0))
+        # Variants take about as many bytes as their texts. What is reserved and not written to costs no memory.
+        self.value.reserve(size + 5 * min(longest, _LONG_ROW) + k.SLACK)
+        padded = int(np.searchsorted(limit, len(data) - SCAN_PADDING, "right"))
+        self._parse(data, at[:padded], limit[:padded], longest)
+        if padded < len(at):
+            at, limit = at[padded:], limit[padded:]
+            start = int(np.where(at < 0, limit, at)[0])
+            tail = np.zeros(int(limit[-1]) - start + SCAN_PADDING, np.uint8)
+            tail[:-SCAN_PADDING] = data[start : limit[-1]]
+            self._parse(tail, np.where(at < 0, -1, at - start), limit - start, longest)
 
-        There are SCAN_PADDING bytes behind the last text.
-        """
+    def _parse(self, data: Bytes, at: Int64s, limit: Int64s, longest: int) -> None:
+        """Parses texts of up to `longest` bytes, with SCAN_PADDING bytes behind the last of them."""
         self.flags.append((at >= 0).astype(np.uint8))
-        start, longest = int(limit[0] if len(at) else 0), int(np.where(at < 0, 0, limit - at).max(initial=0))
         room = longest // 2 + 2
         work = Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
-            order=np.empty(room, np.int32), spare=np.empty(room, np.int32), wide=np.empty((2, WORDS), np.uint64),
+            order=np.empty(room, np.int32), spare=np.empty(room, np.int32), prefix=np.empty(room, np.uint64),
+            wide=np.empty((2, WORDS), np.uint64),
         )  # fmt: skip
         rows = min(_BATCH_ROWS, len(at))
         ends, meta = np.empty(rows + 1, np.int64), np.empty(rows, np.int32)
         code, where = np.empty(rows, np.uint8), np.empty(rows, np.int64)
-        # Variants take about as many bytes as their texts. What is reserved and not written to costs no memory.
-        self.value.reserve(int(limit[-1] if len(at) else 0) - start + 5 * min(longest, _LONG_ROW) + k.SLACK)
         row = 0
         while row < len(at):
             batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
@@ -223,10 +228,7 @@ class Parser:
 
 
 def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
-    """The bytes of texts, and start and end of each; start -1: NULL.
-
-    The bytes are those of the array if there are spare ones behind the last text, else a copy. Raises InvalidLayoutError.
-    """
+    """The bytes of texts, and start and end of each; start -1: NULL. Raises InvalidLayoutError."""
     kind = array.type
     if pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         array = array.cast(kind.value_type if pa.types.is_dictionary(kind) else pa.string())
@@ -242,11 +244,6 @@ def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     data = np.frombuffer(text or b"", np.uint8)
     if not len(array):
         ends = np.zeros(1, np.int64)
-    if len(data) < ends[-1] + SCAN_PADDING:
-        start = int(ends[0])
-        padded = np.zeros(int(ends[-1]) - start + SCAN_PADDING, np.uint8)
-        padded[: ends[-1] - start] = data[start : ends[-1]]
-        data, ends = padded, ends - start
     valid, at = flags_of(array), ends[:-1]
     if len(valid):
         at = np.where(valid, at, -1)

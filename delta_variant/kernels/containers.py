@@ -11,8 +11,10 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, put, write_container
-from delta_variant.kernels.scan import helper, move, store16
+from delta_variant.kernels.memory import bytes_for, u32, write_container
+from delta_variant.kernels.scan import helper, move, store32
+
+_SMALL = 48  # fields
 
 
 class Work(NamedTuple):
@@ -23,13 +25,31 @@ class Work(NamedTuple):
     keys: Int32s
     order: Int32s
     spare: Int32s
+    prefix: Words
     wide: Words
 
 
 @helper
 def sort_fields(names, work, base, count):
-    """Sorts fields by key into work.order: merges runs of two arrays. Fields of the same key keep their order."""
-    order, spare = work.order, work.spare
+    """Sorts fields by key into work.order. Fields of the same key keep their order.
+
+    In a small object the place of a field is the number of fields before it, if the first eight bytes of their keys tell. Else
+    runs of two arrays are merged.
+    """
+    order, spare, prefix = work.order, work.spare, work.prefix
+    if count <= _SMALL:
+        for k in range(count):
+            prefix[k] = names.key[work.keys[work.fields[base + k] >> 32]].prefix
+        told = True
+        for k in range(count):
+            before = same = 0
+            for other in range(count):
+                before += prefix[other] < prefix[k]
+                same += prefix[other] == prefix[k]
+            order[before] = k
+            told = told and same == 1
+        if told:
+            return
     for k in range(count):
         order[k] = k
     width = 1
@@ -112,33 +132,24 @@ def close(out, head, first, o, basic, fields, base, count, order, order_at, ids,
         move(out, head + header, first, size)
         shapes.reserve[guess] = header
     to = write_container(out, head, basic, count, id_width, width)
-    if basic == t.OBJECT:
-        if id_width == 1 and width == 1:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                out[to + k] = field >> 32
-                out[to + count + k] = field & 0xFF
-        elif id_width == 1 and width == 2:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                out[to + k] = field >> 32
-                store16(out, to + count + 2 * k, np.uint16(field))
-        else:
-            for k in range(count):
-                field = fields[base + order[order_at + k]]
-                put(out, to + k * id_width, field >> 32, id_width)
-                put(out, to + count * id_width + k * width, field & 0xFFFFFFFF, width)
-        to += count * id_width
-    elif width == 1:
+    offsets = to + count * id_width
+    # Four bytes of each number are stored, in order: the next one overwrites what is too much, and the first child comes back.
+    child = u32(out, head + header)
+    if basic == t.ARRAY:
         for k in range(count):
-            out[to + k] = fields[base + k]
-    elif width == 2:
+            store32(out, to + k * width, np.uint32(fields[base + k]))
+    elif id_width == 1:
         for k in range(count):
-            store16(out, to + 2 * k, np.uint16(fields[base + k]))
+            field = fields[base + order[order_at + k]]
+            out[to + k] = field >> 32
+            store32(out, offsets + k * width, np.uint32(field))
     else:
         for k in range(count):
-            put(out, to + k * width, fields[base + k], width)
-    put(out, to + count * width, size, width)
+            store32(out, to + k * id_width, np.uint32(fields[base + order[order_at + k]] >> 32))
+        for k in range(count):
+            store32(out, offsets + k * width, np.uint32(fields[base + order[order_at + k]]))
+    store32(out, offsets + count * width, np.uint32(size))
+    store32(out, head + header, child)
     return head + header + size
 
 

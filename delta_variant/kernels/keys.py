@@ -12,7 +12,7 @@ Documents of one feed repeat the same keys in the same order, and three things t
 All three are only caches, and may be emptied between rows. In `used` stands how much of them is used.
 """
 
-# ruff: noqa: ANN001, ANN201  # Numba infers the types
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels.memory import bytes_for, copy, equal, hash_bytes, put, u64
-from delta_variant.kernels.scan import helper
+from delta_variant.kernels.memory import bytes_for, copy, equal, put, u64
+from delta_variant.kernels.scan import helper, store32
 
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
+_COPIED = 32  # bytes of a key that are copied at once, so many are spare
 _TRIES = 16  # steps from a state that are looked at
 _QUOTE, _BACKSLASH = np.uint8(ord('"')), np.uint8(ord("\\"))
-_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ALL_BITS, _MIX = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0xFF51AFD7ED558CCD)
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -37,18 +38,28 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 
+NAME = np.dtype(
+    [
+        ("at", np.int64),  # in `Names.text`
+        ("size", np.int32),
+        ("words", np.int32),  # of eight bytes, to compare with a text; 0: the key has an escape there
+        ("last", np.uint64),  # the bits of the last word that count
+        ("prefix", np.uint64),  # the first eight bytes as a number that sorts like them
+        ("hash", np.int64),
+        ("serial", np.int64),  # the last row with the key
+        ("id", np.int64),  # and its id there
+        ("unused", np.int64),  # 64 bytes
+    ]
+)
+"""A key. All that is known about it is in one cache line."""
+
+
 class Names(NamedTuple):
     """The distinct keys, by number. In `text` a quote follows each, as in a JSON text."""
 
     text: Bytes
-    at: Int64s
-    size: Int64s
-    words: Int64s  # of eight bytes, to compare with a text; 0: the key has an escape there
-    last: Words  # the bits of the last word that count
-    prefix: Words  # the first eight bytes as a number that sorts like them
+    key: npt.NDArray[np.void]
     table: Int32s  # a hash table of numbers
-    serial: Int64s  # the last row with the key
-    id: Int32s  # and its id there
 
 
 class Shapes(NamedTuple):
@@ -81,7 +92,8 @@ class Metas(NamedTuple):
 @helper
 def matches(data, p, names, key):
     """Whether a key and its closing quote are at p."""
-    words, at = names.words[key], names.at[key]
+    name = names.key[key]
+    words, at = name.words, name.at
     if words == 0:
         return False
     for _ in range(words - 1):
@@ -89,21 +101,37 @@ def matches(data, p, names, key):
             return False
         p += 8
         at += 8
-    return (u64(data, p) ^ u64(names.text, at)) & names.last[key] == 0
+    return (u64(data, p) ^ u64(names.text, at)) & name.last == 0
+
+
+@helper
+def _hash(data, at, size):
+    """A hash of a key; there are spare bytes behind it."""
+    h = np.uint64(size + 1) * _MIX
+    while size > 8:
+        h = (h ^ u64(data, at)) * _MIX
+        h ^= h >> np.uint64(32)
+        at += 8
+        size -= 8
+    if size > 0:
+        h = (h ^ u64(data, at) << np.uint64(64 - 8 * size)) * _MIX
+        h ^= h >> np.uint64(32)
+    return np.int64(h * _MIX >> np.uint64(20))
 
 
 @helper
 def number_name(names, used, data, at, size):
     """The number of a key, a new one if need be; -1 if there is no room."""
-    mask = len(names.table) - 1
-    slot = hash_bytes(data, at, size) & mask
+    mask, hash_ = len(names.table) - 1, _hash(data, at, size)
+    slot = hash_ & mask
     while names.table[slot] >= 0:
         key = np.int64(names.table[slot])
-        if names.size[key] == size and equal(names.text, names.at[key], data, at, size):
+        name = names.key[key]
+        if name.hash == hash_ and name.size == size and equal(names.text, name.at, data, at, size):
             return key
         slot = (slot + 1) & mask
     key, to = used[COUNT], used[TEXT]
-    if key == len(names.size) or to + size + 16 > len(names.text):
+    if key == len(names.key) or to + size + _COPIED + 8 > len(names.text):
         return np.int64(-1)
     copy(names.text, to, data, at, size)
     names.text[to + size] = _QUOTE
@@ -114,10 +142,10 @@ def number_name(names, used, data, at, size):
     for k in range(8):
         prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
     words = (size + 8) >> 3
-    names.table[slot], names.at[key], names.size[key], names.prefix[key] = key, to, size, prefix
-    names.words[key] = words if plain else 0
-    names.last[key] = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
-    names.serial[key] = -1
+    names.table[slot] = key
+    name = names.key[key]
+    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words if plain else 0, prefix, hash_, -1
+    name.last = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
     used[COUNT], used[TEXT] = key + 1, to + 8 * words
     return key
 
@@ -125,14 +153,13 @@ def number_name(names, used, data, at, size):
 @helper
 def is_before(names, a, b):
     """Whether key a sorts before key b, by bytes."""
-    if names.prefix[a] != names.prefix[b]:
-        return names.prefix[a] < names.prefix[b]
-    size = min(names.size[a], names.size[b])
-    for k in range(size):
-        x, y = names.text[names.at[a] + k], names.text[names.at[b] + k]
-        if x != y:
-            return x < y
-    return names.size[a] < names.size[b]
+    x, y = names.key[a], names.key[b]
+    if x.prefix != y.prefix:
+        return x.prefix < y.prefix
+    for k in range(min(x.size, y.size)):
+        if names.text[x.at + k] != names.text[y.at + k]:
+            return names.text[x.at + k] < names.text[y.at + k]
+    return x.size < y.size
 
 
 @helper
@@ -184,10 +211,10 @@ def meta_of(metas, used, names, keys, count, hash_):
     number, start, o = used[METAS], used[META_KEYS], used[META_BYTES]
     texts = np.int64(0)
     for k in range(count):
-        texts += names.size[keys[k]]
+        texts += names.key[keys[k]].size
     width = bytes_for(max(texts, count))
     size = 1 + width * (count + 2) + texts
-    if number == len(metas.hash) or start + count > len(metas.keys) or o + size > len(metas.bytes):
+    if number == len(metas.hash) or start + count > len(metas.keys) or o + size + _COPIED > len(metas.bytes):
         return np.int64(-1)
     metas.bytes[o] = 1 | (width - 1) << 6
     put(metas.bytes, o + 1, count, width)
@@ -195,10 +222,17 @@ def meta_of(metas, used, names, keys, count, hash_):
     text, base = np.int64(0), o + (count + 1) * width
     for k in range(count):
         metas.keys[start + k] = keys[k]
-        put(metas.bytes, o + k * width, text, width)
-        copy(metas.bytes, base + text, names.text, names.at[keys[k]], names.size[keys[k]])
-        text += names.size[keys[k]]
+        store32(metas.bytes, o + k * width, np.uint32(text))  # what is too much is overwritten
+        text += names.key[keys[k]].size
     put(metas.bytes, o + count * width, text, width)
+    text = np.int64(0)
+    for k in range(count):
+        name = names.key[keys[k]]
+        if name.size <= _COPIED:
+            copy(metas.bytes, base + text, names.text, name.at, _COPIED)
+        else:
+            copy(metas.bytes, base + text, names.text, name.at, np.int64(name.size))
+        text += name.size
     metas.table[slot], metas.hash[number], metas.key_ends[number], metas.ends[number] = (
         number,
         hash_,

@@ -275,8 +275,11 @@ def write_container(out, at, basic, count, id_width, width):
         out[at] = (width - 1 | (id_width - 1) << 2 | large << 4) << 2 | basic
     else:
         out[at] = (width - 1 | large << 2) << 2 | basic
-    put(out, at + 1, count, 4 if large else 1)
-    return at + (5 if large else 2)
+    if large:
+        put(out, at + 1, count, 4)
+        return at + 5
+    out[at + 1] = count
+    return at + 2
 
 
 @jit

@@ -103,34 +103,27 @@ def _add_digits(data, p, n, low, high):
 @helper
 def _write_integer(out, o, number):
     """Writes the narrowest integer that holds a number. Eight bytes are stored whatever its size."""
-    if number == np.int64(np.int8(number)):
-        kind, size = t.INT8, 1
-    elif number == np.int64(np.int16(number)):
-        kind, size = t.INT16, 2
-    elif number == np.int64(np.int32(number)):
-        kind, size = t.INT32, 4
-    else:
-        kind, size = t.INT64, 8
-    out[o] = kind << 2
+    double = (
+        (number != np.int64(np.int8(number))) + (number != np.int64(np.int16(number))) + (number != np.int64(np.int32(number)))
+    )
+    out[o] = t.INT8 + double << 2
     store64(out, o + 1, np.uint64(number))
-    return o + 1 + size
+    return o + 1 + (1 << double)
 
 
 @helper
 def _write_decimal(out, o, low, high, scale, negative):
     """Writes the narrowest decimal that holds low + 2**64 * high, below 10**38, at this scale."""
-    kind, size = t.DECIMAL16, 16
-    if high == 0 and scale <= 9 and low < _TENS[9]:
-        kind, size = t.DECIMAL4, 4
-    elif high == 0 and scale <= 18 and low < _TENS[18]:
-        kind, size = t.DECIMAL8, 8
+    four = (high == 0) & (scale <= 9) & (low < _TENS[9])
+    eight = (high == 0) & (scale <= 18) & (low < _TENS[18])
+    double = 2 - four - eight
     if negative:
         low = ~low + np.uint64(1)
         high = ~high + np.uint64(low == 0)
-    out[o], out[o + 1] = kind << 2, scale
+    out[o], out[o + 1] = t.DECIMAL4 + double << 2, scale
     store64(out, o + 2, low)
     store64(out, o + 10, high)
-    return o + 2 + size
+    return o + 2 + (4 << double)
 
 
 @helper
@@ -261,6 +254,9 @@ def write_number(data, p, end, in_root, out, o, wide):
     if data[p] == _ZERO and whole > 1:
         return p, o, LEADING_ZERO
     q = p + whole
+    if whole <= 8 and not in_root and data[q] != _POINT and data[q] | 0x20 != _E:
+        number = np.int64(_up_to_eight(data, p, whole))
+        return q, _write_integer(out, o, -number if negative else number), GOOD
     fraction, exponent, places = np.int64(0), np.int64(0), np.int64(0)
     if q < end and data[q] == _POINT:
         fraction = _run(data, q + 1, end)

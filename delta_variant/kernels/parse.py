@@ -30,7 +30,7 @@ from delta_variant.kernels.containers import close, guess_of, has_repeated, keep
 from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import helper, not_blank, trailing_zeros
+from delta_variant.kernels.scan import UnsignedIndices, helper, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -76,13 +76,15 @@ for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py",
 
 
 def jit(kernel: Any) -> Any:
-    """`memory.jit` without reference counts (`scan.helper` says why), and with the helpers of this kernel in its name."""
+    """`memory.jit` with the options of `scan.helper`, and with the helpers of this kernel in its name."""
     kernel.__qualname__ += f"-{_DIGEST.hexdigest()}"
-    return cached(nb.njit(nogil=True, _nrt=False)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)(kernel))
 
 
 @helper
 def _skip_blanks(data, p, end):
+    if data[p] > 0x20:
+        return p
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
@@ -130,7 +132,7 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                     after = np.int64(shapes.next[state])
                     if after >= 0 and matches(data, p + 1, names, shapes.key[after]):
                         key, state = np.int64(shapes.key[after]), after
-                        p += names.size[key] + 2
+                        p += names.key[key].size + 2
                 if key < 0:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
@@ -149,12 +151,13 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 if p > end:
                     p, fault = end, END
                     break
-                if names.serial[key] != serial:
-                    names.serial[key], names.id[key], work.keys[ids] = serial, ids, key
+                name = names.key[key]
+                if name.serial != serial:
+                    name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
                     hash_ = (hash_ ^ np.uint64(key + 1)) * np.uint64(0x9E3779B97F4A7C15)
                     hash_ ^= hash_ >> np.uint64(32)
-                fields[top] = np.int64(names.id[key]) << 32 | (o - first)
+                fields[top] = name.id << 32 | (o - first)
                 top += 1
                 p = _skip_blanks(data, p, end)
                 if p >= end or data[p] != _COLON:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import copy, is_utf8, put
-from delta_variant.kernels.scan import helper, move, not_ascii, string_end, trailing_zeros
+from delta_variant.kernels.memory import copy, put
+from delta_variant.kernels.scan import bytes_between, helper, move, not_ascii, string_end, trailing_zeros
 
 END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
 
@@ -24,6 +24,12 @@ for _from, _to in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
 _HEX = np.full(256, 16, np.int64)
 for _value, _digits in enumerate("0123456789abcdef"):
     _HEX[ord(_digits)] = _HEX[ord(_digits.upper())] = _value
+
+
+_lead, _lead_of_three, _lead_of_four = (bytes_between(first, 0xF4) for first in (0xC2, 0xE0, 0xF0))
+_further, _from_90, _from_a0 = (bytes_between(first, 0xBF) for first in (0x80, 0x90, 0xA0))
+_e0, _ed, _f0, _f4 = (bytes_between(byte, byte) for byte in (0xE0, 0xED, 0xF0, 0xF4))
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @helper
@@ -48,6 +54,27 @@ def _write_character(out, o, point):
     out[o], out[o + 1] = 0xF0 | point >> 18, 0x80 | point >> 12 & 0x3F
     out[o + 2], out[o + 3] = 0x80 | point >> 6 & 0x3F, 0x80 | point & 0x3F
     return o + 4
+
+
+@helper
+def _is_utf8(data, p, quote):
+    """Whether the bytes from p up to a quote are well-formed UTF-8 (Unicode, table 3-7). A bit of each mask is one byte."""
+    due = np.uint64(0)  # the bytes that go on a character
+    while p <= quote:
+        some = _ALL_BITS >> np.uint64(63 - min(quote - p, 31))
+        lead, lead_of_three, lead_of_four = _lead(data, p) & some, _lead_of_three(data, p) & some, _lead_of_four(data, p) & some
+        further = _further(data, p) & some
+        due |= lead << np.uint64(1) | lead_of_three << np.uint64(2) | lead_of_four << np.uint64(3)
+        if (due ^ further) & some or not_ascii(data, p) & some != lead | further:
+            return False
+        if lead_of_three:
+            from_a0, from_90 = _from_a0(data, p + 1), _from_90(data, p + 1)
+            wrong = _e0(data, p) & ~from_a0 | _ed(data, p) & from_a0 | _f0(data, p) & ~from_90 | _f4(data, p) & from_90
+            if wrong & some:
+                return False
+        due >>= np.uint64(32)
+        p += 32
+    return True
 
 
 @helper
@@ -107,51 +134,62 @@ def utf16_size(out, start, end):
 @helper
 def write_string(data, p, end, out, o):
     """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or a fault)."""
+    size = trailing_zeros(string_end(data, p))
+    if p + size < end and size < 32 and data[p + size] == _QUOTE and trailing_zeros(not_ascii(data, p)) >= size:
+        out[o] = size << 2 | t.SHORT_STRING
+        copy(out, o + 1, data, p, 32)
+        return p + size + 1, o + 1 + size, 0
+    text = p
     start = w = o + 1  # of a short string
     ascii_only = True
     while True:
-        stop = trailing_zeros(string_end(data, p))
-        ascii_only = ascii_only and trailing_zeros(not_ascii(data, p)) >= stop
-        copy(out, w, data, p, 32)
-        p += stop
-        w += stop
+        window, marks = p, string_end(data, p)
+        while True:
+            stop = window + trailing_zeros(marks)
+            copy(out, w, data, p, 32)
+            w += stop - p
+            p = stop
+            if p >= end:
+                return end, o, END
+            if p == window + 32 or data[p] != _BACKSLASH:
+                break
+            if p + 1 >= end:
+                return end, o, END
+            if data[p + 1] != _U:
+                out[w] = _UNESCAPED[data[p + 1]]
+                if out[w] == 0:
+                    return p, o, ESCAPE
+                p += 2
+                w += 1
+            else:
+                if p + 6 > end:
+                    return end, o, END
+                point = _four_digits(data, p + 2)
+                if point == 0x10000:
+                    return p, o, ESCAPE
+                if 0xD800 <= point < 0xE000:
+                    if point >= 0xDC00 or p + 12 > end or data[p + 6] != _BACKSLASH or data[p + 7] != _U:
+                        return p, o, SURROGATE
+                    low = _four_digits(data, p + 8)
+                    if not 0xDC00 <= low < 0xE000:
+                        return p, o, SURROGATE
+                    point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
+                    p += 6
+                w = _write_character(out, w, point)
+                p += 6
+            if p >= window + 32:
+                break
+            marks &= _ALL_BITS << np.uint64(p - window)
+        ascii_only = ascii_only and trailing_zeros(not_ascii(data, window)) >= min(p - window, 32)
         if w - start > t.SHORT_STRING_MAX and start == o + 1:
             move(out, o + 5, start, w - start)
             start += 4
             w += 4
-        if stop == 32 and p < end:
-            continue
-        if p >= end:
-            return end, o, END
-        if data[p] == _QUOTE:
-            break
-        if data[p] != _BACKSLASH:
+        if p < window + 32:
+            if data[p] == _QUOTE:
+                break
             return p, o, CONTROL
-        if p + 1 >= end:
-            return end, o, END
-        if data[p + 1] != _U:
-            out[w] = _UNESCAPED[data[p + 1]]
-            if out[w] == 0:
-                return p, o, ESCAPE
-            p += 2
-            w += 1
-            continue
-        if p + 6 > end:
-            return end, o, END
-        point = _four_digits(data, p + 2)
-        if point == 0x10000:
-            return p, o, ESCAPE
-        if 0xD800 <= point < 0xE000:
-            if point >= 0xDC00 or p + 12 > end or data[p + 6] != _BACKSLASH or data[p + 7] != _U:
-                return p, o, SURROGATE
-            low = _four_digits(data, p + 8)
-            if not 0xDC00 <= low < 0xE000:
-                return p, o, SURROGATE
-            point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
-            p += 6
-        w = _write_character(out, w, point)
-        p += 6
-    if not ascii_only and not is_utf8(out, start, w - start):
+    if not ascii_only and not _is_utf8(data, text, p):
         w = _replace(out, start, w)
         if w - start > t.SHORT_STRING_MAX and start == o + 1:
             move(out, o + 5, start, w - start)
