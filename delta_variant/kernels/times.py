@@ -1,0 +1,155 @@
+"""Dates and timestamps that are text: the first and the last of a column's strings, if each of them is one.
+
+In: the buffers of an Arrow string array. Out: extremes in microseconds since 1970, and which forms there were. The forms:
+
+    2024-11-21                          a date
+    2024-11-21T16:09:37                 a local time; a blank may stand for T
+    2024-11-21T16:09:37.095             with 1 to 9 digits of a second's fraction, of which Spark drops those after the sixth
+    2024-11-21T16:09:37Z                an instant: with Z, UTC after a blank, +hh:mm, +hhmm, or +hh, of up to 18:00 hours
+
+Spark's casts from string accept all of these, and more. The years are 0001 to 9999, in the proleptic Gregorian calendar.
+
+The strings of a file often have the same date. Its days are therefore computed once, and the ten bytes are compared then. The
+time is checked and taken apart as one number of eight bytes.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from delta_variant.kernels.memory import helper, jit, u16, u64
+
+LOW_INSTANT, HIGH_INSTANT, LOW_LOCAL, HIGH_LOCAL, FORMS = range(5)
+"""The positions in the kernel's result."""
+LOCAL, INSTANT, AHEAD = 1, 2, 4
+"""The forms, as bits: strings without an offset, strings with one, and strings whose offset is not zero."""
+
+_ZEROS = np.uint64(0x3030303030303030)
+_TOO_LARGE = np.uint64(0x7676767676767676)  # becomes 0x80 or more if a digit above 9 is added to a byte of it
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_DASHES, _DASH_BYTES = np.uint64(0x2D00002D00000000), np.uint64(0xFF0000FF00000000)  # of 0000-00-, from its last byte on
+_COLONS, _COLON_BYTES = np.uint64(0x00003A00003A0000), np.uint64(0x0000FF0000FF0000)  # of 00:00:00
+_DAYS_IN = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
+_SECOND, _DAY = 1_000_000, 86_400_000_000
+_UNITS = 10 ** np.arange(6, -1, -1)  # microseconds in the last digit of a fraction, by the number of its digits
+_MAX_OFFSET = 18 * 60
+
+
+@helper
+def _digits(word, marks, marked):
+    """Eight bytes as digits; bytes of `marked` must be those of `marks` and become 0. All bits are set if they are not."""
+    digits = (word & ~marked) ^ (_ZEROS & ~marked)
+    if (word & marked) != marks or (((digits + _TOO_LARGE) | digits) & _HIGH_BITS) != np.uint64(0):
+        return ~np.uint64(0)
+    return digits
+
+
+@helper
+def _pair(digits, at):
+    """The number of two digits, the first of which is in byte `at`."""
+    two = digits >> np.uint64(8 * at)
+    return np.int64(two & np.uint64(15)) * 10 + np.int64((two >> np.uint64(8)) & np.uint64(15))
+
+
+@helper
+def _two(data, at):
+    """The number of two digits in a text; negative if they are no digits."""
+    tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
+    return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-1)
+
+
+@helper
+def _days(word, day):
+    """The days since 1970 of a date: its first eight bytes, as 2024-11-, and its day. -1 << 62 if there is no such date."""
+    digits = _digits(word, _DASHES, _DASH_BYTES)
+    none = np.int64(-1) << 62
+    if digits == ~np.uint64(0):
+        return none
+    year, month = _pair(digits, 0) * 100 + _pair(digits, 2), _pair(digits, 5)
+    if year < 1 or month < 1 or month > 12:
+        return none
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if day < 1 or day > _DAYS_IN[month - 1] + (month == 2 and leap):
+        return none
+    before = year - 1 if month <= 2 else year  # years begin in March, so that the leap day is the last one
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return 365 * before + before // 4 - before // 100 + before // 400 + of_year - 719468
+
+
+@helper
+def _offset(data, at, end):
+    """The offset of a time in minutes, from the text that ends it; -1 << 62 if it is none."""
+    none = np.int64(-1) << 62
+    size = end - at
+    if size == 1 and data[at] == 0x5A:
+        return np.int64(0)
+    if size == 4 and data[at] == 0x20:
+        return np.int64(0) if data[at + 1] == 0x55 and data[at + 2] == 0x54 and data[at + 3] == 0x43 else none
+    if size < 3 or size > 6 or size == 4 or (data[at] != 0x2B and data[at] != 0x2D) or (size == 6 and data[at + 3] != 0x3A):
+        return none
+    hours, minutes = _two(data, at + 1), _two(data, end - 2) if size > 3 else np.int64(0)
+    if hours < 0 or minutes < 0 or minutes > 59 or hours * 60 + minutes > _MAX_OFFSET:
+        return none
+    return hours * 60 + minutes if data[at] == 0x2B else -hours * 60 - minutes
+
+
+@jit
+def time_extremes(data, offsets, valid, first, result):
+    """Adds strings to `result`: five numbers, of which all but FORMS mean nothing before the first string. `valid`: Arrow's
+    bitmap from bit `first` on, or empty.
+
+    False, at the first string that is no date or timestamp, or if some strings have an offset and others have none.
+    """
+    low, high, low_local, high_local, forms = result[0], result[1], result[2], result[3], result[4]
+    none = np.int64(-1) << 62
+    known_word, known_day, days = np.uint64(0), np.uint16(0), none
+    for row in range(len(offsets) - 1):
+        if len(valid) and not (valid[(first + row) >> 3] >> ((first + row) & 7)) & 1:
+            continue
+        at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if end - at < 10:
+            return False
+        word, day = u64(data, at), u16(data, at + 8)
+        if word != known_word or day != known_day:
+            known_word, known_day, days = word, day, _days(word, _two(data, at + 8))
+        if days == none:
+            return False
+        local, offset, form = days * _DAY, np.int64(0), LOCAL
+        if end - at > 10:
+            if end - at < 19 or (data[at + 10] != 0x54 and data[at + 10] != 0x20):
+                return False
+            clock = _digits(u64(data, at + 11), _COLONS, _COLON_BYTES)
+            hour, minute, second = _pair(clock, 0), _pair(clock, 3), _pair(clock, 6)
+            if clock == ~np.uint64(0) or hour > 23 or minute > 59 or second > 59:
+                return False
+            local += ((hour * 60 + minute) * 60 + second) * _SECOND
+            at += 19
+            if at < end and data[at] == 0x2E:
+                at += 1
+                start, fraction = at, np.int64(0)
+                while at < end and 0x30 <= data[at] <= 0x39:
+                    if at < start + 6:
+                        fraction = fraction * 10 + np.int64(data[at]) - 48
+                    at += 1
+                if at == start or at > start + 9:
+                    return False
+                local += fraction * _UNITS[min(at - start, 6)]
+            if at < end:
+                offset, form = _offset(data, at, end), INSTANT
+                if offset == none:
+                    return False
+                if offset != 0:
+                    form |= AHEAD
+        instant = local - offset * 60 * _SECOND
+        if forms == 0:
+            low, high, low_local, high_local = instant, instant, local, local
+        forms |= form
+        if forms & LOCAL and forms & INSTANT:
+            return False
+        low, high = min(low, instant), max(high, instant)
+        low_local, high_local = min(low_local, local), max(high_local, local)
+    result[0], result[1], result[2], result[3], result[4] = low, high, low_local, high_local, forms
+    return True
