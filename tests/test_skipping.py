@@ -583,7 +583,7 @@ def test_constants_read_well():
 
 def request(node, *operands, **known):
     """A scan's request with one filter."""
-    flags = {"marked": True, "nonnull": False, "trust_all": False, "explain": True} | known
+    flags = {"marked": True, "nonnull": False, "times": False, "exact": False, "trust_all": False, "explain": True} | known
     columns = [["v"], ["s", "v"]]
     return {"operands": list(operands), "filters": [node], "columns": columns, "files": 10, **flags}
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -248,13 +249,12 @@ class _Variant:
 
     def times(self) -> list[tuple[tuple[int, bool, int], Names, list[Any]]]:
         """(rank, keys, array for the tag) of each path whose strings all spell a time."""
-        known = ((keys, path) for keys, path in self._paths.items() if path and path.times)
-        ranked = [((self._rank(keys), path.counts[1] > 0, len(keys)), keys, path.times.bounds()) for keys, path in known]
-        return [entry for entry in ranked if entry[2]]
+        known = ((keys, path, path.times.bounds()) for keys, path in self._paths.items() if path and path.times)
+        return [((self._rank(keys), path.counts[1] > 0, len(keys)), keys, array) for keys, path, array in known if array]
 
     def _rank(self, keys: Names) -> int:
         """The position of a path in the list of paths that get bounds before all others."""
-        return self._first.get(keys, len(self._first))
+        return self._first.get(keys, sys.maxsize)
 
     def _bounds(self) -> tuple[str | None, str | None]:
         """The texts of the lower and the upper bounds, of as many paths as are allowed and fit, the most useful first."""

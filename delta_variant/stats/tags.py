@@ -33,7 +33,7 @@ from delta_variant.paths import normalized
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
 BOUNDS_TAG = "delta_variant.bounds"
 """The tag of an Add whose Variant bounds this package computed from the values."""
@@ -48,8 +48,6 @@ MAX_TAGGED_FILES = 2000
 """New files of a table that has this many files get the marker only."""
 MAX_SIZE = 512 - len(f"{BOUNDS_TAG}{BOUNDS_TAG_VALUE}")
 """The limit for the other tags of a file, in characters with their names; with the marker, tags have up to 512."""
-MAX_TIMES_SIZE = 256
-"""The limit for TIMES_TAG and its name; NONNULL_TAG gets what is left."""
 
 Entry = tuple[tuple[str, ...], tuple[str, ...], list[Any]]
 """(physical names of the column, keys of the path, array)."""
@@ -67,20 +65,22 @@ def place(column: Sequence[str], keys: Sequence[str]) -> tuple[str, str]:
     return parent, normalized(steps).removeprefix(parent)
 
 
-def encode_tags(nonnull: Iterable[Entry], times: Iterable[Entry]) -> dict[str, str]:
-    """The two tags by name. Each has the longest prefix of its entries that fits; one without entries is left out."""
-    tags: dict[str, str] = {}
-    left = MAX_SIZE
-    for name, entries, limit in ((TIMES_TAG, times, MAX_TIMES_SIZE), (NONNULL_TAG, nonnull, MAX_SIZE)):
-        text = _encode(entries, min(left, limit) - len(name))
-        if text is not None:
-            tags[name] = text
-            left -= len(name) + len(text)
-    return tags
+def encode_tags(nonnull: Sequence[Entry], times: Sequence[Entry]) -> dict[str, str]:
+    """The two tags by name. Each has the longest prefix of its entries that fits; one without entries is left out.
+
+    Each gets the space that the other one leaves, and half of it if both could use more.
+    """
+    alone = _tag(NONNULL_TAG, nonnull, MAX_SIZE)
+    tags = _tag(TIMES_TAG, times, max(MAX_SIZE // 2, MAX_SIZE - _size(alone)))
+    return tags | _tag(NONNULL_TAG, nonnull, MAX_SIZE - _size(tags))
 
 
-def _encode(entries: Iterable[Entry], size: int) -> str | None:
-    """A tag's text with the longest prefix of the entries that fits into `size` characters; None if none fits."""
+def _size(tags: Mapping[str, str]) -> int:
+    return sum(map(len, [*tags, *tags.values()]))
+
+
+def _tag(name: str, entries: Sequence[Entry], size: int) -> dict[str, str]:
+    """A tag of at most `size` characters, with its name; {} if no entry fits."""
 
     def encoded(kept: Sequence[Entry]) -> tuple[str | None]:
         tree: dict[str, dict[str, list[Any]]] = {}
@@ -89,4 +89,5 @@ def _encode(entries: Iterable[Entry], size: int) -> str | None:
             tree.setdefault(parent, {})[last] = array
         return (encode_bounds(tree) if tree else None,)
 
-    return longest_fitting(list(entries), encoded, size)[0]
+    [text] = longest_fitting(entries, encoded, size - len(name))
+    return {} if text is None else {name: text}

@@ -104,7 +104,7 @@ def _strings(values: pa.Array) -> tuple[bytes, bytes]:
 
 
 def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
-    """Strings as kernels take them: their bytes, their offsets, Arrow's bitmap of valid ones (empty if all are), its first bit."""
+    """Strings as kernels take them: bytes, offsets, Arrow's bitmap of valid ones (empty if all are), and its first bit."""
     validity, offsets, data = values.buffers()
     integer = np.int32 if pa.types.is_string(values.type) else np.int64
     ends = np.frombuffer(offsets, integer)[values.offset : values.offset + len(values) + 1]
@@ -125,7 +125,7 @@ class Times:
             self._all = bool(times.time_extremes(*_texts(values), self._result))
 
     def bounds(self) -> list[Any]:
-        """The bounds for the tag, as `binary.encode` takes them (`stats.tags`); [] if a string is no time, or without strings."""
+        """The bounds for the tag (`stats.tags`); [] without strings, or if one of them spells no time."""
         forms = int(self._result[times.FORMS])
         if not self._all or not forms:
             return []
