@@ -49,10 +49,14 @@ def _digits(word, marks, marked):
 
 
 @helper
-def _pair(digits, at):
-    """The number of two digits, the first of which is in byte `at`."""
-    two = digits >> np.uint64(8 * at)
-    return np.int64(two & np.uint64(15)) * 10 + np.int64((two >> np.uint64(8)) & np.uint64(15))
+def _pairs(digits):
+    """In each byte, the number of two digits that begins there."""
+    return digits * np.uint64(10) + (digits >> np.uint64(8))
+
+
+@helper
+def _byte(pairs, at):
+    return np.int64((pairs >> np.uint64(8 * at)) & np.uint64(255))
 
 
 @helper
@@ -66,7 +70,8 @@ def _two(data, at):
 def _month(word):
     """(days from 1970 to the day before a month, its days), from the eight bytes of 2024-11-; (0, 0) for another text."""
     digits = _digits(word, _DASHES, _DASH_BYTES)
-    year, month = _pair(digits, 0) * 100 + _pair(digits, 2), _pair(digits, 5)
+    pairs = _pairs(digits)
+    year, month = _byte(pairs, 0) * 100 + _byte(pairs, 2), _byte(pairs, 5)
     if digits == ~np.uint64(0) or year < 1 or month < 1 or month > 12:
         return np.int64(0), np.int64(0)
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -117,7 +122,8 @@ def time_extremes(data, offsets, valid, first, result):
             if end - at < 19 or (data[at + 10] != 0x54 and data[at + 10] != 0x20):
                 return False
             clock = _digits(u64(data, at + 11), _COLONS, _COLON_BYTES)
-            hour, minute, second = _pair(clock, 0), _pair(clock, 3), _pair(clock, 6)
+            pairs = _pairs(clock)
+            hour, minute, second = _byte(pairs, 0), _byte(pairs, 3), _byte(pairs, 6)
             if clock == ~np.uint64(0) or hour > 23 or minute > 59 or second > 59:
                 return False
             local += ((hour * 60 + minute) * 60 + second) * _SECOND
