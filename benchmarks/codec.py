@@ -1,4 +1,5 @@
 """`shred` and `unshred` on one thread, beside pyarrow writing and reading the same column: python -m benchmarks.codec [ROWS]
+The bounds of times in strings, beside pyarrow parsing them: python -m benchmarks.codec times
 
 All leaves of the events are typed. The four steps run in alternation; medians of seven rounds after one to warm up. pyarrow is
 the machine's yardstick: the ratios hold where absolute figures differ. Small batches run many times a round. Then flat objects
@@ -12,10 +13,12 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.events import events, session
 from delta_variant import binary, schema, shredding
+from delta_variant.stats.values import Extremes, Times
 
 ROUNDS = 7
 COUNTS = (1, 100, 1_000, 10_000, 100_000)
@@ -42,7 +45,33 @@ def medians(steps, rows) -> dict[str, list[float]]:
     return times
 
 
+def spelled() -> None:
+    """Strings that spell times, in the order of time, as statistics take them: the extremes of the strings and of the times."""
+    pa.set_cpu_count(1)
+    micros = 1_700_000_000_000_000 + np.cumsum(np.random.default_rng(0).integers(0, 2_000_000, 1_000_000))
+    utc = pa.array(micros, pa.timestamp("us"))
+    forms = {
+        "2023-11-14T22:13:20.123Z": pc.strftime(utc.cast(pa.timestamp("ms"), safe=False), "%Y-%m-%dT%H:%M:%SZ"),
+        "2023-11-14 22:13:20": pc.strftime(utc.cast(pa.timestamp("s"), safe=False), "%Y-%m-%d %H:%M:%S"),
+        "2023-11-14": pc.strftime(utc, "%Y-%m-%d"),
+        "no time": pa.repeat("no time at all, but a text", len(utc)),
+    }
+    for form, texts in forms.items():
+        steps = {
+            "times": lambda texts=texts: Times().add(texts),
+            "strings": lambda texts=texts: Extremes(texts.type).add(texts),
+        }
+        if form[0] == "2":
+            kind = pa.timestamp("us", "UTC" if form[-1] == "Z" else None)
+            steps["pyarrow"] = lambda texts=texts, kind=kind: pc.min_max(texts.cast(kind))
+        taken = {name: statistics.median(runs) / len(texts) * 1e9 for name, runs in medians(steps, len(texts)).items()}
+        print(f"{form:25}", "  ".join(f"{name} {cost:5.1f} ns" for name, cost in taken.items()), "a string")
+
+
 def main() -> None:
+    if sys.argv[1:] == ["times"]:
+        spelled()
+        return
     rows = int(sys.argv[1].replace("_", "")) if len(sys.argv) > 1 else 1_000_000
     spark = session(**{"spark.driver.maxResultSize": "4g"})
     column = events(spark, rows).select("v").toArrow().column("v").combine_chunks()

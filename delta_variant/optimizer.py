@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError
 from delta_variant import jvm, reading, report
 from delta_variant.errors import SessionError
 from delta_variant.skipping import answer, extremes
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TYPED_TAG_VALUE
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, TYPED_TAG_VALUE
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
         decide, tell = _Decide(), _Tell()
         markers, typed_markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
         skipping = jvm.java_class(spark, *_SKIPPING_SOURCES)
-        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, dict(found))
+        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, TIMES_TAG, dict(found))
         typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_markers)
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name

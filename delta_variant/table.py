@@ -23,7 +23,7 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG
 from delta_variant.transaction import Table, own_session
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ class VariantTable:
         spark = self._table.spark
         with jvm.delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
-            markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES)
-            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, BOUNDS_TAG, markers, NONNULL_TAG)
+            tags = BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, TIMES_TAG
+            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, *tags)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
             columns = [tuple(names) for names in bounds.columns()]
             return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]

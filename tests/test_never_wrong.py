@@ -95,6 +95,22 @@ EXTREMES: dict[str, list[Any]] = {
     "float": [np.float32(x) for x in (math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4e38, 0.1, 5)],
     "string": ["", " ", "\0", "A", "a", "é", "\uffff", "\U0010ffff" * 3, "\U0010ffff" * 33, "z" * 40, "k" * 5000, "5", " 5 "]
     + ["5.0", "1e3", "NaN", "true", "2024-03-10", "2006-10-29 00:00:30", "%", "_", "it's", "back\\slash", "k0%"],
+    "spelled": [
+        "0001-01-01T00:00:00+18:00",
+        "9999-12-31 23:59:59.9999999-18:00",
+        "2024-02-29",
+        "2023-02-29",
+        "0000-01-01",
+        "soon",
+    ]
+    + [
+        "2024-11-21T24:00:00Z",
+        "2024-11-21T23:59:60Z",
+        "2024-11-21T16:09:37z",
+        " 2024-11-21",
+        "2024-11-21T16:09",
+        "12024-02-29",
+    ],
     "date": [dt.date.min, dt.date.max, *_FAR_DATES],
     "timestamp": [moment.replace(tzinfo=dt.timezone.utc) for moment in _INSTANTS],
     "timestamp_ntz": _INSTANTS,
@@ -111,6 +127,13 @@ STYLES: dict[str, Callable[[int, Spot], str]] = {
     "wide": lambda at, spot: chr(0x3A9 + at) * (1 + at % 40),
     "astral": lambda at, spot: "\ud7ff\U00010000\U0010ffff\uffff"[at // 45] + f"{at:03d}",
 }
+SPELLINGS: dict[str, Callable[[random.Random, dt.datetime], str]] = {
+    "zero": lambda rng, at: at.isoformat(rng.choice("T ")) + rng.choice(["Z", "Z", ".25Z", ".1234567Z", "+00:00", " UTC"]),
+    "offset": lambda rng, at: at.isoformat(rng.choice("T ")) + rng.choice(["Z", "+05:45", "-0330", "+18", "-18:00"]),
+    "local": lambda rng, at: at.isoformat(rng.choice("T ")) + rng.choice(["", "", ".5"]),
+    "date": lambda rng, at: str(at.date()),
+    "any": lambda rng, at: at.isoformat() + rng.choice(["", "Z"]),
+}
 
 
 @dataclass(frozen=True)
@@ -123,6 +146,7 @@ class Spot:
     scale: int
     minutes: int
     style: str
+    spelling: str
 
     def moment(self, at: int) -> dt.datetime:
         return _MOMENTS[at // _STEPS] + dt.timedelta(minutes=self.minutes * (at % _STEPS))
@@ -140,6 +164,8 @@ class Spot:
                 return np.float32(number + rng.choice([0.0, 0.1, 0.25]))
             case "string":
                 return STYLES[self.style](at, self)
+            case "spelled":
+                return SPELLINGS[self.spelling](rng, self.moment(at))
             case "date":
                 return self.moment(at).date()
             case "timestamp":
@@ -205,8 +231,9 @@ class Table:
             for keys in some
         ]
 
-    def _grid(self) -> tuple[int, int, str]:
-        return self.rng.choice(_SCALES), self.rng.choice([1, 7, 13]), self.rng.choice([*STYLES])
+    def _grid(self) -> tuple[int, int, str, str]:
+        rng = self.rng
+        return rng.choice(_SCALES), rng.choice([1, 7, 13]), rng.choice([*STYLES]), rng.choice([*SPELLINGS])
 
     @property
     def ansi(self) -> bool:
@@ -363,6 +390,7 @@ NATURAL: dict[str, Sequence[str]] = {
     "double": ("double", "float", "decimal(38,10)", "int"),
     "float": ("double", "float"),
     "string": ("string",),
+    "spelled": ("string", *MOMENTS, *MOMENTS),
     "date": MOMENTS,
     "timestamp": MOMENTS,
     "timestamp_ntz": MOMENTS,
@@ -487,6 +515,8 @@ class Predicates:
                 kind = rng.choice(["int", "decimal(10,2)", "double", "float"])
             value = spot.any(rng, _KIND_OF.get(kind, kind))
             return f"'{value}'" if rng.random() < 0.03 and kind in INTEGERS and value in range(100) else constant(rng, value)
+        if kind == "string" and spot.kind == "spelled":
+            kind = "spelled"
         if kind in MOMENTS and rng.random() < 0.2:
             kind = rng.choice(MOMENTS)
             if rng.random() < 0.3:

@@ -607,6 +607,30 @@ def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
 
 
 @pytest.mark.spark
+def test_extremes_of_times_in_strings(spark, tmp_path):
+    """MIN and MAX of strings that spell times come from the log, except those whose bounds are wider in some zones (Q7)."""
+    files = [
+        [
+            {"z": f"2024-11-21T0{n}:00:00{'.5' * (n % 2)}{'+02:00' if n > 4 else 'Z'}", "l": f"2024-11-2{n}", "x": "2024"}
+            for n in some
+        ]
+        for some in ((3, 1, 2), (7, 6, 5))
+    ]
+    table = f"delta.`{made(spark, tmp_path / 't', files)}`"
+    for zone in ("UTC", "America/St_Johns"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        for asked, logged in (
+            ("min(v:z::timestamp), max(v:z::timestamp), min(v:z::timestamp_ntz), max(v:z::timestamp_ntz), count(*)", 2),
+            ("max(v:z::date), min(try_variant_get(v, '$.l', 'date')), max(v:l::timestamp_ntz)", 2),
+            ("max(v:l::timestamp)", 0),
+            ("max(v:x::timestamp)", 0),
+            ("min(v:z::string)", 0),
+        ):
+            both(spark, f"select {asked} from {table}", logged=logged)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.spark
 def test_what_is_not_proven_goes_through_sparks_scan(spark, mixed):
     """`explain` counts the files that are read by typed columns, and says in how many files each path is proven."""
     [scan] = dv.explain(spark.sql(f"select sum(v:n::int), max(v:s::string) from delta.`{mixed}` where id <> 200")).scans

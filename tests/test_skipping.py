@@ -561,6 +561,22 @@ def test_not_null():
     assert translate(negate(NotNull(A)), COUNTED)[0] == ROWS_MIGHT_MATCH
 
 
+def test_times_in_strings():
+    """For a path asked for as a time the tag of times counts beside other bounds; for a string that is cast, alone (Q8)."""
+    path, cast = read("$.a", "timestamp"), {"cast": read("$.a", "string"), "type": "timestamp"}
+    path, cast = ({"op": "<", "args": [side, lit(0, of="timestamp")]} for side in (path, cast))
+    assert ask(path)["predicates"] == ["v:a::timestamp < 1970-01-01 00:00:00Z"]
+    assert ask(cast)["predicates"] == ["v:a::string::timestamp < 1970-01-01 00:00:00Z"]
+    [without, _], [bound, _], [text, _] = ask(path)["bounds"], ask(path, times=True)["bounds"], ask(cast, times=True)["bounds"]
+    assert (without["times"], bound["times"], text["times"]) == (None, *[("$['v']", "['a']")] * 2)
+    assert (without["kinds"], bound["kinds"], text["kinds"]) == (*[["TIMESTAMP", "BIGINT", "DECIMAL"]] * 2, [])
+    assert (bound["types"], text["types"], text["marked"]) == (["timestamp"], ["timestamp"], [])
+    assert ask(cast)["tree"] is None
+    assert "tag delta_variant.times" in ask(cast)["reasons"][0]
+    other = {"op": "<", "args": [{"cast": read("$.a", "string"), "type": "int"}, lit(0, of="int")]}
+    assert "a cast to int can fail" in ask(other, times=True)["reasons"][0]
+
+
 def test_verdicts_are_asked_for_what_bounds_can_answer():
     """A question that no bounds can answer has no verdict."""
     useless = Comparison("=", replace(A, type="binary"), constants("binary", "00"))
@@ -583,7 +599,7 @@ def test_constants_read_well():
 
 def request(node, *operands, **known):
     """A scan's request with one filter."""
-    flags = {"marked": True, "nonnull": False, "trust_all": False, "explain": True} | known
+    flags = {"marked": True, "nonnull": False, "times": False, "exact": False, "trust_all": False, "explain": True} | known
     columns = [["v"], ["s", "v"]]
     return {"operands": list(operands), "filters": [node], "columns": columns, "files": 10, **flags}
 

@@ -396,7 +396,7 @@ def nonnull(*parts, as_type, names=("v",)):
         batch = pa.record_batch([values], [names[0]])
         stats = stats or FileStats(batch.schema, variants={names}, indexed={names})
         stats.update(batch)
-    text = stats.nonnull()
+    text = stats.tags().get(NONNULL_TAG)
     return None if text is None else decode_bounds(text)
 
 
@@ -452,7 +452,7 @@ def test_tags_stay_small():
     types = ", ".join(f"`{name}` {'bigint' if name.startswith('n') else 'string'}" for name in columns)
     stats = FileStats(pa.schema([("v", shredding.shred(column([row]), types).type)]), variants={V}, indexed={V})
     stats.update(pa.record_batch([shredding.shred(column([row, dict.fromkeys(columns)]), types)], ["v"]))
-    text = stats.nonnull()
+    text = stats.tags()[NONNULL_TAG]
     assert len(BOUNDS_TAG + BOUNDS_TAG_VALUE + NONNULL_TAG + text) <= 512
     kept = {path for paths in decode_bounds(text).values() for path in paths}
     assert kept >= {f"['n{i}']" for i in range(5)}

@@ -74,11 +74,12 @@ def test_stats_of_paths_with_nulls(spark, tmp_path):
 def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
     """A table that has MAX_TAGGED_FILES files gets only the marker."""
     monkeypatch.setattr(stats, "MAX_TAGGED_FILES", 1)
-    rows_of = spark.range(1).selectExpr("""parse_json('{"a": null}') AS v""")
+    rows_of = spark.range(1).selectExpr("""parse_json('{"a": null, "t": "2024-11-21"}') AS v""")
     for _ in range(2):
-        dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int"})
+        dv.write(rows_of, str(tmp_path / "t"), shred={"v": "a int, t string"})
     commits = [(tmp_path / "t" / "_delta_log" / f"{version:020}.json").read_text() for version in (0, 1)]
-    assert [(stats.BOUNDS_TAG in text, stats.NONNULL_TAG in text) for text in commits] == [(True, True), (True, False)]
+    tags = stats.BOUNDS_TAG, stats.NONNULL_TAG, stats.TIMES_TAG
+    assert [[tag in text for tag in tags] for text in commits] == [[True, True, True], [True, False, False]]
 
 
 def test_renamed_columns(spark, tmp_path):

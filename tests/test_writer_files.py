@@ -159,9 +159,9 @@ def test_small_files_stay_small(tmp_path, count):
     """A file of few rows is plain, as without shredding, and has the bounds and the tag for nulls of a shredded one (F6)."""
     rows = orders(count)
     batch = pa.RecordBatch.from_arrays([column(rows)], names=["v"])
-    [auto] = tasks.run(tasks.plan(tmp_path, {("v",)}, nonnull=True), [batch])
+    [auto] = tasks.run(tasks.plan(tmp_path, {("v",)}, tags=True), [batch])
     [plain] = tasks.run(tasks.plan(tmp_path, {("v",)}, infer=False), [batch])
-    [shredded] = tasks.run(tasks.plan(tmp_path, {("v",)}, shredding_schemas={("v",): SHAPE}, nonnull=True), [batch])
+    [shredded] = tasks.run(tasks.plan(tmp_path, {("v",)}, shredding_schemas={("v",): SHAPE}, tags=True), [batch])
     assert (auto["left_plain"], auto["shredded"], auto["size"]) == (True, [], plain["size"])
     assert (shredded["left_plain"], shredded["shredded"]) == (False, ["v"])
     assert auto["size"] < shredded["size"]

@@ -29,24 +29,26 @@ import scala.collection.immutable.Seq;
 /**
  * What the log of one table version knows about its Variant paths, as Catalyst expressions.
  *
- * There is one row per file: `path`, `mark` (the value of the marker; NULL without one), `nonnull` (the VARIANT in the
- * `nonnull` tag), `rows` (the number of rows), and for each VARIANT column with statistics, in the order of `columns`,
+ * There is one row per file: `path`, `mark` (the value of the marker; NULL without one), `nonnull` and `times` (the VARIANTs in
+ * the tags of these names), `rows` (the number of rows), and for each VARIANT column with statistics, in the order of `columns`,
  * `min0`, `max0`, `min1` and so on: Variant objects {normalized path: bound} (Delta variantShredding, "Statistics for Variant
  * Columns"). Damaged values are NULL. Janino compiles this file: no generics, no lambdas.
  */
 public class Bounds {
-  private static final int FIRST = 4;  // columns of a row before those of the minima and maxima
+  private static final int FIRST = 5;  // columns of a row before those of the minima and maxima
   private final Snapshot snapshot;
   private final String marker;  // name of the tag that says that this package computed the bounds
   private final List markerValues;  // the values that it may have, as literals
   private final String nonNull;  // name of the tag for paths that the protocol gives no bounds
+  private final String times;  // name of the tag for strings that spell times
   private final List columns = new ArrayList();
 
-  public Bounds(Snapshot snapshot, String marker, Seq markerValues, String nonNull) {
+  public Bounds(Snapshot snapshot, String marker, Seq markerValues, String nonNull, String times) {
     this.snapshot = snapshot;
     this.marker = marker;
     this.markerValues = literals(scala.jdk.javaapi.CollectionConverters.asJava(markerValues));
     this.nonNull = nonNull;
+    this.times = times;
     StructType stats = snapshot.statsSchema();
     if (stats.getFieldIndex("minValues").isDefined()) {
       find((StructType) stats.apply("minValues").dataType(), new ArrayList());
@@ -68,6 +70,7 @@ public class Bounds {
     row.add(attribute("path", DataTypes.LongType));
     row.add(attribute("mark", DataTypes.StringType));
     row.add(attribute("nonnull", DataTypes.VariantType));
+    row.add(attribute("times", DataTypes.VariantType));
     row.add(attribute("rows", DataTypes.LongType));
     for (int c = 0; c < columns; c++) {
       row.add(attribute("min" + c, DataTypes.VariantType));
@@ -117,6 +120,7 @@ public class Bounds {
     Expression known = new In(tag(files, marker), seq(markerValues));
     row.add(named(new If(known, tag(files, marker), literal(null, DataTypes.StringType)), "mark"));
     row.add(named(intact(decoded(tag(files, nonNull)), checked), "nonnull"));
+    row.add(named(intact(decoded(tag(files, times)), checked), "times"));
     boolean counted = ((StructType) stats.dataType()).getFieldIndex("numRecords").isDefined();
     row.add(named(counted ? field(stats, "numRecords") : literal(null, DataTypes.LongType), "rows"));
     for (int c = 0; c < columns.size(); c++) {
@@ -133,6 +137,7 @@ public class Bounds {
     parts.add(field(add, "stats"));
     parts.add(entry(field(add, "tags"), marker));
     parts.add(entry(field(add, "tags"), nonNull));
+    parts.add(entry(field(add, "tags"), times));
     return parts;
   }
 
@@ -178,6 +183,7 @@ public class Bounds {
     DataType type = (DataType) types.get(item(bound.get("types"), 0).asText());
     Expression value = new VariantGet(variant, text("$"), type, false, scala.Option.apply(zone));
     value = new If(counts, value, literal(null, type));
+    if (!bound.get("times").isNull()) value = new Coalesce(seq(value, time(side, bound, row, type)));
     for (int t = 1; t < bound.get("types").size(); t++) {
       value = new Cast(value, (DataType) types.get(item(bound.get("types"), t).asText()), scala.Option.apply(zone), EvalMode.TRY());
     }
@@ -187,14 +193,42 @@ public class Bounds {
   /** The minimum or maximum of a path as VARIANT, whatever its type; NULL if there is none. */
   private static Expression found(String side, JsonNode bound, Seq row) {
     Expression object = attribute(row, side + bound.get("column").asInt());
-    Expression inStatistics = get(object, new String[] {bound.get("key").asText()}, "", DataTypes.VariantType);
+    Expression inStatistics = get(object, new String[] {bound.get("key").asText()}, "", DataTypes.VariantType, "UTC");
     if (bound.get("tag").isNull()) return inStatistics;
     return new Coalesce(seq(inStatistics, tagged(bound, row, side.equals("min") ? "[2]" : "[3]", DataTypes.VariantType)));
   }
 
   private static Expression tagged(JsonNode bound, Seq row, String suffix, DataType type) {
-    String[] steps = {item(bound.get("tag"), 0).asText(), item(bound.get("tag"), 1).asText()};
-    return get(attribute(row, "nonnull"), steps, suffix, type);
+    return get(attribute(row, "nonnull"), steps(bound.get("tag")), suffix, type, "UTC");
+  }
+
+  private static String[] steps(JsonNode place) {
+    return new String[] {item(place, 0).asText(), item(place, 1).asText()};
+  }
+
+  /**
+   * The first or the last of the times that the strings at a path spell, as a value of this type; NULL if the file has none in
+   * the tag, whose array delta_variant/stats/tags.py describes.
+   *
+   * A local time is an instant only in some time zone, and java.time has none beyond 18 hours from UTC: the first instant is
+   * not before that of +18:00, the last not after that of -18:00. With `exact`, these wider bounds are left out.
+   */
+  private static Expression time(String side, JsonNode bound, Seq row, DataType type) {
+    boolean first = side.equals("min");
+    Expression times = attribute(row, "times");
+    String[] steps = steps(bound.get("times"));
+    String instant = first ? "[0]" : "[1]";
+    Expression value;
+    Expression counts = new IsNotNull(attribute(row, "mark"));
+    if (type.equals(DataTypes.TimestampType)) {
+      value = get(times, steps, instant, type, first ? "+18:00" : "-18:00");
+      Expression kind = kind(get(times, steps, instant, DataTypes.VariantType, "UTC"));
+      if (bound.get("exact").asBoolean()) counts = new And(counts, new EqualTo(kind, text("TIMESTAMP")));
+    } else {
+      Expression local = get(times, steps, first ? "[2]" : "[3]", type, "UTC");
+      value = new Coalesce(seq(local, get(times, steps, instant, type, "UTC")));
+    }
+    return new If(counts, value, literal(null, type));
   }
 
   private static Expression kind(Expression variant) {
@@ -214,7 +248,7 @@ public class Bounds {
    * The value at these keys of a Variant. Spark's path syntax has no escapes, and a key may have quotes of both kinds: a key
    * with double quotes is looked up in a map.
    */
-  private static Expression get(Expression variant, String[] keys, String suffix, DataType type) {
+  private static Expression get(Expression variant, String[] keys, String suffix, DataType type, String zone) {
     StringBuilder path = new StringBuilder("$");
     for (int k = 0; k < keys.length; k++) {
       if (keys[k].indexOf('"') < 0) {
@@ -225,7 +259,7 @@ public class Bounds {
         path.setLength(1);
       }
     }
-    return new VariantGet(variant, text(path + suffix), type, false, scala.Option.apply("UTC"));
+    return new VariantGet(variant, text(path + suffix), type, false, scala.Option.apply(zone));
   }
 
   // ---- expressions ----------------------------------------------------------------------------------------------

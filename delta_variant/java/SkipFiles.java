@@ -51,15 +51,17 @@ public class SkipFiles extends Rule {
   private final String marker;  // name of the tag that says that this package computed the bounds
   private final Seq markerValues;  // the values that it may have
   private final String nonNull;  // name of the tag for paths that the protocol gives no bounds
+  private final String times;  // name of the tag for strings that spell times
   private final Map found;  // the session settings that delta_variant.enable changed, as they were
 
   public SkipFiles(java.util.function.UnaryOperator decide, java.util.function.BiConsumer tell, String marker, Seq markerValues,
-      String nonNull, Map found) {
+      String nonNull, String times, Map found) {
     this.decide = decide;
     this.tell = tell;
     this.marker = marker;
     this.markerValues = markerValues;
     this.nonNull = nonNull;
+    this.times = times;
     this.found = found;
   }
 
@@ -83,7 +85,7 @@ public class SkipFiles extends Rule {
   }
 
   public Bounds log(Snapshot snapshot) {
-    return new Bounds(snapshot, marker, markerValues, nonNull);
+    return new Bounds(snapshot, marker, markerValues, nonNull, times);
   }
 
   // ---- the walk -----------------------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ public class SkipFiles extends Rule {
     if (conditions.isEmpty() || files.isEmpty()) return scan;
 
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
-    ObjectNode outcome = ask(scanFilters, conditions, log, files, logged || Scans.explaining());
+    ObjectNode outcome = ask(scanFilters, conditions, log, files, false, logged || Scans.explaining());
     LogicalRelation result = scan;
     if (!outcome.withArray("bounds").isEmpty()) {
       FileBounds known = known(log, prepared, read);
@@ -189,7 +191,8 @@ public class SkipFiles extends Rule {
     return result;
   }
 
-  private ObjectNode ask(Filters filters, ArrayNode conditions, Bounds log, List files, boolean explain) throws Exception {
+  private ObjectNode ask(Filters filters, ArrayNode conditions, Bounds log, List files, boolean exact, boolean explain)
+      throws Exception {
     ObjectNode request = JSON.createObjectNode().put("ask", "files");
     request.set("operands", filters.operands());
     request.set("filters", conditions);
@@ -197,6 +200,8 @@ public class SkipFiles extends Rule {
     request.put("files", files.size());
     request.put("marked", Decision.anyTag(files, marker, markerValues));
     request.put("nonnull", Decision.anyTag(files, nonNull, null));
+    request.put("times", Decision.anyTag(files, times, null));
+    request.put("exact", exact);
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
     request.put("explain", explain);
     return (ObjectNode) JSON.readTree(Question.ask(decide, request.toString()));
@@ -221,7 +226,8 @@ public class SkipFiles extends Rule {
     if (exact.size() < limit) return null;
     boolean descending = order.direction() instanceof Descending$;
     Expression any = compared(order, zero(order.child().dataType()));  // any constant: only the bounds of the reply are used
-    JsonNode bounds = ask(filters, filters.json(Bounds.seq(Collections.singletonList(any))), log, files, false).path("bounds");
+    ArrayNode asked = filters.json(Bounds.seq(Collections.singletonList(any)));
+    JsonNode bounds = ask(filters, asked, log, files, true, false).path("bounds");
     FileBounds known = bounds.isEmpty() ? null : known(log, prepared, read);
     if (known == null || known.failure() != null) return null;
     Tree.Values[] columns = known.read(log, bounds, filters.types(), conf().sessionLocalTimeZone());

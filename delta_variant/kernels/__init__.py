@@ -18,6 +18,7 @@ on types. The strategy for a whole column is in `shredding`.
     json      Variants → JSON text; notation: the format of scalars in it
     parse     JSON text → Variants, with keys, containers, numbers, strings, and scan (32 bytes of text at a time)
     texts     the smallest and the largest string of a column
+    times     the first and the last date or timestamp of a column of texts
     sample    counts the paths and the types of a column, for `schema.infer`
     thrift    finds where values in a Parquet footer end
 

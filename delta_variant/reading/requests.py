@@ -59,7 +59,7 @@ def proofs(request: Mapping[str, Any]) -> dict[str, Any]:
         if has_bounds:
             location = {"column": columns.index(names), "key": normalized([str(step) for step in steps]), "tag": None}
             leaf = {**location, "side": "leaf", "mark": TYPED_TAG_VALUE}
-            exact = {"kinds": ["BIGINT"], "marked": [], "types": ["bigint"]}
+            exact = {"times": None, "kinds": ["BIGINT"], "marked": [], "types": ["bigint"]}
             bounds += [leaf, *({**leaf, **exact, "side": side} for side in ("min", "max") if number in integers)]
     if reasons:
         return {"reasons": reasons}

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_variant.paths import normalized
-from delta_variant.skipping.casts import KINDS, kinds_for
+from delta_variant.skipping.casts import KINDS, TIMES, kinds_for
 from delta_variant.stats import place
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class Log:
     """Whether any file has the marker, which says that this package computed its bounds from the values."""
     nonnull: bool = False
     """Whether any file has the tag for paths without bounds (`stats.NONNULL_TAG`)."""
+    times: bool = False
+    """Whether any file has the tag for strings that spell times (`stats.TIMES_TAG`)."""
+    exact: bool = False
+    """Whether only bounds count that are values of the file; else bounds may also be wider."""
     trust_all: bool = False
     """Whether bounds of every type count in files without the marker too (`spark.delta_variant.trustAllBounds`)."""
 
@@ -73,6 +77,8 @@ class Projection:
             "column": self.log.columns.index(path.column),
             "key": normalized(path.keys),
             "tag": place(path.column, path.keys) if self.log.nonnull else None,
+            "times": place(path.column, path.keys) if self.log.times and path.type in TIMES else None,
+            "exact": self.log.exact,
             "kinds": accepted(path, self.log, needs_marker=False),
             "marked": accepted(path, self.log, needs_marker=True),
             "types": [path.type, *path.casts],
@@ -188,6 +194,6 @@ def size(bounds: Bounds) -> int:
 
 def accepted(path: Path, log: Log, *, needs_marker: bool) -> list[str]:
     """The types of bounds that can answer a question about the path: those that count only in files with the marker, or those
-    that count in every file."""
-    kinds = [KINDS[name] for name in kinds_for(path.type)]
+    that count in every file. None can if the path is read as a string first; then the tag of times may."""
+    kinds = [KINDS[name] for name in kinds_for(path.type) if not path.text]
     return [name for names, marked_only in kinds if (marked_only and not log.trust_all) == needs_marker for name in names]

@@ -28,7 +28,7 @@ String and floating-point bounds of delta-spark can be too narrow if a row group
 # Not used: casts from numbers to booleans (-1, 0, 1 become true, false, true), from numbers, dates and times to strings, from
 # strings to anything else, and casts that depend on the time zone. Of the latter, timestamp to timestamp_ntz or date, and
 # timestamp_ntz to timestamp, lose the order where clocks change (in St. John's the 29th of October 2006 began twice); date to
-# timestamp does not.
+# timestamp does not. For casts from strings to TIMES, a tag has bounds of its own.
 _NUMBERS: Final = ("exact", "approximate", "boolean", "timestamp")
 KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "tinyint": _NUMBERS,
@@ -44,6 +44,8 @@ KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp", "exact", "approximate"),
     "timestamp_ntz": ("timestamp_ntz", "date"),
 }
+TIMES: Final = ("date", "timestamp", "timestamp_ntz")
+"""The types for which strings have bounds of their own, in a tag (`stats.TIMES_TAG`)."""
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 

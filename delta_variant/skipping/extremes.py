@@ -30,7 +30,7 @@ def extremes(request: Mapping[str, Any]) -> dict[str, Any]:
     >>> [bound["side"] for bound in extremes(request)["bounds"]]
     ['min', 'max', 'rows']
     """
-    log = Log(tuple(map(tuple, request["columns"])))
+    log = Log(tuple(map(tuple, request["columns"])), times=True, exact=True)
     bounds: list[dict[str, Any]] = []
     for requested in request["paths"]:
         path = _path(requested)

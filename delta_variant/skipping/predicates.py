@@ -21,13 +21,17 @@ _SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
 @dataclass(frozen=True)
 class Path:
-    """`variant_get(column, keys, type)`, followed by `casts` in that order; types are written as in Spark's catalog."""
+    """`variant_get(column, keys, type)`, followed by `casts` in that order; types are written as in Spark's catalog.
+
+    `text`: the path is read as a string, and the string is cast to `type`, as in `CAST(v:a::string AS TIMESTAMP)`.
+    """
 
     column: tuple[str, ...]  # physical names; more than one for a VARIANT inside structs
     keys: tuple[str, ...]
     type: str = "variant"
     casts: tuple[str, ...] = ()
     name: str = ""  # the column's name in the query
+    text: bool = False
 
     @property
     def result(self) -> str:
@@ -41,7 +45,7 @@ class Path:
         return f"{self.name or '.'.join(self.column)}:{steps.removeprefix('.') or '$'}"
 
     def __str__(self) -> str:
-        return "::".join([self.place, self.type, *self.casts])
+        return "::".join([self.place, *["string"] * self.text, self.type, *self.casts])
 
 
 @dataclass(frozen=True)

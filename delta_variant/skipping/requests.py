@@ -1,11 +1,11 @@
 """One scan's request → the reply that Java evaluates: `answer`. JSON in, JSON out (`java/Filters.java`, `java/SkipFiles.java`).
 
     {"operands": [expression, ...], "filters": [filter, ...], "columns": [[name, ...], ...], "files": count,
-     "marked": bool, "nonnull": bool, "trust_all": bool, "explain": bool}
+     "marked": bool, "nonnull": bool, "times": bool, "exact": bool, "trust_all": bool, "explain": bool}
 
 `operands` are the distinct expressions that the filters compare. `columns` have bounds as VARIANT in Delta's parsed
-statistics. `files` is the number of files in the scan. `marked`, `nonnull` and `trust_all` are those of `bounds.Log`. `explain`
-asks for reasons in the reply. A filter is {"op": ..., "args": [...]}; its arguments are filters, {"operand": number} or
+statistics. `files` is the number of files in the scan. `marked` to `trust_all` are those of `bounds.Log`. `explain` asks for
+reasons in the reply. A filter is {"op": ..., "args": [...]}; its arguments are filters, {"operand": number} or
 {"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. An unknown filter keeps every file.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delta_variant.errors import InvalidPathError
 from delta_variant.paths import parse_variant_path
 from delta_variant.skipping.bounds import Log, Projection, size
-from delta_variant.skipping.casts import keeps_order
+from delta_variant.skipping.casts import TIMES, keeps_order
 from delta_variant.skipping.predicates import (
     And,
     Comparison,
@@ -64,8 +64,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> operand = {"get": {"column": ["v"], "name": "v"}, "path": "$.a", "type": "int"}
     >>> less = {"op": "<", "args": [{"operand": 0}, {"constant": 0, "type": "int", "texts": ["5"]}]}
-    >>> log = {"columns": [["v"]], "files": 10, "marked": True, "nonnull": False, "trust_all": False}
-    >>> answer({"operands": [operand], "filters": [less], **log, "explain": False})["tree"]
+    >>> log = {"columns": [["v"]], "marked": True, "nonnull": False, "times": False, "exact": False, "trust_all": False}
+    >>> answer({"operands": [operand], "filters": [less], **log, "files": 10, "explain": False})["tree"]
     ['all', ['<', 0, 0]]
     """
     predicate, log = questions(request)
@@ -117,7 +117,7 @@ def questions(request: Mapping[str, Any]) -> tuple[And, Log]:
 
     >>> operand = {"get": {"column": ["v"], "name": "v"}, "path": "$.a", "type": "int"}
     >>> less = {"op": "<", "args": [{"operand": 0}, {"constant": 0, "type": "int", "texts": ["5"]}]}
-    >>> log = {"columns": [["v"]], "marked": True, "nonnull": False, "trust_all": False}
+    >>> log = {"columns": [["v"]], "marked": True, "nonnull": False, "times": False, "exact": False, "trust_all": False}
     >>> str(questions({"operands": [operand], "filters": [less], **log})[0])
     '(v:a::int < 5)'
     """
@@ -128,7 +128,7 @@ def questions(request: Mapping[str, Any]) -> tuple[And, Log]:
     filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
     whole = merged(And(tuple(filters)))
     columns = tuple(map(tuple, request["columns"]))
-    log = Log(columns, *(request[key] for key in ("marked", "nonnull", "trust_all")))
+    log = Log(columns, **{key: request[key] for key in ("marked", "nonnull", "times", "exact", "trust_all")})
     return whole if isinstance(whole, And) else And((whole,)), log
 
 
@@ -205,6 +205,8 @@ def _narrowed(path: Path, node: Mapping[str, Any]) -> Path | Unknown:
         if len(keys) < len(steps):
             return Unknown(f"{path.name}: {node['path']} goes through an array, which has no bounds")
         return replace(path, keys=path.keys + keys, type=target)
+    if "cast" in node and path.result == "string" and target in TIMES:
+        return replace(path, type=target, text=True)
     if "cast" in node and keeps_order(path.result, target):
         return replace(path, casts=(*path.casts, target))
     return Unknown(f"{path}: a cast to {target} can fail or change the order of values")

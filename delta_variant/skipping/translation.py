@@ -39,7 +39,7 @@ from delta_variant.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG
+from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG, TIMES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +92,8 @@ def useless(leaf: Leaf, log: Log) -> str | None:
     if isinstance(leaf, NotNull):
         return None if log.nonnull else f"{leaf}: no file counts the rows that lack the path (tag {NONNULL_TAG})"
     kinds = kinds_for(path.type)
+    if path.text and not log.times:
+        return f"{path}: times in strings count only in files whose Add has the tag {TIMES_TAG}; no file of the scan has it"
     if not kinds:
         return f"{path}: values read as {path.type} have no bounds"
     if not log.marked and not log.trust_all and all(KINDS[kind][1] for kind in kinds):

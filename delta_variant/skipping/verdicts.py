@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delta_variant.skipping.bounds import accepted
+from delta_variant.skipping.casts import TIMES
 from delta_variant.skipping.predicates import NotNull
 from delta_variant.skipping.translation import question, translate, useless
-from delta_variant.stats import BOUNDS_TAG
+from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,9 +85,12 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
         if isinstance(leaf, NotNull)
         else f"bounds for {path.place} that do not fit {path.result} in",
     }
+    if path.type in TIMES:
+        words["STRING"] = f"strings at {path.place}, of which the tag {TIMES_TAG} has no bounds, in"
     reasons = []
     for verdict, count in sorted(counts.items()):
         if verdict not in {_OUT, _MAYBE}:
-            text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {path.type}, in"
+            compared = "string" if path.text else path.type
+            text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {compared}, in"
             reasons.append(f"{text} {count} of {files} files")
     return Finding(str(leaf), path.place, counts.get(_OUT, 0), tuple(reasons))

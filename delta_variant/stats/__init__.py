@@ -2,7 +2,7 @@
 
     record batches ─▶ FileStats ─┬─▶ ordinary columns: minValues, maxValues, nullCount, as Delta defines them
                                  └─▶ VARIANT columns: {path: value} ─▶ Variant object ─▶ Z85 text, in minValues and maxValues,
-                                                      or in a tag if the protocol allows no bounds
+                                                      or in a tag if the protocol allows no bounds, or none of this kind
 
 Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
@@ -18,6 +18,7 @@ from delta_variant.stats.tags import (
     BOUNDS_TAG_VALUES,
     MAX_TAGGED_FILES,
     NONNULL_TAG,
+    TIMES_TAG,
     TYPED_TAG_VALUE,
     place,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "BOUNDS_TAG_VALUES",
     "MAX_TAGGED_FILES",
     "NONNULL_TAG",
+    "TIMES_TAG",
     "TYPED_TAG_VALUE",
     "FileStats",
     "decode_bounds",

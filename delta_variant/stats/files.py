@@ -6,7 +6,8 @@ A path of a VARIANT column has bounds if it ends in a typed primitive, is reache
 value of another type in this file. It has none if its `value` is set in any row, even with a JSON null (Delta
 variantShredding), or if an object above it is in `value` as a whole, which VariantShredding forbids. The typed column of a
 path with bounds therefore holds every value of the file at this path, and null in rows without the path. Paths that are
-excluded only by JSON nulls or a NaN go into the `nonnull` tag (`tags`).
+excluded only by JSON nulls or a NaN go into the `nonnull` tag, and paths whose strings all spell a time into the `times` tag
+(`tags`).
 
 Delta decides which columns have statistics: the first leaves of the schema. A VARIANT counts as one leaf, and so do arrays and
 maps, which have null counts only.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,8 +28,8 @@ from delta_variant import paths
 from delta_variant import types as t
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
-from delta_variant.stats.tags import encode_nonnull
-from delta_variant.stats.values import STRING_PREFIX, Extremes, has_order, is_string, json_bounds, variant_bounds
+from delta_variant.stats.tags import encode_tags
+from delta_variant.stats.values import STRING_PREFIX, Extremes, Times, has_order, is_string, json_bounds, variant_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,11 +131,11 @@ class FileStats:
             members["tightBounds"] = "true"
         return _object(members)
 
-    def nonnull(self) -> str | None:
-        """The text of the `nonnull` tag, for paths that may not have bounds (`stats.tags`); None if there are none."""
-        entries = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.nonnull()]
-        entries.sort(key=lambda entry: entry[0])
-        return encode_nonnull(entry[1:] for entry in entries)
+    def tags(self) -> dict[str, str]:
+        """The tags that say more about paths than the statistics may, by their names (`stats.tags`)."""
+        nonnull = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.nonnull()]
+        times = [(rank, names, keys, array) for names, variant in self._variants for rank, keys, array in variant.times()]
+        return encode_tags(*([entry[1:] for entry in sorted(some, key=lambda entry: entry[0])] for some in (nonnull, times)))
 
 
 class _Column(Protocol):
@@ -245,10 +247,19 @@ class _Variant:
         known = ((path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and not path.bounded)
         return [(rank, keys, [*path.counts, *map(_smallest, path.bounds(self._prefix))]) for rank, keys, path in known]
 
+    def times(self) -> list[tuple[tuple[int, bool, int], Names, list[Any]]]:
+        """(rank, keys, array for the tag) of each path whose strings all spell a time."""
+        known = ((keys, path, path.times.bounds()) for keys, path in self._paths.items() if path and path.times)
+        return [((self._rank(keys), path.counts[1] > 0, len(keys)), keys, array) for keys, path, array in known if array]
+
+    def _rank(self, keys: Names) -> int:
+        """The position of a path in the list of paths that get bounds before all others."""
+        return self._first.get(keys, sys.maxsize)
+
     def _bounds(self) -> tuple[str | None, str | None]:
         """The texts of the lower and the upper bounds, of as many paths as are allowed and fit, the most useful first."""
         known = [(path.rank(self._prefix), keys, path) for keys, path in self._paths.items() if path and path.bounded]
-        known.sort(key=lambda ranked: (self._first.get(ranked[1], len(self._first)), ranked[0], len(ranked[1])))
+        known.sort(key=lambda ranked: (self._rank(ranked[1]), ranked[0], len(ranked[1])))
         both = [(paths.normalized(keys), path.bounds(self._prefix)) for _, keys, path in known[: self._max_paths]]
 
         def encoded(kept: Sequence[tuple[str, list[Any]]]) -> tuple[str | None, str | None]:
@@ -264,11 +275,14 @@ class _Path(Extremes):
     def __init__(self, kind: pa.DataType) -> None:
         super().__init__(kind)
         self.counts = [0, 0]  # JSON nulls, rows without the path
+        self.times = Times() if is_string(kind) else None
 
     def take(self, values: pa.Array, nulls: int, missing: int) -> None:
         self.counts[0] += nulls
         self.counts[1] += missing
         self.add(values)
+        if self.times is not None:
+            self.times.add(values)
 
     @property
     def bounded(self) -> bool:

@@ -12,13 +12,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant.kernels import times
 from delta_variant.kernels.texts import text_extremes
+
+if TYPE_CHECKING:
+    from delta_variant.buffers import Bytes, Int32s, Int64s
 
 STRING_PREFIX = 32
 """How many characters of a string the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
@@ -28,6 +32,7 @@ _MICROS_A_DAY = 86_400_000_000
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 _DAYS_IN_400_YEARS = 146_097
 _NO_BYTES = np.empty(0, np.uint8)
+_LOCAL, _INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
 
 
@@ -92,14 +97,43 @@ class Extremes:
 
 
 def _strings(values: pa.Array) -> tuple[bytes, bytes]:
+    rows = np.empty(2, np.int64)
+    text_extremes(*_texts(values), rows)
+    low, high = (values[row].as_buffer().to_pybytes() for row in rows.tolist())
+    return low, high
+
+
+def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
+    """Strings as kernels take them: bytes, offsets, Arrow's bitmap of valid ones (empty if all are), and its first bit."""
     validity, offsets, data = values.buffers()
     integer = np.int32 if pa.types.is_string(values.type) else np.int64
     ends = np.frombuffer(offsets, integer)[values.offset : values.offset + len(values) + 1]
     valid = np.frombuffer(validity, np.uint8) if values.null_count else _NO_BYTES
-    rows = np.empty(2, np.int64)
-    text_extremes(np.frombuffer(data or b"", np.uint8), ends, valid, values.offset, rows)
-    low, high = (values[row].as_buffer().to_pybytes() for row in rows.tolist())
-    return low, high
+    return np.frombuffer(data or b"", np.uint8), ends, valid, values.offset
+
+
+class Times:
+    """The first and the last of the times that strings spell, if each of them spells one (`kernels.times` lists the forms)."""
+
+    def __init__(self) -> None:
+        self._result = np.zeros(5, np.int64)
+        self._all = True
+
+    def add(self, values: pa.Array) -> None:
+        """Adds an array of strings; nulls are ignored."""
+        if self._all and values.null_count < len(values):
+            self._all = bool(times.time_extremes(*_texts(values), self._result))
+
+    def bounds(self) -> list[Any]:
+        """The bounds for the tag (`stats.tags`); [] without strings, or if one of them spells no time."""
+        forms = int(self._result[times.FORMS])
+        if not self._all or not forms:
+            return []
+        local = [pa.scalar(at, _LOCAL) for at in self._result[[times.LOW_LOCAL, times.HIGH_LOCAL]].tolist()]
+        if forms & times.LOCAL:
+            return local
+        instants = [pa.scalar(at, _INSTANT) for at in self._result[[times.LOW_INSTANT, times.HIGH_INSTANT]].tolist()]
+        return instants + local if forms & times.AHEAD else instants
 
 
 # ----------------------------------------------------------------------------------------------------- ordinary columns

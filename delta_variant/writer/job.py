@@ -88,7 +88,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         stats_columns=_stats_columns(transaction, physical_paths),
         string_prefix=int(transaction.spark.conf.get(_STRING_PREFIX, "32") or 32),
         tight_bounds="deletionVectors" in features.names,
-        nonnull=transaction.files < stats.MAX_TAGGED_FILES,
+        tags=transaction.files < stats.MAX_TAGGED_FILES,
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},

@@ -59,8 +59,8 @@ class Plan:
     """delta.dataSkippingStatsColumns."""
     string_prefix: int
     tight_bounds: bool
-    nonnull: bool = False
-    """Whether files get the tag with bounds for paths that have none in the statistics (`stats.NONNULL_TAG`)."""
+    tags: bool = False
+    """Whether files get the tags that say more about paths than the statistics may (`stats.tags`)."""
     field_ids: Mapping[ColumnPath, int] = field(default_factory=dict)
     """Parquet field ids of columns and of the fields inside them; empty without column mapping."""
     random_prefix: int = 0

@@ -297,8 +297,7 @@ class _Task:
         if shredded.shredding_schemas:
             readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
             marker = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
-            tags = {stats.BOUNDS_TAG: marker, stats.NONNULL_TAG: shredded.stats.nonnull() if self._plan.nonnull else None}
-            add["tags"] = {name: text for name, text in tags.items() if text}
+            add["tags"] = {stats.BOUNDS_TAG: marker, **(shredded.stats.tags() if self._plan.tags else {})}
         self._reports.append({
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
             "rows": kept.rows,
