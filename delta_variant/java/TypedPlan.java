@@ -231,13 +231,26 @@ public class TypedPlan {
     }
   }
 
+  /** Casts that stay above the filters of the chain: PushVariantIntoScan would move them below. */
+  private class Late extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object e) {
+      return uses.isAboveScan((Expression) e);
+    }
+
+    public Object applyOrElse(Object e, scala.Function1 otherwise) {
+      if (!isDefinedAt(e)) return otherwise.apply(e);
+      Uses.Use use = uses.use((Expression) e);
+      return get(path(use.child, use), "$", use);
+    }
+  }
+
   // ---- one group --------------------------------------------------------------------------------------------------
 
   private LogicalPlan branch(Group group, boolean renamed, List carried) {
     LogicalPlan plan = relation(group);
     for (int n = 0; n < uses.chain; n++) {
       LogicalPlan node = (LogicalPlan) uses.nodes.get(n);
-      if (group.types != null) node = (LogicalPlan) node.transformExpressions(new Typed(group));
+      node = (LogicalPlan) node.transformExpressions(group.types == null ? new Late() : new Typed(group));
       plan = over(node, 0, plan);
     }
     if (!carried.isEmpty()) {

@@ -2,6 +2,7 @@ package delta_variant;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -94,13 +95,13 @@ public class Uses {
   public final Map paths = new LinkedHashMap();  // key -> the first Use of a path
   public final Map uses = new LinkedHashMap();  // key -> Use
   public int last;  // the number of nodes that see the Variants
+  private final Unpush unpush = new Unpush();
   private final Map places = new HashMap();  // ExprId -> Place
   private String whole;
 
   public Uses(LogicalPlan root, LogicalRelation scan) {
-    Unpush unpush = new Unpush();
     this.scan = unpush.relation(scan);
-    collect(root, scan, unpush);
+    collect(root, scan);
     for (Iterator i = this.scan.output().iterator(); i.hasNext(); ) {
       AttributeReference column = (AttributeReference) i.next();
       if (Scans.hasVariant(column.dataType())) places.put(column.exprId(), new Place(column, new ArrayList(), column.dataType()));
@@ -140,12 +141,12 @@ public class Uses {
   }
 
   /** Adds the nodes above the scan as they were before PushVariantIntoScan. Returns the plan, or null if it lacks the scan. */
-  private LogicalPlan collect(LogicalPlan plan, LogicalPlan leaf, Unpush unpush) {
+  private LogicalPlan collect(LogicalPlan plan, LogicalPlan leaf) {
     if (plan == leaf) return scan;
     List inner = new ArrayList();
     for (Iterator i = plan.children().iterator(); i.hasNext(); ) inner.add(i.next());
     for (int child = 0; child < inner.size(); child++) {
-      LogicalPlan before = collect((LogicalPlan) inner.get(child), leaf, unpush);
+      LogicalPlan before = collect((LogicalPlan) inner.get(child), leaf);
       if (before == null) continue;
       inner.set(child, before);
       LogicalPlan node = plan;
@@ -159,8 +160,18 @@ public class Uses {
 
   // ---- what PushVariantIntoScan did -------------------------------------------------------------------------------
 
+  /**
+   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column: in a
+   * plan that PushVariantIntoScan has seen twice, as that of a DataFrame over an optimized plan.
+   */
+  public boolean isAboveScan(Expression e) {
+    Use use = unpush.columns.isEmpty() || unpush.gets.containsKey(e) ? null : use(e);
+    return use != null && use.path != null && use.fails && use.child == e.children().apply(0);
+  }
+
   private static class Unpush extends scala.runtime.AbstractPartialFunction {
     final Map columns = new HashMap();  // ExprId of a column that PushVariantIntoScan made -> AttributeReference before
+    final Map gets = new IdentityHashMap();  // the VariantGets that Spark's scan made
 
     LogicalRelation relation(LogicalRelation scan) {
       HadoopFsRelation source = (HadoopFsRelation) scan.relation();
@@ -210,8 +221,10 @@ public class Uses {
       VariantMetadata pushed = VariantMetadata.fromMetadata(field.metadata());
       Expression variant = (Expression) get.child().transform(this);
       if (pushed.path().equals("$") && field.dataType() instanceof VariantType) return variant;
-      return new VariantGet(variant, Literal$.MODULE$.apply(pushed.path()), field.dataType(), pushed.failOnError(),
-          Option.apply(pushed.timeZoneId()));
+      Literal path = Literal$.MODULE$.apply(pushed.path());
+      VariantGet made = new VariantGet(variant, path, field.dataType(), pushed.failOnError(), Option.apply(pushed.timeZoneId()));
+      gets.put(made, path);
+      return made;
     }
   }
 
