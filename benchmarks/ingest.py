@@ -1,4 +1,4 @@
-"""Files of JSON → a shredded table with bounds, four ways: python -m benchmarks.ingest [ROWS] | memory
+"""Files of JSON → a shredded table with bounds, four ways: python -m benchmarks.ingest [ROWS] | steps | memory
 
 Documents like Bluesky's, and events, a million of each by default, as files of JSON lines. In alternation, on two cores:
 
@@ -8,10 +8,11 @@ Documents like Bluesky's, and events, a million of each by default, as files of 
     ingest  `ingest`
 
 Printed are medians of three rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
-`memory` prints the peak of a Python worker over files of 16 MB to 1 GB, plain and compressed.
+`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB to 1 GB, plain and compressed.
 """
 
 import gzip
+import io
 import json
 import shutil
 import statistics
@@ -21,19 +22,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import delta_variant as dv
 from benchmarks.events import EVENT, session
 from benchmarks.jsonbench import documents
+from delta_variant import schema, shredding, stats
 from delta_variant.features import delta_settings
+from delta_variant.json_files.documents import Reader
+from delta_variant.json_files.pieces import JsonFiles, Piece
+from delta_variant.parquet.files import FileWriter
+from delta_variant.storage import Storage
 
 ROUNDS = 3
 FILES = 4
 
 
-def bluesky(_: SparkSession, folder: Path, rows: int) -> None:
+def bluesky(_: SparkSession | None, folder: Path, rows: int) -> None:
     for part in range(FILES):
         with (folder / f"{part}.jsonl").open("w") as file:
             for document in documents(rows // FILES, part):
@@ -85,6 +92,50 @@ def compare(spark: SparkSession, name: str, source: Path, rows: int) -> None:
     print(f"  ingest is {own:.2f} times as fast as write with Spark's parse_json", flush=True)
 
 
+def steps(work: Path, rows: int) -> None:
+    """Prints the time of each step of a task on documents like Bluesky's, the best of three runs."""
+    bluesky(None, work, rows)
+    pieces = [Piece(0, str(file), file.name, file.stat().st_size).json() for file in sorted(work.glob("*.jsonl"))]
+    files = JsonFiles((Storage.of(str(work)),), "lines", None, 1 << 24, fails=True, allow_duplicate_keys=False, column="v")
+    made: dict[str, list[pa.RecordBatch]] = {}
+
+    def read() -> None:
+        made["plain"] = list(Reader(files).batches(iter([pa.record_batch({"v": pieces})])))
+
+    def shred() -> None:
+        columns = [shredding.shred(batch.column("v"), shape, for_spark=True) for batch in made["plain"]]
+        made["shredded"] = [pa.RecordBatch.from_arrays([column], names=["v"]) for column in columns]
+
+    def bounds() -> None:
+        found = stats.FileStats(kind, variants=variants, indexed=indexed, string_prefix=32, first={}, tight_bounds=True)
+        for batch in made["shredded"]:
+            found.update(batch)
+        found.json()
+
+    def encode() -> None:
+        writer = FileWriter(io.BytesIO(), kind, variants=variants, compression="zstd", row_group_bytes=48 << 20, metadata={})
+        for batch in made["shredded"]:
+            writer.write(batch)
+        writer.close()
+
+    def timed(step: Callable[[], None]) -> None:
+        taken = []
+        for _ in range(4):
+            start = time.perf_counter()
+            step()
+            taken.append(time.perf_counter() - start)
+        print(f"  {step.__name__:8}{min(taken[1:]):6.2f} s", flush=True)
+
+    print(f"{rows:,} documents, {sum(file.stat().st_size for file in work.glob('*.jsonl')) / 1e6:,.0f} MB of JSON")
+    timed(read)
+    shape = schema.infer(made["plain"][0].column("v").slice(0, 8192))
+    timed(shred)
+    kind, variants = made["shredded"][0].schema, frozenset([("v",)])
+    indexed = stats.indexed_columns(kind, variants, 32, None)
+    timed(bounds)
+    timed(encode)
+
+
 def peak_of_workers(spark: SparkSession) -> int:
     """The largest resident memory, in KiB, that a Python worker has had."""
 
@@ -119,6 +170,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if sys.argv[1:] == ["memory"]:
             memory(Path(directory))
+            return
+        if sys.argv[1:] == ["steps"]:
+            steps(Path(directory), 500_000)
             return
         rows = int(sys.argv[1].replace("_", "")) if len(sys.argv) > 1 else 1_000_000
         spark = session()

@@ -19,7 +19,7 @@ from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
-    from delta_variant.ingestion import Ingested, ingest
+    from delta_variant.ingestion import Ingested, Progress, ingest
     from delta_variant.report import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Commit": "writer",
     "Ingested": "ingestion",
+    "Progress": "ingestion",
     "Report": "report",
     "Scan": "report",
     "VariantTable": "table",
@@ -44,6 +45,7 @@ _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredd
 __all__ = [
     "Commit",
     "Ingested",
+    "Progress",
     "Report",
     "Scan",
     "VariantTable",

@@ -71,6 +71,7 @@ def _pairs(_context: click.Context, _option: click.Parameter, texts: tuple[str, 
 @click.option("--folder", multiple=True, callback=_pairs, help="A column from the folders of the path: name=type.")
 @click.option("--partition-by", multiple=True, help="A partition column of a new table.")
 @click.option("--bad-records", help="A table for malformed documents. Without it, the first one is an error.")
+@click.option("--force", is_flag=True, help="Read files that the table has had too.")
 @click.option("--max-document-bytes", type=int, help="The size of the longest document; 16 MiB by default.")
 @click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -111,6 +112,8 @@ def ingest_command(
     )
     if done.skipped:
         click.echo(f"{done.skipped:,} files were there already")
+    if done.ignored:
+        click.echo(f"{done.ignored:,} files are not .json, .jsonl or .ndjson and were left out: name them to load them")
     if done.bad:
         click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
 

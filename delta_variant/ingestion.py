@@ -1,11 +1,12 @@
 """`ingest`: files of JSON documents → a Delta table with a shredded VARIANT column.
 
-In: files, directories and globs, on any storage that Spark reads. Out: commits of `write`, whose tasks read the files
+In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`, whose tasks read the files
 themselves (`json_files`). The driver lists the files (Spark's `binaryFile`), leaves out those that the table has already,
 divides the others into pieces and the pieces among tasks, and writes the malformed documents to a table of their own.
 
-Invariant: a file's documents are in the table once. Each commit has a transaction identifier for every file that it took
-(PROTOCOL.md, "Transaction Identifiers"), so an ingestion that was killed is run again.
+Invariant: a file's documents are added to the table once. Each commit has a transaction identifier for every file that it took
+(PROTOCOL.md, "Transaction Identifiers"), so an ingestion that was killed is run again. The table of malformed documents has
+identifiers that also name the table that they are missing in.
 """
 
 from __future__ import annotations
@@ -13,25 +14,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import Form, JsonFiles, Piece, is_known
+from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import write_rows
+from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,12 +48,24 @@ PIECE_BYTES = 128 << 20
 TASK_BYTES = 512 << 20
 """The most that one task reads, unless a single piece has more."""
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
+_OPENING = 4 << 20  # bytes that are parsed in the time that it takes to open a file
 _IDENTIFIER = "delta_variant.ingest/"
 _TRIES = 3
 _PIECE = "delta_variant piece"
 _GROUP = "delta_variant group"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_UNREADABLE = (".xz", ".lzma", ".snappy", ".lz4", ".br", ".lzo", ".z", ".zip", ".7z", ".tar", ".tgz")
 _BAD = "file string, line bigint, byte bigint, reason string, text string"
+_OPTIONS: dict[str, Any] = {
+    "shred": "auto", "partition_by": (), "merge_schema": None, "compression": None, "max_rows_per_file": None,
+    "user_metadata": None,
+}  # fmt: skip
+"""The options of `write` that `ingest` has, and their defaults."""
+_FIXED: dict[str, Any] = {
+    "mode": "append", "cluster_by": (), "replace_where": None, "partition_overwrite": None, "overwrite_schema": False,
+    "txn": None, "on_error": "fail", "corrupt": None, "parse_json": None,
+}  # fmt: skip
+"""The others, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,8 @@ class Ingested:
     """How many files were read."""
     skipped: int
     """How many files were left out because the table has them already."""
+    ignored: int
+    """How many files below directories were left out because of their suffix."""
     rows: int
     bytes_read: int
     """The size of the files that were read."""
@@ -90,10 +107,10 @@ class _File:
     modified: int
     """Milliseconds since 1970."""
 
-    @property
-    def identifier(self) -> str:
-        """The application of its transaction identifier."""
-        return _IDENTIFIER + hashlib.blake2b(self.name.encode(), digest_size=16).hexdigest()
+    def identifier(self, missing_in: str = "") -> str:
+        """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
+        text = f"{self.name}\0{missing_in}" if missing_in else self.name
+        return _IDENTIFIER + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def ingest(
@@ -111,6 +128,7 @@ def ingest(
     bad_records: str | os.PathLike[str] | None = None,
     max_document_bytes: int = DOCUMENT_BYTES,
     commit_bytes: int = COMMIT_BYTES,
+    force: bool = False,
     progress: Callable[[Progress], object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     **options: Any,
@@ -121,41 +139,49 @@ def ingest(
         dv.ingest(spark, "s3a://logs/2026/", "events", folders={"day": "date"}, bad_records="events_bad")
         dv.ingest(spark, "trail/*.json.gz", "trail", records="$.Records", path_column="file")
 
-    source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Files whose name ends in
-    .json, .jsonl or .ndjson are read; if there are none, all are. target: as for `write`; a missing table is created.
+    source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
+    directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
+    whose name is matched by the end of a glob, is read in any case. target: as for `write`; a missing table is created.
     Files that the table has from an earlier ingestion are left out, even if they have changed since, so the same call can be
-    repeated: after a failure, or every night. The table forgets them after its delta.setTransactionRetentionDuration, if set.
+    repeated: after a failure, or every night. DELETE and RESTORE do not change what the table has had; force=True reads all
+    files, whether the table has had them or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
+    A file is known by its path: the same file at another path, as s3:// in the place of s3a://, is another file.
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "document" (the whole file), or
     "auto": an array if a file begins with a bracket, else lines. records: the path to an array inside each document of a file,
     such as $.Records; its elements are the rows.
-    path_column, modified_column: columns for the URI of the file and its modification time. constants: columns with the same
-    value in all rows. folders: columns, with their types, from the folders of a path (`day=2026-11-01`).
+    path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
+    constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
+    (`day=2026-11-01`).
     bad_records: a table for documents that are malformed or too long, with the columns file, line, byte (the first of the
-    document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error.
+    document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error. If
+    an earlier ingestion had no such table, or ended early, the files of the target are read once more for it.
     max_document_bytes: the size of the longest document. commit_bytes: after so many bytes of files there is a commit.
     progress: called after each commit. storage_options: as for `write`, for source and target.
-    options: of `write`, except mode, txn, parse_json, on_error, corrupt and cluster_by.
+    options: of `write`: shred, partition_by, merge_schema, compression, max_rows_per_file and user_metadata.
 
-    Documents are parsed as by `binary.parse_json`. Memory does not grow with the size of files. Raises InvalidJsonError for the
-    first malformed document, with its file and line; TableError for a file that cannot be read, and for no files;
-    UnsupportedFeatureError for a table with CHECK constraints; and what `write` raises.
+    Documents are parsed as by `binary.parse_json`, but text after a document makes it malformed and is not ignored. If the
+    structure around the elements of an array is broken, the rest of the file is one malformed document. Memory does not grow
+    with the size of files. Raises InvalidJsonError for the first malformed document, with its file and line; TableError
+    for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or generated columns
+    use `column`; and what `write` raises.
     """
-    for name in ("mode", "txn", "parse_json", "on_error", "corrupt", "cluster_by"):
-        if name in options:
+    for name in options:
+        if name in _FIXED:
             raise UnsupportedFeatureError(f"ingest does not take {name}: use write(spark.read.text(…), …, parse_json={{…}})")
+        if name not in _OPTIONS:
+            raise TypeError(f"ingest() got an unexpected keyword argument {name!r}")
     if format not in ("auto", "lines", "array", "document"):
         raise UnsupportedFeatureError(f"format={format!r} is not one of auto, lines, array, document")
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
+    keys = None if records is None else _keys(records)
     sources = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
-    files = _listed(spark, sources, storage_options or {})
-    if not files:
-        raise TableError(f"there are no files: {', '.join(sources)} is empty")
+    files, ignored = _listed(spark, sources, storage_options or {})
     ingestion = _Ingestion(
-        spark, target, column, format, None if records is None else _keys(records), path_column, modified_column,
-        dict(constants or {}), dict(folders or {}), bad_records, max_document_bytes, dict(storage_options or {}), options,
+        spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
+        bad_records, max_document_bytes, dict(storage_options or {}), force, _OPTIONS | options,
     )  # fmt: skip
-    return ingestion.run(files, commit_bytes, progress)
+    return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
 
 
 def _keys(records: str) -> tuple[str, ...]:
@@ -165,8 +191,8 @@ def _keys(records: str) -> tuple[str, ...]:
     return keys
 
 
-def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mapping[str, str]) -> list[_File]:
-    """The files at paths and globs, in the order of their names."""
+def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[_File], int]:
+    """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").options(**storage_options)
     try:
         listed = reader.load(list(sources)).selectExpr("path", "length", "unix_millis(modificationTime)").collect()
@@ -174,8 +200,21 @@ def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mappin
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         raise TableError(f"there are no files: {error.getMessage()}") from error
-    files = [_File(*row) for row in sorted(set(map(tuple, listed)))]
-    return [file for file in files if is_known(file.name)] or files
+    files = [_File(name, size, max(0, modified)) for name, size, modified in sorted(set(map(tuple, listed)))]
+    if not files:
+        raise TableError(f"there are no files in {', '.join(sources)}, or only empty ones")
+    named = re.compile("|".join(_last_part(source) for source in sources), re.DOTALL)
+    wanted = [file for file in files if is_known(file.name) or named.fullmatch(file.name.rpartition("/")[2])] or files
+    for file in wanted:
+        if file.name.lower().endswith(_UNREADABLE):
+            raise TableError(f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew")
+    return wanted, len(files) - len(wanted)
+
+
+def _last_part(source: str) -> str:
+    """The names that the last part of a path or glob has, as a regular expression. Braces may have anything in them."""
+    part = re.sub(r"\{.*\}", "*", source.rstrip("/"), flags=re.DOTALL).rpartition("/")[2]
+    return translate(part)
 
 
 @dataclass(frozen=True)
@@ -192,16 +231,18 @@ class _Ingestion:
     bad_records: str | os.PathLike[str] | None
     max_bytes: int
     storage_options: dict[str, str]
+    force: bool
     options: dict[str, Any]
 
     def run(self, files: list[_File], commit_bytes: int, progress: Callable[[Progress], object] | None) -> Ingested:
         """Ingests the files that the table has not, one commit after the other."""
-        done = Ingested(None, 0, 0, 0, 0, 0, 0, 0)
-        skipped = self._known(self.target, files)
+        done = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0)
+        self._check_bad_records()
+        skipped = set() if self.force else self._known(self.target, {file.identifier(): file for file in files})
         new = [file for file in files if file.name not in skipped]
-        if self.bad_records is not None and skipped:  # an earlier ingestion may have ended before it wrote these
-            old = [file for file in files if file.name in skipped]
-            self._write_bad([file for file in old if file.name not in self._known(self.bad_records, old)], None)
+        if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these
+            for batch in _batches((file for file in files if file.name in skipped), commit_bytes):
+                self._write_bad(batch, None)
         total = sum(file.size for file in new)
         for batch in _batches(new, commit_bytes):
             taken, done = self._commit(batch, done)
@@ -210,33 +251,37 @@ class _Ingestion:
             skipped |= {file.name for file in batch} - taken
         return replace(done, skipped=len(skipped))
 
-    def _known(self, table: str | os.PathLike[str], files: Sequence[_File]) -> set[str]:
-        """The names of the files that a table has already."""
+    def _check_bad_records(self) -> None:
+        """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
+        if self.bad_records is None:
+            return
         with own_session(self.spark) as spark:
-            transaction = Transaction(Table.of(spark, table, self.storage_options))
-            known = transaction.identify({file.identifier: 0 for file in files})
-        return {file.name for file in files if file.identifier in known}
+            tables = [Table.of(spark, table, self.storage_options) for table in (self.target, self.bad_records)]
+            if tables[0].log.dataPath().toString() == tables[1].log.dataPath().toString():
+                raise UnsupportedFeatureError(f"bad_records names the target, {self.target}: name another table")
+
+    def _id(self) -> str:
+        """The id of the target's table."""
+        with own_session(self.spark) as spark:
+            return str(Table.of(spark, self.target, self.storage_options).snapshot().metadata().id())
+
+    def _known(self, table: str | os.PathLike[str], files: Mapping[str, _File]) -> set[str]:
+        """The names of the files that a table has already. files: by their identifiers."""
+        with own_session(self.spark) as spark:
+            known = Transaction(Table.of(spark, table, self.storage_options)).identify(dict.fromkeys(files, 0))
+        return {file.name for identifier, file in files.items() if identifier in known}
 
     def _commit(self, files: list[_File], done: Ingested) -> tuple[set[str], Ingested]:
         """Ingests files in one commit. Returns those that were taken: another ingestion may have taken some in between."""
         for attempt in range(_TRIES):
             rows, reading = self._pieces(files)
-            request = Request.of(
-                rows,
-                "append",
-                parse_json={self.column: _PIECE},
-                on_error="fail",
-                corrupt=None,
-                txn=None,
-                **self._write_options(),
-            )
-            identifiers = {file.identifier: file.modified for file in files}
+            request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+            identifiers = {file.identifier(): file.modified for file in files}
+            request = replace(request, files=reading, identifiers=identifiers, again=self.force)
             try:
-                commit, bad = write_rows(
-                    rows, self.target, replace(request, files=reading, identifiers=identifiers), self.storage_options
-                )
+                commit, bad = write_rows(rows, self.target, request, self.storage_options)
             except ConflictError:
-                known = self._known(self.target, files)
+                known = set() if self.force else self._known(self.target, {file.identifier(): file for file in files})
                 if not known or attempt == _TRIES - 1:
                     raise
                 files = [file for file in files if file.name not in known]
@@ -246,22 +291,11 @@ class _Ingestion:
                 if self.bad_records is not None:
                     self._write_bad(files, set(bad))
                 return {file.name for file in files}, Ingested(
-                    commit.version, done.commits + 1, done.files + len(files), 0, done.rows + commit.rows,
+                    commit.version, done.commits + 1, done.files + len(files), 0, 0, done.rows + commit.rows,
                     done.bytes_read + sum(file.size for file in files), done.bytes_written + commit.bytes,
                     done.bad + sum(bad.values()),
                 )  # fmt: skip
         return set(), done
-
-    def _write_options(self) -> dict[str, Any]:
-        defaults: dict[str, Any] = {
-            "shred": "auto", "partition_by": (), "cluster_by": (), "replace_where": None, "partition_overwrite": None,
-            "merge_schema": None, "overwrite_schema": False, "compression": None, "max_rows_per_file": None,
-            "user_metadata": None,
-        }  # fmt: skip
-        unknown = self.options.keys() - defaults.keys()
-        if unknown:
-            raise TypeError(f"ingest() got an unexpected keyword argument {min(unknown)!r}")
-        return defaults | self.options
 
     def _pieces(self, files: Sequence[_File], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
         """A DataFrame with a row for each piece and the columns of its file, and how the pieces are read.
@@ -272,7 +306,7 @@ class _Ingestion:
         pieces = [(file, piece) for file in files for piece in self._cut(file, storages, whole=whole)]
         groups = _groups([_weight(piece) for _, piece in pieces], self.spark.sparkContext.defaultParallelism)
         rows = [
-            (piece.json(), file.name, file.modified, *(_folder(file.name, name) for name in self.folders), group)
+            (piece.json(), uri(file.name), file.modified, *(_folder(file.name, name) for name in self.folders), group)
             for (file, piece), group in zip(pieces, groups, strict=True)
         ]
         names = [_PIECE, "path", "modified", *(f"folder{i}" for i in range(len(self.folders))), _GROUP]
@@ -312,20 +346,31 @@ class _Ingestion:
     def _write_bad(self, files: Sequence[_File], bad: set[str] | None) -> None:
         """Writes the malformed documents of files to their table. bad: the files that have some; None if that is not known."""
         assert self.bad_records is not None
-        known = self._known(self.bad_records, files)
-        files = [file for file in files if file.name not in known]
-        if not files:
-            return
-        with_bad = [file for file in files if bad is None or file.name in bad]
-        if with_bad:
-            pieces, reading = self._pieces(with_bad, whole=True)
-            rows = pieces.select(quoted(_PIECE)).mapInArrow(partial(_bad_rows, reading), _BAD)
-        else:
+        target = self._id()
+        for attempt in range(_TRIES):
+            by_identifier = {file.identifier(target): file for file in files}
+            known = set() if self.force else self._known(self.bad_records, by_identifier)
+            files = [file for file in files if file.name not in known]
+            if not files:
+                return
+            with_bad = [file for file in files if bad is None or file.name in bad]
             rows = self.spark.createDataFrame([], _BAD)
-        options = self._write_options() | {"shred": False, "partition_by": (), "max_rows_per_file": None, "merge_schema": None}
-        request = Request.of(rows, "append", parse_json=None, on_error="fail", corrupt=None, txn=None, **options)
-        identifiers = {file.identifier: file.modified for file in files}
-        write_rows(rows, self.bad_records, replace(request, identifiers=identifiers), self.storage_options)
+            if with_bad:
+                pieces, reading = self._pieces(with_bad, whole=True)
+                rows = pieces.select(quoted(_PIECE)).mapInArrow(partial(_bad_rows, reading), _BAD)
+            request = Request.of(rows, **_FIXED | _OPTIONS | {"shred": False, "compression": self.options["compression"]})
+            identifiers = {file.identifier(target): file.modified for file in files}
+            request = replace(request, identifiers=identifiers, again=self.force)
+            try:
+                write_rows(rows, self.bad_records, request, self.storage_options)
+            except ConflictError:
+                if attempt == _TRIES - 1:
+                    raise
+            except PythonException as error:
+                last = str(error).strip().splitlines()[-1]
+                raise TableError(f"reading the malformed documents again failed: {last}") from error
+            else:
+                return
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -343,22 +388,24 @@ def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator
                     yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _batches(files: Sequence[_File], commit_bytes: int) -> Iterator[list[_File]]:
+def _batches(files: Iterable[_File], commit_bytes: int) -> Iterator[list[_File]]:
     """The files of each commit."""
     batch: list[_File] = []
+    size = 0
     for file in files:
-        if batch and sum(f.size for f in batch) + file.size > commit_bytes:
+        if batch and size + file.size > commit_bytes:
             yield batch
-            batch = []
+            batch, size = [], 0
         batch.append(file)
+        size += file.size
     if batch:
         yield batch
 
 
 def _weight(piece: Piece) -> int:
-    """About how many bytes of JSON a piece has."""
+    """About how many bytes of JSON a piece has, and as many as are read in the time that it takes to open it."""
     size = (piece.size if piece.end is None else piece.end) - piece.start
-    return size * (_RATIO if piece.compression is not None else 1) + 1
+    return size * (_RATIO if piece.compression is not None else 1) + _OPENING
 
 
 def _groups(sizes: Sequence[int], cores: int) -> list[int]:

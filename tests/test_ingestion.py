@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from tests.test_writer import adds, canonical, read, version
+from tests.test_writer import adds, canonical, read
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +65,7 @@ def test_pieces_of_a_large_file(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(ingestion, "TASK_BYTES", 5_000)
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(lines(number * 300, number * 300 + 300))
-    seen: list[dv.ingestion.Progress] = []
+    seen: list[dv.Progress] = []
     done = dv.ingest(spark, f"{tmp_path}/[0-9].json", tmp_path / "t", commit_bytes=20_000, progress=seen.append)
     assert ids(spark, tmp_path / "t") == list(range(900))
     assert done.commits == len(seen) == 3
@@ -136,7 +137,8 @@ def test_columns_of_files(spark, tmp_path):
     assert sorted(map(tuple, rows), key=str) == sorted(
         [(day, "a/b c", "test", 7, 1_700_000_000, 10) for day in ("2026-11-01", "2026-11-02", None)], key=str
     )
-    assert {Path(row.file).name for row in found.select("file").collect()} == {"x y.json"}
+    uris = spark.read.text(str(tmp_path / "in"), recursiveFileLookup=True).select("_metadata.file_path")
+    assert {row.file for row in found.select("file").collect()} == {row.file_path for row in uris.collect()}
     assert {add["partitionValues"]["day"] for add in adds(tmp_path / "t", 0)} == {"2026-11-01", "2026-11-02", None}
     with pytest.raises(InvalidSchemaError, match=r"in no folder hour="):
         dv.ingest(spark, tmp_path / "in", tmp_path / "u", folders={"hour": "int"})
@@ -156,7 +158,7 @@ def test_forms(spark, tmp_path):
 
 
 def test_tables_of_all_kinds(spark, tmp_path):
-    """Mapped names, generated and default columns and another column's name work; CHECK constraints are refused."""
+    """Mapped names, generated columns, constraints and another column's name work; expressions over documents are refused."""
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path / 't'}` (event variant, day date, month int GENERATED ALWAYS AS (month(day))) "
         "USING delta TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = 'name')"
@@ -166,11 +168,23 @@ def test_tables_of_all_kinds(spark, tmp_path):
     dv.ingest(spark, tmp_path / "day=*", tmp_path / "t", column="event", folders={"day": "date"})
     found = read(spark, tmp_path / "t")
     assert found.where("month = 11 AND event:id::int < 20").count() == 20
-    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` ADD CONSTRAINT c CHECK (month > 0)")
-    (tmp_path / "day=2026-11-01" / "b.json").write_text(lines(0, 20))
-    with pytest.raises(UnsupportedFeatureError, match="CHECK constraint c needs the documents in Spark"):
-        dv.ingest(spark, tmp_path / "day=*", tmp_path / "t", column="event", folders={"day": "date"})
-    assert version(spark, tmp_path / "t") == 2
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` ADD CONSTRAINT c CHECK (month > 10)")
+    for day, done in (("2026-11-02", 2 * 20), ("2026-10-01", None)):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / "b.json").write_text(lines(20, 40))
+        with nullcontext() if done else pytest.raises(InvalidSchemaError, match="CHECK constraint c"):
+            dv.ingest(spark, tmp_path / f"day={day}", tmp_path / "t", column="event", folders={"day": "date"})
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` ADD CONSTRAINT d CHECK (variant_get(Event, '$.id', 'int') >= 0)")
+    (tmp_path / "day=2026-11-02" / "c.json").write_text(lines(0, 20))
+    with pytest.raises(UnsupportedFeatureError, match=r"the CHECK constraint d of .* uses event and needs the documents"):
+        dv.ingest(spark, tmp_path / "day=2026-11-02", tmp_path / "t", column="event", folders={"day": "date"})
+    assert read(spark, tmp_path / "t").count() == 40
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 'u'}` (v variant, text string GENERATED ALWAYS AS (cast(v AS string))) USING delta "
+        "TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
+    )
+    with pytest.raises(UnsupportedFeatureError, match=r"the generated column text of .* uses v"):
+        dv.ingest(spark, tmp_path / "day=2026-11-02", tmp_path / "u")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +197,7 @@ def test_tables_of_all_kinds(spark, tmp_path):
         ({"records": "$[0]"}, InvalidPathError, r"as in \$\.Records"),
         ({"path_column": "v"}, InvalidSchemaError, "has a column v already"),
         ({"shredding": "auto"}, TypeError, "shredding"),
+        ({"replace_where": "day = 1"}, UnsupportedFeatureError, "does not take replace_where"),
     ],
 )
 def test_arguments(spark, tmp_path, options, error, message):
@@ -199,6 +214,71 @@ def test_no_files(spark, tmp_path):
     for source in (tmp_path / "in", tmp_path / "none", tmp_path / "*.json"):
         with pytest.raises(TableError, match="there are no files"):
             dv.ingest(spark, source, tmp_path / "t")
+
+
+def test_which_files_are_read(spark, tmp_path):
+    """A named file is read whatever its suffix, one below a directory if its suffix says JSON. No compression is ignored."""
+    (tmp_path / "in").mkdir()
+    names = ["a.json", "b.log", "c.ndjson.gz", "d"]
+    for number, name in enumerate(names):
+        text = lines(number, number + 1).encode()
+        (tmp_path / "in" / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    done = dv.ingest(spark, tmp_path / "in", tmp_path / "t")
+    assert (done.files, done.ignored, ids(spark, tmp_path / "t")) == (2, 2, [0, 2])
+    done = dv.ingest(spark, [tmp_path / "in" / "b.log", tmp_path / "in" / "a.json"], tmp_path / "t")
+    assert (done.files, done.ignored, done.skipped) == (1, 0, 1)
+    done = dv.ingest(spark, tmp_path / "in" / "{d,e}", tmp_path / "t")
+    assert ids(spark, tmp_path / "t") == [0, 1, 2, 3]
+    (tmp_path / "in" / "e.json.xz").write_text("compressed")
+    with pytest.raises(TableError, match=r"e\.json\.xz: its compression is none of \.gz, \.bz2, \.zst"):
+        dv.ingest(spark, tmp_path / "in" / "e*", tmp_path / "t")
+
+
+def test_once_more(spark, tmp_path):
+    """force=True reads files that the table has had, after a DELETE for example. Files from before 1970 are known too."""
+    (tmp_path / "a.json").write_text(lines(0, 5, bad=(3,)))
+    os.utime(tmp_path / "a.json", (-1000, -1000))
+    for force, rows in ((False, 4), (False, 4), (True, 8)):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", bad_records=tmp_path / "bad", force=force)
+        assert read(spark, tmp_path / "t").count() == rows
+    assert read(spark, tmp_path / "bad").count() == 2
+
+
+def test_tables_of_malformed_documents(spark, tmp_path):
+    """Two tables may share one; a table is not its own."""
+    for number in range(2):
+        (tmp_path / f"{number}.json").write_text(lines(0, 5, bad=(number,)))
+    for target in ("t", "u"):
+        dv.ingest(spark, tmp_path / "*.json", tmp_path / target, bad_records=tmp_path / "bad")
+    assert read(spark, tmp_path / "bad").count() == 4
+    with pytest.raises(UnsupportedFeatureError, match="bad_records names the target"):
+        dv.ingest(spark, tmp_path / "*.json", tmp_path / "t", bad_records=f"{tmp_path}/../{tmp_path.name}/t/")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (json.dumps({"a": 1}, indent=1).encode(), {}, 'line 1: .* several lines, use format="document"'),
+        (lines(0, 2).encode("utf-16"), {}, "the file is UTF-16: convert it to UTF-8"),
+        (b"[1]\n[2]\n", {}, 'line 2: .* text after the array; format="lines" is for'),
+        (b'{"Rows": [1]}', {"records": "$.Records"}, r"the document has no array at \$\.Records"),
+    ],
+)
+def test_advice(spark, tmp_path, content, options, message):
+    """What is likely to be meant is in the message."""
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InvalidJsonError, match=message):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", **options)
+
+
+def test_a_file_that_changed(spark, tmp_path, monkeypatch):
+    """A file that is rewritten between its listing and its reading is an error, and nothing is committed."""
+    (tmp_path / "a.json").write_text(lines(0, 5))
+    listed = ingestion._listed
+    monkeypatch.setattr(ingestion, "_listed", lambda *args: (listed(*args), (tmp_path / "a.json").write_text(lines(0, 6)))[0])
+    with pytest.raises(TableError, match=r"a\.json had \d+ bytes when it was listed"):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t")
+    assert not list(tmp_path.glob("t/_delta_log/*.json"))
 
 
 SCRIPT = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from delta_variant import binary
 from delta_variant.errors import TableError
+from delta_variant.json_files import documents as documents_module
 from delta_variant.json_files import texts
 from delta_variant.json_files.documents import Malformed, Reader
 from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
@@ -84,19 +87,24 @@ def test_elements_of_an_array(tmp_path, rows, indent, suffix):
 
 
 @tries
-@given(st.lists(st.tuples(documents, values, values), min_size=1, max_size=3), st.sampled_from([("Records",), ("a", 'b"c')]))
+@given(
+    st.lists(st.tuples(documents | st.none(), values, values), min_size=1, max_size=3),
+    st.sampled_from([("Records",), ("a", 'b"c')]),
+)
 def test_elements_inside_documents(tmp_path, parts, keys):
-    """records= finds the array at its path in each document of a file, and nothing at other paths."""
-    rows, text = [], ""
+    """records= finds the array at its path in each document of a file, and nothing else; it tells documents that have none."""
+    rows, without, text = [], [], ""
     for own, before, after in parts:
         inner: object = own
         for key in reversed(keys):
             siblings = {"x": before, key + "s": [1], "y": {key: [2]}}
-            inner = {**siblings, key: inner, "z": after}
-        text += dumped(inner, None) + "\n"
-        rows += own
+            inner = {**siblings, **({} if inner is None else {key: inner}), "z": after}
+        text += (one := dumped(inner, None)) + "\n"
+        rows += own or []
+        without += [one.encode("utf-8", "surrogatepass")] if own is None else []
     (tmp_path / "f.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert read(tmp_path / "f.json", records=keys) == (rows, [])
+    found, malformed = read(tmp_path / "f.json", records=keys)
+    assert (found, [bad.text for bad in malformed]) == (rows, without)
 
 
 @tries
@@ -134,10 +142,101 @@ def test_malformed_elements(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_file_without_the_array(tmp_path):
-    """A file that has no array where it should is malformed as a whole."""
-    (tmp_path / "f.json").write_text('{"records": [1]}')
-    assert [bad.reason for bad in read(tmp_path / "f.json", records=("Records",))[1]] == ["the file has no array at $.Records"]
+RECORDS = ("Records",)
+NO_ARRAY, UNBALANCED = "the document has no array at $.Records", "its braces and brackets do not match"
+OPEN, AFTER = "the file ends inside a document", "there is text after the value"
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "records", "rows", "malformed"),
+    [
+        ('{"a": 1}{"a": 2}\n{"a": 3} \t\r\n', "lines", None, [{"a": 3}], [(1, 0, '{"a": 1}{"a": 2}', AFTER)]),
+        ('{"a": 1}\r{"a": 2}\r', "lines", None, [], [(1, 0, '{"a": 1}\r{"a": 2}\r', AFTER)]),
+        ("[1 2, 3\n]", "array", None, [3], [(1, 1, "1 2", AFTER)]),
+        ("1\n2\n", "document", None, [], [(1, 0, "1\n2\n", AFTER)]),
+        ("[1, 2]\n[3]\n", "auto", None, [1, 2], [(2, 7, "[3]\n", 'text after the array; format="lines" is for')]),
+        ("[1]\n]", "array", None, [1], [(2, 4, "]", "text after the array")]),
+        ('\n{"a": [1]}', "array", None, [], [(2, 1, '{"a": [1]}', "the file is not an array")]),
+        ("[1}, 2]", "array", None, [2], [(1, 1, "1}", "a blank is expected")]),
+        ("[1, \x01 2]", "array", None, [1], [(1, 4, "\x01 2", "a value is expected")]),
+        ('{"x": [1]}\n{"Records": [1]}\n', "lines", RECORDS, [1], [(1, 0, '{"x": [1]}', NO_ARRAY)]),
+        ('{"Records": [1]}\n{"Records": {}} ', "lines", RECORDS, [1], [(2, 17, '{"Records": {}}', NO_ARRAY)]),
+        ('{"Rec\\u006frds": [1]}{"Records": [2]}', "auto", RECORDS, [2], [(1, 0, '{"Rec\\u006frds": [1]}', NO_ARRAY)]),
+        ('[{"Records": [1]}]', "auto", RECORDS, [], [(1, 0, '[{"Records": [1]}]', NO_ARRAY)]),
+        ('{"x": [1}, "Records": [2]}', "auto", RECORDS, [], [(1, 0, '{"x": [1}', UNBALANCED)]),
+        ('{"Records": [1], "x": {]}\n{"Records": [2]}', "auto", RECORDS, [1], [(1, 0, '{"Records": [1], "x": {]', UNBALANCED)]),
+        ('{"Records": [1]}\n 7 {"Records": []}', "auto", RECORDS, [1], [(2, 18, '7 {"Records": []}', "text between")]),
+        ('{"Records": [1]}\n\n{"x": 5, "Records": ', "auto", RECORDS, [1], [(3, 18, '{"x": 5, "Records": ', OPEN)]),
+        ('{"Records": [1,\n{"y": [2]', "auto", RECORDS, [1], [(2, 16, '{"y": [2]', OPEN)]),
+        ('{"x": ' + "[" * 200 + "]" * 200 + ', "Records": [1]}', "auto", RECORDS, [1], []),
+        *(("\ufeff \n\r\n", form, None, [], []) for form in ("auto", "lines", "array", "document")),
+        ("\ufeff \n\r\n", "auto", RECORDS, [], []),
+    ],
+)  # fmt: skip
+def test_broken_structures(tmp_path, text, form, records, rows, malformed):
+    """No part of a file is lost in silence: what is no document is told, with its line, its first byte and its text."""
+    (tmp_path / "f.json").write_bytes(text.encode())
+    found, bad = read(tmp_path / "f.json", form, records)
+    assert found == rows
+    assert [(each.line, each.offset, each.text.decode()) for each in bad] == [wanted[:3] for wanted in malformed]
+    for each, (*_, reason) in zip(bad, malformed, strict=True):
+        assert each.reason.startswith(reason)
+
+
+def test_what_a_piece_reads(tmp_path, monkeypatch):
+    """A piece does not read a long line that belongs to the next one, nor keep more of a long line than its beginning."""
+    (tmp_path / "f.jsonl").write_text("[1]\n[2]\n" + '"' + "x" * 5000 + '"\n[3]\n')
+    size = (tmp_path / "f.jsonl").stat().st_size
+    files = JsonFiles((Storage.of(str(tmp_path)),), "lines", None, 100, fails=False, allow_duplicate_keys=False)
+    counts, read_more = [0], texts._Source.read
+
+    def counted(source, wanted):
+        counts[0] += (got := read_more(source, wanted))
+        return got
+
+    monkeypatch.setattr(texts._Source, "read", counted)
+    found = list(Reader(files).documents(Piece(0, f"{tmp_path}/f.jsonl", "f", size, 0, 8)))
+    assert (sum(len(variants) for variants, _ in found), [bad for _, bad in found if bad]) == (2, [])
+    assert counts[0] < 30
+    monkeypatch.setattr(texts, "BLOCK", 1 << 20)
+    monkeypatch.setattr(documents_module, "KEPT", 64)
+    found = list(Reader(files).documents(Piece(0, f"{tmp_path}/f.jsonl", "f", size, 8, None)))
+    assert sum(len(variants) for variants, _ in found) == 1
+    assert [(bad.offset, len(bad.text)) for _, malformed in found for bad in malformed] == [(8, 64)]
+
+
+def test_errors_of_storage(tmp_path):
+    """What a second attempt cannot mend is TableError, so that Spark does not try again; anything else stays OSError."""
+    path = tmp_path / "f.json.gz"
+    path.write_bytes(gzip.compress(b"1\n")[:-4])
+    files = JsonFiles((Storage.of(str(tmp_path)),), "lines", None, 100, fails=False, allow_duplicate_keys=False)
+    good = Piece(0, str(path), "f", path.stat().st_size)
+    for piece, message in (
+        (good, "cannot read f: Truncated compressed stream"),
+        (replace(good, size=5), "had 5 bytes when it was listed"),
+        (replace(good, path=str(tmp_path / "gone")), "cannot read f: .*No such file"),
+    ):
+        with pytest.raises(TableError, match=message):
+            list(Reader(files).documents(piece))
+    with pytest.raises(OSError, match=r"cannot read f: .*directory"):
+        list(Reader(files).documents(replace(good, path=str(tmp_path))))
+
+
+def test_batches(tmp_path, monkeypatch):
+    """Small pieces share batches, and no batch has more rows than it should; other columns keep the values of their piece."""
+    monkeypatch.setattr(documents_module, "_ROWS", 3)
+    monkeypatch.setattr(documents_module, "_BATCH_ROWS", 4)
+    monkeypatch.setattr(texts, "BLOCK", 1 << 20)
+    pieces = []
+    for number, count in enumerate((1, 1, 1, 8, 0, 2)):
+        (tmp_path / f"{number}").write_text(f"{number}\n" * count)
+        pieces.append(Piece(0, f"{tmp_path}/{number}", f"{number}", 2 * count).json())
+    files = JsonFiles((Storage.of(str(tmp_path)),), "lines", None, 9, fails=True, allow_duplicate_keys=False, column="v")
+    rows = pa.record_batch({"n": pa.array(range(6), pa.int64()), "v": pieces})
+    batches = list(Reader(files).batches(iter([rows])))
+    assert [batch.num_rows for batch in batches] == [6, 5, 2]
+    found = [(n, binary.decode(**v)) for batch in batches for n, v in zip(*map(pa.Array.to_pylist, batch.columns), strict=True)]
+    assert found == [(n, n) for n in (0, 1, 2, *[3] * 8, 5, 5)]
     (tmp_path / "f.json").write_text("")
     assert read(tmp_path / "f.json", "array") == ([], [])
 

@@ -654,7 +654,7 @@ def test_no_error_is_new(spark, typed, mixed):
             f"select sum(v:s::int) from (select * from {table} order by id limit 50) where v:kind::string = 'number'",
             f"select id from {table} order by id, v:s::int limit 3",
             f"select count(first) from (select id % 2, first(v:s::int) first from {table} where id % 2 = 1 group by 1)",
-            # In a table's plan Spark's scan makes this cast below the filter; in that of a view of an optimized plan it is above.
+            # Spark's scan makes this cast below the filter if it is in the plan of the table, but not in that of `prepared`.
             f"select id, variant_get(v, '$.s', 'int') from {table} where v:kind::string = 'number'",
         ):
             assert isinstance(both(spark, query), list), query

@@ -336,7 +336,10 @@ finally:
 print("DONE", json.dumps(done))
 """
 
-DONE = 'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 3, ["access_key", "secret_key"], "eu-north-1"]'
+DONE = (
+    'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 3, '
+    '["access_key", "secret_key"], "eu-north-1"]'
+)
 
 
 @pytest.mark.slow

@@ -121,10 +121,13 @@ class _Binaries:
 
 
 class Parser:
-    """The buffers and caches of the kernel, and what it gave so far. The caches of keys outlast a column."""
+    """The buffers and caches of the kernel, and what it gave so far. The caches of keys outlast a column.
 
-    def __init__(self, *, allow_duplicate_keys: bool = False) -> None:
-        self.allow = allow_duplicate_keys
+    to_end: whether text after a complete value is malformed; Spark ignores it.
+    """
+
+    def __init__(self, *, allow_duplicate_keys: bool = False, to_end: bool = False) -> None:
+        self.allow, self.to_end = allow_duplicate_keys, to_end
         self.begin()
         self.clear(_NAMES)
 
@@ -199,7 +202,7 @@ class Parser:
         while row < len(at):
             batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
             done, why = k.parse_rows(
-                data, at[batch], limit[batch], 0, self.allow, self.names, self.shapes, self.metas, work, self.used,
+                data, at[batch], limit[batch], 0, self.allow, self.to_end, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
             )  # fmt: skip
             if done:

@@ -5,6 +5,7 @@ Invariant: every document of a file is in exactly one of its pieces, and is eith
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,20 @@ import pyarrow as pa
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
 from delta_variant.json_files.pieces import JsonFiles, Piece
-from delta_variant.json_files.texts import Texts, line_of, texts, too_long
+from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.parse import EMPTY, FAULTS
+from delta_variant.kernels.strings import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyarrow import fs
 
-_SHOWN = 50
+_SHOWN = 50  # bytes of a document in a message
+_ROWS = 1 << 16  # the most rows of a batch, whose other columns have the same values in each
+_BATCH_ROWS, _BATCH_BYTES = 1 << 14, 4 << 20  # batches with less are put together
+# What pyarrow says of data that is not compressed in the way that the suffix says, or damaged.
+_DAMAGED = re.compile(r"inflate|decompress|compressed stream", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,13 @@ class Malformed:
     def error(self, line: int) -> InvalidJsonError:
         """The error for it. line: the line in which it begins."""
         before = self.text[max(0, self.byte - _SHOWN) : self.byte].decode(errors="replace")
-        return InvalidJsonError(
-            f"{self.name}, line {line}: not a JSON document: {self.reason}, at byte {self.byte:,} of it, after {before!r}; "
-            "bad_records='…' writes such documents to a table of their own"
-        )
+        advice = "bad_records='…' writes such documents to a table of their own"
+        if self.text.startswith((b"\xff\xfe", b"\xfe\xff")):
+            advice = "the file is UTF-16: convert it to UTF-8"
+        elif self.reason == FAULTS[END] and line == 1:
+            advice = f'for a file that is one document, in several lines, use format="document"; {advice}'
+        where = f"at byte {self.byte:,} of it, after {before!r}"
+        return InvalidJsonError(f"{self.name}, line {line}: not a JSON document: {self.reason}, {where}; {advice}")
 
 
 class Reader:
@@ -55,7 +64,7 @@ class Reader:
 
     def __init__(self, files: JsonFiles) -> None:
         self._files = files
-        self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys)
+        self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys, to_end=True)
         self._file_systems: dict[int, fs.FileSystem] = {}
         self.malformed: dict[str, int] = {}
         """How many malformed documents were left out, by file."""
@@ -65,6 +74,24 @@ class Reader:
 
         Raises InvalidJsonError for a malformed document if `JsonFiles.fails`.
         """
+        small: list[pa.RecordBatch] = []
+        count = size = 0
+        for batch in self._batches(rows):
+            if batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES:
+                if small:
+                    yield pa.concat_batches(small)
+                    small, count, size = [], 0, 0
+                yield batch
+                continue
+            small.append(batch)
+            count, size = count + batch.num_rows, size + batch.nbytes
+            if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                yield pa.concat_batches(small)
+                small, count, size = [], 0, 0
+        if small:
+            yield pa.concat_batches(small)
+
+    def _batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         column = self._files.column
         for pieces in rows:
             for number, text in enumerate(pieces.column(column).to_pylist()):
@@ -76,17 +103,26 @@ class Reader:
                         raise first.error(first.line or line_of(piece, self._file_system(piece), first.offset))
                     if malformed:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
-                    if len(variants):
-                        batch = own.take(pa.array(np.zeros(len(variants), np.int64)))
-                        yield batch.set_column(batch.schema.get_field_index(column), column, variants)
+                    for start in range(0, len(variants), _ROWS):
+                        some = variants.slice(start, _ROWS)
+                        batch = own.take(pa.array(np.zeros(len(some), np.int64)))
+                        yield batch.set_column(batch.schema.get_field_index(column), column, some)
 
     def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:
-        """The documents of a piece, block by block: Variants, and what is malformed. Raises TableError for unreadable files."""
+        """The documents of a piece, block by block: Variants, and what is malformed.
+
+        Raises TableError for files that cannot be read, and OSError if a second attempt may succeed.
+        """
+        storage = self._files.storages[piece.storage]
         try:
             for block in texts(piece, self._files, self._file_system(piece)):
                 yield self._parsed(piece, block)
         except OSError as error:
-            raise TableError(f"cannot read {piece.name}: {error}") from error
+            reason = f"cannot read {piece.name}: {error}"
+            lasts = isinstance(error, FileNotFoundError | PermissionError) or storage.explained(error) is not None
+            if lasts or (piece.compression is not None and _DAMAGED.search(str(error))):
+                raise TableError(reason) from error
+            raise OSError(reason) from error
 
     def _file_system(self, piece: Piece) -> fs.FileSystem:
         if piece.storage not in self._file_systems:
@@ -100,14 +136,16 @@ class Reader:
         is_long = size > self._files.max_bytes
         self._parser.add(block.data, np.where(is_long, -1, block.at), block.limit)
         variants, faults = self._parser.finish()
-        malformed = [_malformed(piece, block, int(i), too_long(self._files.max_bytes), 0) for i in np.flatnonzero(is_long)]
+        reason = too_long(self._files.max_bytes)
+        malformed = [_malformed(piece, block, int(i), reason, 0, KEPT) for i in np.flatnonzero(is_long)]
         for row, code, byte in zip(faults.row, faults.code, faults.byte, strict=True):
             if code != EMPTY or not block.may_be_blank:
                 malformed.append(_malformed(piece, block, int(row), FAULTS[int(code)], int(byte)))
         return variants.drop_null() if variants.null_count else variants, malformed
 
 
-def _malformed(piece: Piece, block: Texts, row: int, reason: str, byte: int) -> Malformed:
+def _malformed(piece: Piece, block: Texts, row: int, reason: str, byte: int, most: int | None = None) -> Malformed:
     at, limit = int(block.at[row]), int(block.limit[row])
     line = None if block.line is None else int(block.line[row])
-    return Malformed(piece.name, line, block.offset + at, reason, block.data[at:limit].tobytes(), byte)
+    text = block.data[at:limit][:most].tobytes()
+    return Malformed(piece.name, line, block.offset + at, reason, text, byte)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Self
 
+from delta_variant.errors import TableError
 from delta_variant.kernels import elements as k
 from delta_variant.kernels.scan import PADDING
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 BLOCK = 8 << 20
 """Bytes that are read and parsed at once."""
 _TAIL = 64 << 10  # read beyond the end of a piece at once: its last line ends there
-_SHOWN = 64 << 10  # bytes that are kept of a document that is too long
+KEPT = 64 << 10
+"""Bytes that are kept of a document that is too long."""
 _PEEKED = 4 << 10
 _ELEMENTS = 1 << 14
 _NEWLINE, _BRACKET = ord("\n"), ord("[")
@@ -55,7 +57,7 @@ class Texts:
 
 
 def texts(piece: Piece, files: JsonFiles, file_system: fs.FileSystem) -> Iterator[Texts]:
-    """The documents of a piece. Raises OSError, for damaged files too."""
+    """The documents of a piece. Raises OSError, for damaged files too, and TableError for a file that has another size."""
     with _Source(piece, file_system) as source:
         form = files.form
         if form == "auto" and files.records is None:
@@ -94,6 +96,11 @@ class _Source:
     def __enter__(self) -> Self:
         with ExitStack() as opened:
             stream: Any = opened.enter_context(self._fs.open_input_file(self._piece.path))
+            if stream.size() != self._piece.size:
+                raise TableError(
+                    f"{self._piece.name} had {self._piece.size:,} bytes when it was listed, and has {stream.size():,} now: "
+                    "ingest files that do not change any more, and begin again"
+                )
             if self.offset:
                 stream.seek(self.offset)
             if self._piece.compression is not None:
@@ -128,8 +135,9 @@ class _Source:
         if self.offset:
             with _Source(self._piece, self._fs, start=0) as beginning:
                 return beginning.first()
-        self.read(_PEEKED)
-        seen = self.data[: self.filled].tobytes().removeprefix(_BOM).lstrip(_BLANKS)
+        seen = b""
+        while not seen and self.filled < BLOCK and self.read(_PEEKED):
+            seen = self.data[: self.filled].tobytes().removeprefix(_BOM).lstrip(_BLANKS)
         return seen[0] if seen else None
 
     def after_mark(self) -> int:
@@ -142,7 +150,7 @@ def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
     end = piece.end if piece.end is not None else np.iinfo(np.int64).max
     is_skipping = piece.start > 0  # up to the end of a line: one of the piece before, or one that is too long
     scanned, at_end = 0, False
-    while not at_end and (source.filled or source.offset < end):
+    while not at_end and source.offset < end:
         left = end - source.offset - source.filled
         at_end = not source.read(min(left, BLOCK) if left > 0 else _TAIL)
         breaks = np.flatnonzero(source.data[scanned : source.filled] == _NEWLINE) + scanned
@@ -175,7 +183,7 @@ def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
 
 def _cut(source: _Source, line: int | None, max_bytes: int, start: int = 0) -> Texts:
     """A document that is too long, as far as it is kept."""
-    at, limit = np.array([start]), np.array([min(source.filled, start + _SHOWN)])
+    at, limit = np.array([start]), np.array([min(source.filled, start + KEPT)])
     return Texts(source.data, at, limit, None if line is None else np.array([line]), source.offset, too_long(max_bytes))
 
 
@@ -189,7 +197,7 @@ def _whole(source: _Source, max_bytes: int) -> Iterator[Texts]:
         pass
     if source.filled > max_bytes:
         yield _cut(source, 1, max_bytes)
-    elif source.data[: source.filled].tobytes().strip(_BLANKS):
+    elif source.data[source.after_mark() : source.filled].tobytes().strip(_BLANKS):
         one = np.array([1])
         yield Texts(source.data, np.array([source.after_mark()]), np.array([source.filled]), one, 0)
 
@@ -204,6 +212,7 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
     state[k.LINE], state[k.START] = 1, -1
     at, limit, lines = (np.empty(_ELEMENTS, np.int64) for _ in range(3))
     is_first, is_cut = True, False
+    before = b""  # the beginning of the open document, as far as it is not in the block
     while source.read(BLOCK) or is_first:
         if is_first:
             state[k.AT], is_first = source.after_mark(), False
@@ -213,6 +222,11 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
             if count > first:
                 rows = slice(first, count)
                 yield Texts(source.data, at[rows].copy(), limit[rows].copy(), lines[rows].copy(), source.offset)
+            if state[k.PLACE] > k.INSIDE:
+                yield _refused(source, state, before, records)
+                if state[k.PLACE] != k.NO_ARRAY:
+                    return
+                state[k.PLACE] = k.SEEKING
         is_open = state[k.PLACE] == k.INSIDE
         begin = int(state[k.START]) if is_open else source.filled
         if is_open and not is_cut and source.filled - begin > max_bytes:
@@ -220,13 +234,44 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
             is_cut = True
         if is_cut:
             begin = source.filled
+        before = _beginning(source, state, before, begin)
         state[k.AT] -= begin
+        state[k.ROOT] -= begin
         state[k.START] = 0 if is_open else state[k.START]
         source.consume(begin)
-    if state[k.DEPTH] or state[k.STRING]:
-        rest = Texts(source.data, np.zeros(1, np.int64), np.array([min(source.filled, _SHOWN)]), state[[k.LINE]], source.offset)
-        rest.reason = "the file ends inside a document"
-        yield rest
-    elif not state[k.ARRAYS] and source.offset:
-        nothing, path = np.zeros(1, np.int64), "".join(f".{key}" for key in records)
-        yield Texts(source.data, nothing, nothing, np.ones(1, np.int64), 0, f"the file has no array at ${path}")
+    if state[k.DEPTH] and not is_cut:
+        is_open = state[k.PLACE] == k.INSIDE
+        text = source.data[: min(source.filled, KEPT)].tobytes() if is_open else before
+        line, offset = (k.OWN_LINE, 0) if is_open else (k.ROOT_LINE, int(state[k.ROOT]))
+        yield _told(text, int(state[line]), source.offset + offset, "the file ends inside a document")
+
+
+def _beginning(source: _Source, state: Int64s, before: bytes, end: int) -> bytes:
+    """The open document up to a byte of the block, as far as it is kept."""
+    root = int(state[k.ROOT])
+    text = b"" if root >= 0 else before
+    return text + source.data[max(root, 0) : end][: KEPT - len(text)].tobytes()
+
+
+def _refused(source: _Source, state: Int64s, before: bytes, records: tuple[str, ...]) -> Texts:
+    """What the kernel stopped at."""
+    place, has_array = state[k.PLACE], state[k.ARRAYS] > 0
+    if place == k.STRAY:
+        start = int(state[k.START])
+        while source.filled - start < KEPT and source.read(KEPT):
+            pass
+        text = source.data[start : min(source.filled, start + KEPT)].tobytes()
+        reason = "text between documents"
+        if not records:
+            lines = 'format="lines" is for a document on each line'
+            reason = f"text after the array; {lines}" if has_array else f"the file is not an array; {lines}"
+        return _told(text, int(state[k.LINE]), source.offset + start, reason)
+    text = _beginning(source, state, before, int(state[k.AT]))
+    path = "".join(f".{key}" for key in records)
+    reason = f"the document has no array at ${path}" if place == k.NO_ARRAY else "its braces and brackets do not match"
+    return _told(text, int(state[k.ROOT_LINE]), source.offset + int(state[k.ROOT]), reason)
+
+
+def _told(text: bytes, line: int, offset: int, reason: str) -> Texts:
+    data = np.frombuffer(text, np.uint8)
+    return Texts(data, np.zeros(1, np.int64), np.array([len(text)]), np.array([line]), offset, reason)

@@ -42,7 +42,7 @@ _SMALL_HEADER = 8
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
-LITERAL, DUPLICATE, DEPTH, NUMBER_SIZE, STRING_SIZE, NAME_SIZE, SIZE = range(19, 26)
+LITERAL, DUPLICATE, DEPTH, NUMBER_SIZE, STRING_SIZE, NAME_SIZE, SIZE, NOT_AT_END = range(19, 27)
 FAULTS = {
     END: "the text ends inside a value",
     CONTROL: "a control character in a string is not escaped",
@@ -64,6 +64,7 @@ FAULTS = {
     STRING_SIZE: f"a string is longer than {MAX_STRING:,} characters",
     NAME_SIZE: f"a key is longer than {MAX_NAME:,} characters",
     SIZE: "the Variant is larger than 128 MiB",
+    NOT_AT_END: "there is text after the value",
 }
 
 _QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
@@ -94,9 +95,12 @@ def _skip_blanks(data, p, end):
 
 
 @jit
-def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, work, used, out, o, start, meta, code, where):
+def parse_rows(
+    data, at, limit, row, allow_duplicates, to_end, names, shapes, metas, work, used, out, o, start, meta, code, where
+):  # fmt: skip
     """Parses as many rows, from `row` on, as fit into `out`, from o on, and the caches. Returns (rows, why it stopped).
 
+    to_end: whether text after a complete value, other than blanks, is a fault.
     start[k] is set to the start of the Variant of row + k; one more entry is the end of the last one. A row with at[row] < 0
     has none.
     """
@@ -291,6 +295,9 @@ def parse_rows(data, at, limit, row, allow_duplicates, names, shapes, metas, wor
                 own_place, is_object = stack[depth, 4], stack[depth, 5] != 0
             if fault or depth == 0:
                 break
+        if to_end and not fault and p < end:
+            p = _skip_blanks(data, p, end)
+            fault = NOT_AT_END if p < end else 0
         if fault:
             o = row_start
             code[done], where[done] = fault, p - at[i]

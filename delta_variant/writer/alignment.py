@@ -30,11 +30,14 @@ _ATOMIC = (
 )  # fmt: skip
 
 
-def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[str] = ()) -> DataFrame:
+def align(
+    df: DataFrame, schema: t.StructType, table: str, computed: Collection[str] = (), carried: Collection[str] = ()
+) -> DataFrame:
     """The rows of `df` with the columns of `schema`, in its order and types.
 
     table: its name in messages. computed: the columns, in lower case, that the table computes; those that `df` lacks stay
-    missing. Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
+    missing. carried: columns of `schema` that are not the table's.
+    Raises InvalidSchemaError for a column that is missing and NOT NULL, unknown, ambiguous, or of a type that the
     type of the table's column cannot hold.
     """
     spark = df.sparkSession
@@ -43,8 +46,8 @@ def align(df: DataFrame, schema: t.StructType, table: str, computed: Collection[
     for name, field in given.items():
         if name not in wanted:
             raise InvalidSchemaError(
-                f"column {field.name} is not in {table}, which has {', '.join(schema.names)}: leave it out with "
-                f"df.drop({field.name!r}), or add it with merge_schema=True"
+                f"column {field.name} is not in {table}, which has {', '.join(n for n in schema.names if n not in carried)}: "
+                f"leave it out with df.drop({field.name!r}), or add it with merge_schema=True"
             )
     if df.columns == schema.names and all(
         _same(have.dataType, want.dataType) for have, want in zip(df.schema, schema, strict=True)

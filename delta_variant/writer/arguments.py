@@ -59,6 +59,8 @@ class Request:
     """How to read the files whose pieces the rows name, in the place of texts; None if the rows are rows."""
     identifiers: Mapping[str, int] = field(default_factory=dict)
     """Transaction identifiers to commit besides `txn`: versions by application."""
+    again: bool = False
+    """Whether the table may have them already."""
 
     @classmethod
     def of(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import types as t
 
 from delta_variant import jvm
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from delta_variant.transaction import Transaction
 
-_COMPUTED = ("CURRENT_DEFAULT", "delta.generationExpression")
+_GENERATED = "delta.generationExpression"
+_COMPUTED = ("CURRENT_DEFAULT", _GENERATED)
 _DELTA = "org.apache.spark.sql.delta."
 _CONSTRAINTS = _DELTA + "constraints."
 
@@ -36,6 +38,32 @@ _CONSTRAINTS = _DELTA + "constraints."
 def computed(schema: StructType) -> frozenset[str]:
     """The columns, in lower case, whose value the table computes if a write leaves them out."""
     return frozenset(field.name.lower() for field in schema if not field.metadata.keys().isdisjoint(_COMPUTED))
+
+
+def users(transaction: Transaction, column: str) -> list[str]:
+    """The CHECK constraints, invariants and generated columns whose expressions use a column, for messages."""
+    spark, metadata = transaction.spark, transaction.delta.metadata()
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    with jvm.delta_errors("reading the constraints of the table"):
+        known = jvm.scala_object(spark, _CONSTRAINTS + "Constraints").getAll(metadata, spark._jsparkSession)
+        expressions = [
+            (f"the CHECK constraint {c.name()}", c.expression())
+            for c in jvm.items(known)
+            if c.getClass().getSimpleName() != "NotNull"
+        ]
+        expressions += [
+            (f"the generated column {field.name}", parser.parseExpression(field.metadata[_GENERATED]))
+            for field in t.StructType.fromJson(dict(transaction.features.schema))
+            if _GENERATED in field.metadata
+        ]
+        return [name for name, expression in expressions if column.lower() in _names(expression)]
+
+
+def _names(expression: Any) -> set[str]:
+    """The parts, in lower case, of the names of columns in an expression of the parser."""
+    leaves = jvm.items(expression.collectLeaves())
+    columns = [leaf for leaf in leaves if leaf.getClass().getSimpleName() == "UnresolvedAttribute"]
+    return {part.lower() for column in columns for part in jvm.items(column.nameParts())}
 
 
 def filled(df: DataFrame, transaction: Transaction, carried: Sequence[StructField]) -> tuple[DataFrame, list[Any]]:

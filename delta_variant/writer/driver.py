@@ -139,7 +139,7 @@ def write_rows(
             return Commit(transaction.version, 0, 0, 0, ()), {}
         if exists and request.save_mode == "ErrorIfExists":
             raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
-        if transaction.identify(request.identifiers):
+        if transaction.identify(request.identifiers) and not request.again:
             raise ConflictError(f"another writer has committed the same input to {table.name} in between")
         if not exists:
             table.check_free()
@@ -186,17 +186,14 @@ def _checked(rows: DataFrame, transaction: Transaction, request: Request) -> Dat
     features, replace_where, carried = transaction.features, request.replace_where, request.texts.carried()
     schema = t.StructType([*t.StructType.fromJson(dict(features.schema)), *carried])
     computed = constraints.computed(schema)
-    rows = align(rows, schema, features.table, computed)
+    rows = align(rows, schema, features.table, computed, {field.name for field in carried})
     if request.files is not None:
-        checks = [key for key in features.properties if key.startswith("delta.constraints.")]
-        if request.cluster_by or checks:
-            reason = (
-                "cluster_by" if request.cluster_by else f"the CHECK constraint {checks[0].removeprefix('delta.constraints.')}"
-            )
-            raise UnsupportedFeatureError(
-                f"{reason} needs the documents in Spark, and ingest reads them in the tasks that write: use "
-                "write(spark.read.text(…), …, parse_json={…})"
-            )
+        for column in request.texts.columns:
+            for user in constraints.users(transaction, column):
+                raise UnsupportedFeatureError(
+                    f"{user} of {features.table} uses {column} and needs the documents in Spark, and ingest reads them in the "
+                    "tasks that write: use write(spark.read.text(…), …, parse_json={…})"
+                )
     further: list[Any] = []
     if computed:
         rows, further = constraints.filled(rows, transaction, carried)

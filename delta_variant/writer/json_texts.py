@@ -57,10 +57,13 @@ class JsonTexts:
             raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
         if corrupt is not None and len(parse_json) > 1:
             raise UnsupportedFeatureError(f"corrupt={corrupt!r} takes the texts of one column, and parse_json names several")
-        fields = {field.name.lower(): field for field in rows}
         columns = {}
         for name, source in parse_json.items():
-            field = fields.get(source.lower())
+            alike = [field for field in rows if field.name.lower() == source.lower()]
+            field = next((field for field in alike if field.name == source), alike[0] if len(alike) == 1 else None)
+            if field is None and alike:
+                names = " or ".join(field.name for field in alike)
+                raise InvalidSchemaError(f"parse_json: {source} may be {names}: rename one")
             if field is None:
                 raise InvalidSchemaError(f"parse_json: there is no column {source}; the columns are {', '.join(rows.names)}")
             if not isinstance(field.dataType, t.StringType | t.BinaryType):

@@ -148,6 +148,7 @@ class _Task:
         self._key: Key | None = None
         self._file: _File | None = None
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shredding schema is not known yet
+        self._pending_bytes = 0
         self._rows = 0  # of the current file, including pending ones
         self._reports: list[dict[str, Any]] = []
         self._path = ""  # of the current file, relative to the table
@@ -174,7 +175,7 @@ class _Task:
         if self._plan.max_rows is not None:
             room = min(room, self._plan.max_rows - self._rows)
         if self._file is None and self._plan.infer:
-            space = SAMPLE_BYTES - self._pending_bytes()
+            space = SAMPLE_BYTES - self._pending_bytes
             room = min(room, SAMPLE_ROWS - self._rows, max(1, space * rows.num_rows // max(1, rows.nbytes)))
         return room
 
@@ -185,10 +186,7 @@ class _Task:
         """The estimated size of the current file if it were closed now."""
         if self._file is not None:
             return self._sizes.of_file(self._file.writer)
-        return self._sizes.of_rows(self._pending_bytes())
-
-    def _pending_bytes(self) -> int:
-        return sum(rows.nbytes for rows in self._pending)
+        return self._sizes.of_rows(self._pending_bytes)
 
     def close(self) -> list[dict[str, Any]]:
         self._finish()
@@ -209,19 +207,25 @@ class _Task:
             self._sizes.learn(self._file.writer, self._file.incoming_bytes)
             return
         self._pending.append(rows)
-        enough = self._rows >= SAMPLE_ROWS or self._pending_bytes() >= min(SAMPLE_BYTES, self._plan.max_bytes)
+        self._pending_bytes += rows.nbytes
+        enough = self._rows >= SAMPLE_ROWS or self._pending_bytes >= min(SAMPLE_BYTES, self._plan.max_bytes)
         if enough or not self._plan.infer:
             self._open()
 
+    def _taken(self) -> list[pa.RecordBatch]:
+        """The pending rows, which are pending no more."""
+        rows, self._pending, self._pending_bytes = self._pending, [], 0
+        return rows
+
     def _open(self) -> None:
         """Opens a file and writes the pending rows to it."""
-        rows, self._pending = self._pending, []
+        rows = self._taken()
         schemas = self._schemas(rows)
         self._file = self._encoder(self._sink(), rows, schemas)
 
     def _write_small(self) -> None:
         """Writes a file whose rows are all pending. A small file is also encoded plain, and the smaller encoding is kept."""
-        rows, self._pending = self._pending, []
+        rows = self._taken()
         schemas = self._schemas(rows)
         shredded = kept = self._in_memory(rows, schemas)
         inferred = sum(leaves(schema) for path, schema in schemas.items() if path not in self._plan.shredding_schemas)
