@@ -8,7 +8,8 @@ Documents like Bluesky's, and events, a million of each by default, as files of 
     ingest  `ingest`
 
 Printed are medians of three rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
-`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB to 1 GB, plain and compressed.
+`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB to
+1 GB, plain and compressed.
 """
 
 import gzip
