@@ -7,9 +7,9 @@ Documents like Bluesky's, and events, a million of each by default, as files of 
     text    read.text, then `write(parse_json=…)`
     ingest  `ingest`
 
-Printed are medians of three rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
-`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB to
-1 GB, plain and compressed.
+Printed are medians of five rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
+`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB
+to 1 GB, plain and compressed.
 """
 
 import gzip
@@ -37,7 +37,7 @@ from delta_variant.json_files.pieces import JsonFiles, Piece
 from delta_variant.parquet.files import FileWriter
 from delta_variant.storage import Storage
 
-ROUNDS = 3
+ROUNDS = 5
 FILES = 4
 
 

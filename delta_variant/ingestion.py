@@ -1,7 +1,7 @@
 """`ingest`: files of JSON documents → a Delta table with a shredded VARIANT column.
 
 In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`, whose tasks read the files
-themselves (`json_files`). The driver lists the files (Spark's `binaryFile`), leaves out those that the table has already,
+themselves (`json_files`). The driver lists the files (`java/JsonFiles.java`), leaves out those that the table has already,
 divides the others into pieces and the pieces among tasks, and writes the malformed documents to a table of their own.
 
 Invariant: a file's documents are added to the table once. Each commit has a transaction identifier for every file that it took
@@ -12,17 +12,18 @@ identifiers that also name the table that they are missing in.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import translate
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
@@ -141,7 +142,7 @@ def ingest(
 
     source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
     directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
-    whose name is matched by the end of a glob, is read in any case. target: as for `write`; a missing table is created.
+    found by a glob, is read in any case. target: as for `write`; a missing table is created.
     Files that the table has from an earlier ingestion are left out, even if they have changed since, so the same call can be
     repeated: after a failure, or every night. DELETE and RESTORE do not change what the table has had; force=True reads all
     files, whether the table has had them or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
@@ -193,28 +194,22 @@ def _keys(records: str) -> tuple[str, ...]:
 
 def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[_File], int]:
     """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").options(**storage_options)
-    try:
-        listed = reader.load(list(sources)).selectExpr("path", "length", "unix_millis(modificationTime)").collect()
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise TableError(f"there are no files: {error.getMessage()}") from error
-    files = [_File(name, size, max(0, modified)) for name, size, modified in sorted(set(map(tuple, listed)))]
+    jvm.classic(spark)
+    options = jvm.scala_map(spark, storage_options)
+    with jvm.delta_errors(f"listing {', '.join(sources)}"):
+        lister = jvm.construct(spark, jvm.java_class(spark, "JsonFiles"), spark._jsparkSession, options)  # noqa: SLF001
+        listed = json.loads(lister.list(sources))
+    if missing := [source for source in listed if isinstance(source, str)]:
+        raise TableError(f"there are no files: {missing[0]} does not exist")
+    named = {name: is_named for name, _, _, is_named in sorted(listed, key=itemgetter(3))}
+    files = [_File(name, size, max(0, modified)) for name, size, modified in sorted({tuple(file[:3]) for file in listed})]
     if not files:
-        raise TableError(f"there are no files in {', '.join(sources)}, or only empty ones")
-    named = re.compile("|".join(_last_part(source) for source in sources), re.DOTALL)
-    wanted = [file for file in files if is_known(file.name) or named.fullmatch(file.name.rpartition("/")[2])] or files
+        raise TableError(f"there are no files below {', '.join(sources)}")
+    wanted = [file for file in files if named[file.name] or is_known(file.name)] or files
     for file in wanted:
         if file.name.lower().endswith(_UNREADABLE):
             raise TableError(f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew")
     return wanted, len(files) - len(wanted)
-
-
-def _last_part(source: str) -> str:
-    """The names that the last part of a path or glob has, as a regular expression. Braces may have anything in them."""
-    part = re.sub(r"\{.*\}", "*", source.rstrip("/"), flags=re.DOTALL).rpartition("/")[2]
-    return translate(part)
 
 
 @dataclass(frozen=True)
