@@ -11,8 +11,8 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, u32, write_container
-from delta_variant.kernels.scan import helper, move, store32
+from delta_variant.kernels.memory import bytes_for, helper, u32, write_container
+from delta_variant.kernels.scan import move, store32
 
 _SMALL = 48  # fields
 

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 from delta_variant import types as t
 from delta_variant.kernels.cache import cached
+from delta_variant.kernels.indices import UnsignedIndices
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
 CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY, REFUSED = range(10, 17)
@@ -45,25 +46,26 @@ LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
 SIZES = np.array([p.size for p in t.PRIMITIVES], np.int64)
 _PRIMITIVES = len(t.PRIMITIVES)
 _HELPERS = hashlib.blake2b(digest_size=4)
-for _name in ("../types.py", "memory.py", "notation.py", "validate.py"):
+for _name in ("../types.py", "indices.py", "memory.py", "notation.py", "validate.py"):
     _HELPERS.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
-def jit(kernel: Any, *, allocates: bool = False) -> Any:
-    """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays.
+def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS.hexdigest()) -> Any:
+    """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays. helpers: the
+    digest of its helpers.
 
     Numba's cache notices changes of the kernel's own file only. Helpers are compiled into the kernel but are in other files. A
     digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
-    kernel.__qualname__ += f"-{_HELPERS.hexdigest()}"
-    return cached(nb.njit(nogil=True, _nrt=allocates)(kernel))
+    kernel.__qualname__ += f"-{helpers}"
+    return cached(nb.njit(nogil=True, _nrt=allocates, pipeline_class=UnsignedIndices)(kernel))
 
 
 allocating = partial(jit, allocates=True)
 """`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
 it does not."""
 
-helper = nb.njit(nogil=True, forceinline=True, _nrt=False)
+helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
 

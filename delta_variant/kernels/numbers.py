@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import u64
-from delta_variant.kernels.scan import helper, high_product, leading_zeros, not_digit, store64, trailing_zeros
+from delta_variant.kernels.memory import helper, u64
+from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store64, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 

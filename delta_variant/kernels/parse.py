@@ -18,19 +18,18 @@ for room.
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numba as nb
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.cache import cached
+from delta_variant.kernels import memory
 from delta_variant.kernels.containers import close, guess_of, has_repeated, keep_last, sort_fields
 from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
-from delta_variant.kernels.memory import copy, u32
+from delta_variant.kernels.memory import copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import UnsignedIndices, helper, not_blank, trailing_zeros
+from delta_variant.kernels.scan import not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -72,14 +71,12 @@ _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c
 _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b"true", b"alse", b"null"))
 
 _DIGEST = hashlib.blake2b(digest_size=4)
-for _name in ("../types.py", "memory.py", "scan.py", "numbers.py", "strings.py", "keys.py", "containers.py"):
+for _name in ("../types.py", "indices.py", "memory.py", "scan.py", "numbers.py", "strings.py", "keys.py", "containers.py"):
     _DIGEST.update(Path(__file__).parent.joinpath(_name).read_bytes())
 
 
-def jit(kernel: Any) -> Any:
-    """`memory.jit` with the options of `scan.helper`, and with the helpers of this kernel in its name."""
-    kernel.__qualname__ += f"-{_DIGEST.hexdigest()}"
-    return cached(nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)(kernel))
+jit = partial(memory.jit, helpers=_DIGEST.hexdigest())
+"""`memory.jit` for kernels with the helpers of these modules."""
 
 
 @helper

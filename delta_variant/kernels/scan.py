@@ -12,59 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as nbt
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.ir import Assign, Expr, SetItem
-from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 PADDING = 64
-
-_UNSIGNED = {nbt.intp: nbt.uintp, nbt.UniTuple(nbt.intp, 2): nbt.UniTuple(nbt.uintp, 2)}
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _UnsignedIndices(FunctionPass):
-    """Makes every index of an array unsigned, so that none counts from the end of the array.
-
-    For signed indices Numba compiles a test at every use; without them kernels are 8 to 32 % faster.
-    """
-
-    _name = "unsigned_indices"
-
-    def __init__(self) -> None:
-        FunctionPass.__init__(self)
-
-    def run_pass(self, state):
-        for block in state.func_ir.blocks.values():
-            for statement in block.body:
-                node = statement.value if isinstance(statement, Assign) else statement
-                if isinstance(node, SetItem) or (isinstance(node, Expr) and node.op == "getitem"):
-                    signature = state.calltypes.pop(node)
-                    array, index, *value = signature.args
-                    if isinstance(array, nbt.Array) and index in _UNSIGNED:
-                        signature = signature.replace(args=(array, _UNSIGNED[index], *value))
-                    state.calltypes[node] = signature
-        return True
-
-
-class UnsignedIndices(CompilerBase):
-    """Numba's compiler with indices that are never negative."""
-
-    def define_pipelines(self):
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_UnsignedIndices, NopythonTypeInference)
-        passes.finalize()
-        return [passes]
-
-
-helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
-"""`memory.helper` without negative indices and without reference counts. `parse` passes arrays in tuples, and Numba would count
-them, atomically, at every use, which took a large part of the time. Functions without counts cannot allocate arrays."""
 
 _LANES = 32
 _VECTOR = ir.VectorType(ir.IntType(8), _LANES)

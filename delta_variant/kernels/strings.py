@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import copy, put
-from delta_variant.kernels.scan import bytes_between, helper, move, not_ascii, string_end, trailing_zeros
+from delta_variant.kernels.memory import copy, helper, put
+from delta_variant.kernels.scan import bytes_between, move, not_ascii, string_end, trailing_zeros
 
 END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
 
