@@ -235,7 +235,7 @@ def test_which_files_are_read(spark, tmp_path):
 
 
 def test_once_more(spark, tmp_path):
-    """force=True reads files that the table has had, after a DELETE for example. Files from before 1970 are known too."""
+    """force=True reads files that the table has had, after a DELETE for example. Files from before 1970 are known too (W3)."""
     (tmp_path / "a.json").write_text(lines(0, 5, bad=(3,)))
     os.utime(tmp_path / "a.json", (-1000, -1000))
     for force, rows in ((False, 4), (False, 4), (True, 8)):
@@ -245,7 +245,7 @@ def test_once_more(spark, tmp_path):
 
 
 def test_tables_of_malformed_documents(spark, tmp_path):
-    """Two tables may share one; a table is not its own."""
+    """Two tables may share one; a table is not its own (W3)."""
     for number in range(2):
         (tmp_path / f"{number}.json").write_text(lines(0, 5, bad=(number,)))
     for target in ("t", "u"):

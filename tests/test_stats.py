@@ -388,6 +388,12 @@ def test_columns_inside_structs_and_lists():
 
 def nonnull(*parts, as_type, names=("v",)):
     """What the tag says of a VARIANT column that was written in these parts."""
+    text = nonnull_text(*parts, as_type=as_type, names=names)
+    return None if text is None else decode_bounds(text)
+
+
+def nonnull_text(*parts, as_type, names=("v",)):
+    """The same as it stands in the log."""
     stats = None
     for rows in parts:
         values = shredding.shred(column(rows), as_type)
@@ -396,8 +402,7 @@ def nonnull(*parts, as_type, names=("v",)):
         batch = pa.record_batch([values], [names[0]])
         stats = stats or FileStats(batch.schema, variants={names}, indexed={names})
         stats.update(batch)
-    text = stats.tags().get(NONNULL_TAG)
-    return None if text is None else decode_bounds(text)
+    return stats.tags().get(NONNULL_TAG)
 
 
 def test_paths_with_json_nulls_are_in_the_tag():
@@ -430,6 +435,16 @@ def test_nan_is_the_largest_number_in_the_tag():
     assert (low, math.isnan(high)) == (-1.5, True)
     alone = nonnull([{"a": math.nan}], as_type="a double")["$['v']"]["['a']"]
     assert [*map(math.isnan, alone[2:])] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("as_type", "values"),
+    [("a bigint", [5, 300]), ("a decimal(38,4)", [Decimal("-1.5000"), Decimal("900000.2500")])],
+)
+def test_exact_numbers_have_their_smallest_form_in_the_tag(as_type, values):
+    """Whatever the type of the column, the tag has numbers in the narrowest type that holds them (M2, E5)."""
+    text = nonnull_text([*({"a": value} for value in values), {"a": None}], as_type=as_type)
+    assert text == encode_bounds({"$['v']": {"['a']": [1, 0, *values]}})
 
 
 def test_bounds_without_an_exact_form_are_null_in_the_tag():

@@ -186,6 +186,17 @@ def test_files_that_shredding_makes_smaller_are_shredded(tmp_path):
     assert sum(add["size"] for add in adds) < plain["size"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "size", "plain"), [(8191, 1, True), (8192, 1, False), (500, 30_000, True), (800, 30_000, False)]
+)
+def test_which_files_are_encoded_in_both_forms(tmp_path, rows, size, plain):
+    """A file that shredding makes larger is left plain if it has less than 8,192 rows and 16 MiB (F6)."""
+    document = {f"k{n}": 1 for n in range(60)} | {"text": "x" * size}
+    batch = pa.RecordBatch.from_arrays([column([document] * rows)], names=["v"])
+    [add] = tasks.run(tasks.plan(tmp_path, {("v",)}), [batch])
+    assert (add["left_plain"], add["rows"]) == (plain, rows)
+
+
 def test_a_given_schema_is_followed_in_small_files_too(tmp_path):
     """In a small file, a column with a given schema is shredded, and one with an inferred schema is left plain (F6)."""
     batch = pa.RecordBatch.from_arrays([column(orders(20)), column(orders(20))], names=["v", "w"])

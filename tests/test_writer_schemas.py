@@ -69,9 +69,14 @@ def test_schemas_refused(shred, properties, error, message):
 
 
 def test_chosen_bounds():
-    """A property lists paths in the syntax of variant_get, separated by commas; paths into arrays are refused (B4)."""
+    """A property lists paths in the syntax of variant_get, separated by commas; paths into arrays are refused (B4).
+
+    Those of cluster_by come before them.
+    """
     properties = {"delta_variant.bounds.v": " $.actor.id, ts,$['a,b'][\"c.d\"] ,", "delta_variant.bounds.a": "x"}
     assert shredding_schemas.first_bounds(SCHEMA, properties) == {("v",): (("actor", "id"), ("ts",), ("a,b", "c.d"))}
+    ordered = shredding_schemas.first_bounds(SCHEMA, properties, ["v:z.t", "id", "v:ts"])
+    assert ordered == {("v",): (("z", "t"), ("ts",), ("actor", "id"), ("a,b", "c.d"))}
     with pytest.raises(InvalidPathError, match=r"delta_variant.bounds.v: \$.tags\[0\] leads into an array"):
         shredding_schemas.first_bounds(SCHEMA, {"delta_variant.bounds.v": "$.tags[0]"})
     with pytest.raises(InvalidPathError, match="is not a Variant path"):
