@@ -430,6 +430,25 @@ class Guarded(module._Binaries):
         self.data = self.memory[: self.size + room]
 
 
+def test_the_working_space_has_room_for_open_arrays(monkeypatch):
+    """An open array takes an entry of the pending fields for one byte of text, and nothing is written behind them."""
+    kernel, guards = module.k.parse_rows, []
+
+    def guarded(data, at, limit, *arguments):
+        position = next(i for i, argument in enumerate(arguments) if isinstance(argument, module.Work))
+        room = len(arguments[position].fields)
+        memory = np.full(room + 4096, 0x5A5A, np.int64)
+        guards.append(memory[room:])
+        work = arguments[position]._replace(fields=memory[:room])
+        return kernel(data, at, limit, *arguments[:position], work, *arguments[position + 1 :])
+
+    monkeypatch.setattr(module.k, "parse_rows", guarded)
+    for text in ("[" * 1000, "[" * 999 + '{"a":', '[{"a":' * 499, "[[1,2," * 300):
+        assert binary.parse_json(pa.array([text]), errors="null").null_count == 1
+    assert len(guards) == 4
+    assert all((guard == 0x5A5A).all() for guard in guards)
+
+
 SMALL = [
     "[[1]]",
     '[{"a":[[],[[2]]]}]',

@@ -320,3 +320,46 @@ def test_malformed_json_texts():
     shredded = shredding.shred_json(texts, "id bigint", errors="null", allow_duplicate_keys=True)
     assert [None if v == "SQL NULL" else v for v in values(shredding.unshred(shredded))] == [{"id": 1}, None, None, {"id": 3}]
     assert len(shredding.shred_json(pa.array([], pa.string()), "id bigint")) == 0
+
+
+# -------------------------------------------------------------------------------------------------------- hostile arrays
+
+
+@pytest.mark.parametrize("typed", [pa.string(), pa.list_(pa.int64()), pa.int64(), pa.struct([("b", pa.string())])], ids=str)
+@pytest.mark.parametrize("claimed", [40_000, 65_536])
+def test_children_that_reach_beyond_their_element(typed, claimed):
+    """Elements whose children claim the bytes behind them are malformed; their sizes would add up to more than 2 GiB."""
+    child = (19 if pa.types.is_list(typed) else 16 << 2, claimed)
+    element = bytes([2, 1, 0, 0, 5, child[0]]) + claimed.to_bytes(4, "little")
+    count = 65_536
+    offsets = b"".join((i * len(element)).to_bytes(4, "little") for i in range(count + 1))
+    value = bytes([0b11111]) + count.to_bytes(4, "little") + offsets + element * count + bytes(claimed)
+    array = pa.StructArray.from_arrays(
+        [pa.array([b"\x11\x01\x00\x01a"], pa.binary()), pa.array([value], pa.binary())], ["metadata", "value"]
+    )
+    with pytest.raises(MalformedVariantError):
+        shredding.shred(array, pa.list_(pa.struct([("a", typed)])))
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        {"typed_value": ["y" * 3000] * 4},
+        {"typed_value": [{"a": {"typed_value": 5}}] * 4},
+        {"typed_value": [[{"typed_value": n} for n in range(40)]] * 4},
+        {"value": [bytes([16 << 2]) + (2000).to_bytes(4, "little") + b"x" * 2000] * 4},
+    ],
+    ids=["text", "object", "list", "value"],
+)
+def test_null_elements_above_children_that_are_set(element):
+    """An element of a list that is null is a Variant null, although Arrow lets its children hold something."""
+    children = [pa.array(rows, pa.binary() if name == "value" else None) for name, rows in element.items()]
+    kind = pa.struct([pa.field(name, child.type) for name, child in zip(element, children, strict=True)])
+    elements = pa.Array.from_buffers(kind, 4, [pa.py_buffer(b"\x0a")], children=children)
+    lists = pa.ListArray.from_arrays(pa.array([0, 4], pa.int32()), elements)
+    metadata = column([{"a": 1}]).field("metadata")
+    array = pa.StructArray.from_arrays([metadata, lists], ["metadata", "typed_value"])
+    [row] = values(shredding.unshred(array))
+    assert (row[0], row[2]) == (None, None)
+    assert row[1] == row[3] != None  # noqa: E711
+    shredding.validate(shredding.unshred(array))

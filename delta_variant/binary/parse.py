@@ -189,7 +189,7 @@ class Parser:
     def _parse(self, data: Bytes, at: Int64s, limit: Int64s, longest: int) -> None:
         """Parses texts of up to `longest` bytes, with SCAN_PADDING bytes behind the last of them."""
         self.flags.append((at >= 0).astype(np.uint8))
-        room = longest // 2 + 2
+        room = longest // 2 + 2 + k.MAX_DEPTH  # an array that is open in another has an entry for one byte of text
         work = Work(
             stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
             order=np.empty(room, np.int32), spare=np.empty(room, np.int32), prefix=np.empty(room, np.uint64),

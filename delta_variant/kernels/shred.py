@@ -199,7 +199,8 @@ def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed,
 def measure_lists(data, at, limit, offsets, typed, rest, fault):
     """Sets the Arrow `offsets` of lists. Returns the number of slots with a residual, or -1.
 
-    typed[slot] is set to 1 for an array; any other Variant is a residual as a whole.
+    typed[slot] is set to 1 for an array; any other Variant is a residual as a whole. Children that overlap could have more
+    elements than `data` has bytes, which is a fault, here and for the bytes of texts.
     """
     left, total = np.int64(0), np.int64(0)
     offsets[0] = 0
@@ -213,6 +214,8 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
                     return fail(fault, -count, i, p)
                 typed[i] = 1
                 total += count
+                if total > len(data):
+                    return fail(fault, OVERLAP, i, p)
             else:
                 rest[i] = value_size(data, p, end)
                 if rest[i] < 0:
@@ -239,7 +242,7 @@ def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta,
             budget -= size
             if budget < 0:
                 return fail(fault, OVERLAP, i, at[i])
-            child_at[slot], child_limit[slot], child_meta[slot] = element, limit[i], meta[i]
+            child_at[slot], child_limit[slot], child_meta[slot] = element, element + size, meta[i]
             slot += 1
     return np.int64(0)
 
@@ -346,6 +349,8 @@ def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
             if size >= 0 and start[i] + size <= end:
                 valid[i] = 1
                 total += size
+                if total > len(data):
+                    return fail(fault, OVERLAP, i, p)
             elif leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             else:

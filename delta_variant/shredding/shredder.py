@@ -32,7 +32,7 @@ from delta_variant.buffers import (
 )
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import shred as k
-from delta_variant.kernels.memory import REFUSED
+from delta_variant.kernels.memory import OVERLAP, REFUSED
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.plan import Node, Plan, plan
 
@@ -181,7 +181,7 @@ class _Chunk:
             children = empty(int(self.faults.report[1]), np.int32)
         residuals = self._residuals(node, result)
         if residuals:
-            offsets, out = _room(residual_size)
+            offsets, out = self._room(node, residual_size)
             k.gather_objects(*source, typed, offsets, out)
             value = self._checked(node, slots, residual_size, offsets, out)
         else:
@@ -257,7 +257,7 @@ class _Chunk:
         """`value` of a node whose residuals are whole Variants."""
         if not residuals:
             return self._no_value(len(slots.at))
-        offsets, out = _room(residual_size)
+        offsets, out = self._room(node, residual_size)
         k.gather(self.data, slots.at, offsets, out)
         return self._checked(node, slots, residual_size, offsets, out)
 
@@ -269,17 +269,20 @@ class _Chunk:
         self.faults.check(walk(out, at, limit, *source, self.refused, report), node.path)
         return binary_array(offsets, out, set_.view(np.uint8), pa.binary())
 
+    def _room(self, node: Node, residual_size: Int64s) -> tuple[Int32s, Bytes]:
+        """Arrow offsets for residuals of these sizes, and an empty buffer for their bytes."""
+        ends = np.cumsum(residual_size)
+        if (wrong := int(np.searchsorted(ends, len(self.data), "right"))) < len(ends):
+            self.faults.report[:] = OVERLAP, wrong, 0
+            self.faults.fail(node.path)
+        offsets = empty(len(ends) + 1, np.int32)
+        offsets[0], offsets[1:] = 0, ends
+        return offsets, empty(int(offsets[-1]) + PADDING, np.uint8)
+
     def _no_value(self, count: int) -> pa.Array:
         if count not in self.no_value:
             self.no_value[count] = pa.nulls(count, pa.binary())
         return self.no_value[count]
-
-
-def _room(residual_size: Int64s) -> tuple[Int32s, Bytes]:
-    """Arrow offsets for residuals of these sizes, and an empty buffer for their bytes."""
-    offsets = np.zeros(len(residual_size) + 1, np.int32)
-    np.cumsum(residual_size, out=offsets[1:])
-    return offsets, empty(int(offsets[-1]) + PADDING, np.uint8)
 
 
 @lru_cache(maxsize=256)

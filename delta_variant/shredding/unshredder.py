@@ -277,6 +277,9 @@ class _Group:
         faults.check(walk(self.data, at, limit, self.dictionary, keys.start, *keys.names, 0, faults.report), self.node.path)
 
     def write(self, to: Int64s, out: Bytes) -> None:
+        every = to
+        if self.required and len(self.present):  # a list element that is null has a Variant null, whatever its children hold
+            to = np.where(self.present, to, -1)
         if self.typed is not None:
             self.typed.write(to, out)
         if self.has_value:
@@ -285,7 +288,7 @@ class _Group:
                 alone = np.where(self.typed.valid, -1, to) if len(self.typed.valid) else np.full_like(to, -1)
             k.write_values(self.offsets, self.data, self.value_valid, alone, out)
         if self.required:
-            k.write_nulls(self.missing, to, out)
+            k.write_nulls(self.missing, every, out)
 
 
 class _Fixed:
