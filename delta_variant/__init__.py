@@ -19,16 +19,19 @@ from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
-    from delta_variant.ingestion import Ingested, Progress, ingest
+    from delta_variant.analysis import Analyzed
+    from delta_variant.ingestion import Ingested, ingest
+    from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
 
 _MODULE_OF = {
+    "Analyzed": "analysis",
     "Commit": "writer",
     "Ingested": "ingestion",
-    "Progress": "ingestion",
+    "Progress": "progress",
     "Report": "report",
     "Scan": "report",
     "VariantTable": "table",
@@ -43,6 +46,7 @@ _MODULE_OF = {
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
 
 __all__ = [
+    "Analyzed",
     "Commit",
     "Ingested",
     "Progress",

@@ -119,6 +119,12 @@ class TableFeatures:
         """Whether new files may be shredded: the property is exactly `true`, and the protocol has the feature."""
         return self.properties.get(SHREDDING_PROPERTY) == "true" and not self.names.isdisjoint(SHREDDING_FEATURES)
 
+    @property
+    def shredding_feature(self) -> str:
+        """The name under which the table has the feature for shredding, or would get it: a preview's beside other previews."""
+        is_preview = "variantType-preview" in self.names and "variantType" not in self.names
+        return "variantShredding-preview" if is_preview or "variantShredding-preview" in self.names else "variantShredding"
+
     def check_shredding(self) -> None:
         """Raises TableError if new files must not be shredded, and says what to switch on."""
         if self.shredding:

@@ -32,6 +32,7 @@ from delta_variant.hadoop import storage_of
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
+from delta_variant.progress import Progress
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import write_rows
@@ -88,17 +89,6 @@ class Ingested:
     bytes_written: int
     bad: int
     """How many malformed documents were left out of the table."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an ingestion is, after a commit."""
-
-    files: int
-    files_total: int
-    bytes: int
-    bytes_total: int
-    rows: int
 
 
 @dataclass(frozen=True)

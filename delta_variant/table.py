@@ -1,9 +1,9 @@
-"""`VariantTable`: shows the bounds in the log of a Delta table, as a DataFrame and as a plot, and turns shredding on and off.
+"""`VariantTable`: bounds in the log of a Delta table, as data, as a plot, and computed anew; and the switch for shredding.
 
 In: a table, and for plots a path such as `v:actor.id`. Out: the bounds of the log, decoded by Delta, as a DataFrame with a
 row for each file and path, which scales as Delta's own statistics do; or a plot of every file's range. Source: Delta
-variantShredding, "Statistics for Variant Columns". Invariant: data files are never changed; only the two switches change
-the table, by its properties.
+variantShredding, "Statistics for Variant Columns". Invariant: data files are never changed. The
+switches change the table's properties, and `analyze` the statistics of its files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from delta_variant import jvm
+from delta_variant.analysis import Analyzed, analyze
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
+from delta_variant.progress import Progress
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG
 from delta_variant.transaction import Table, own_session
 
@@ -98,6 +101,40 @@ class VariantTable:
         """
         return self._switch(on=False)
 
+    def analyze(
+        self,
+        columns: Sequence[str] | None = None,
+        paths: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        tags_only: bool = False,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> Analyzed:
+        """Give exact bounds to the files that lack them, whoever wrote them, without rewriting data.
+
+        Example:
+            table.analyze()
+            table.analyze(paths=["v:actor.id"], where="day >= '2026-11-01'")
+
+        Files without the marker of this package get the bounds that `write` would have given them, from the footer, from typed
+        columns, or from the whole VARIANT column, whichever is the least that proves them. A path whose values are all in a
+        typed column is read from it afterwards. Statistics of other columns stay as they are.
+
+        columns: the VARIANT columns, by default all that have statistics. paths: paths (`v:actor.id`) that are to have bounds
+        in every file, beyond the usual number of paths, and also in files that have bounds for others; if their values are
+        strings, these are read for the times that they spell. where: a predicate on partition columns. tags_only: puts bounds
+        into the tags of this package, which have little room, so that the table does not need the feature variantShredding.
+        Otherwise a table without this feature gets it. progress: called after each commit.
+
+        There is a commit for every 2,000 files or so. After a failure, the next call does what is left. A file that another
+        writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
+        InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that is none or leads into an array,
+        TableError for what Delta refuses and if Delta keeps no statistics of the columns.
+        """
+        with own_session(self._table.spark) as spark:
+            table = replace(self._table, spark=spark)
+            return analyze(table, columns, paths, where, tags_only=tags_only, progress=progress)
+
     def stats(self) -> DataFrame:
         """The bounds in the log of the newest version: one row for each file, VARIANT column and path that has any.
 
@@ -164,13 +201,12 @@ class VariantTable:
         return figure
 
     def _switch(self, *, on: bool) -> int:
-        names = self._table.features().names
+        features = self._table.features()
         properties = f"'{SHREDDING_PROPERTY}' = '{'true' if on else 'false'}'"
-        if on and names.isdisjoint(VARIANT_FEATURES):
+        if on and features.names.isdisjoint(VARIANT_FEATURES):
             properties += ", 'delta.feature.variantType' = 'supported'"
-        by_preview = "variantShredding-preview" in names or ("variantType-preview" in names and "variantType" not in names)
         with jvm.delta_errors(f"altering {self._table.name}"), own_session(self._table.spark) as spark:
-            spark.conf.set(PREVIEW_NAMES, str(by_preview).lower())
+            spark.conf.set(PREVIEW_NAMES, str(features.shredding_feature.endswith("-preview")).lower())
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
         return int(self._table.snapshot().version())
 

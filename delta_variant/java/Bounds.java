@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.delta.DeltaColumnMapping$;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.expressions.DecodeNestedZ85EncodedVariant;
 import org.apache.spark.sql.types.DataType;
@@ -35,6 +36,7 @@ import scala.collection.immutable.Seq;
  * Columns"). Damaged values are NULL. Janino compiles this file: no generics, no lambdas.
  */
 public class Bounds {
+  private static final String TAGS_ONLY = "delta_variant.tagsOnly";  // a table property (protocol/README.md, M4)
   private static final int FIRST = 5;  // columns of a row before those of the minima and maxima
   private final Snapshot snapshot;
   private final String marker;  // name of the tag that says that this package computed the bounds
@@ -42,6 +44,7 @@ public class Bounds {
   private final String nonNull;  // name of the tag for paths that the protocol gives no bounds
   private final String times;  // name of the tag for strings that spell times
   private final List columns = new ArrayList();
+  private final int indexed;  // how many of them Delta keeps statistics of; those of the others are in tags only
 
   public Bounds(Snapshot snapshot, String marker, Seq markerValues, String nonNull, String times) {
     this.snapshot = snapshot;
@@ -53,9 +56,11 @@ public class Bounds {
     if (stats.getFieldIndex("minValues").isDefined()) {
       find((StructType) stats.apply("minValues").dataType(), new ArrayList());
     }
+    indexed = columns.size();
+    if ("true".equals(snapshot.getProperties().get(TAGS_ONLY))) find(snapshot.metadata().dataSchema(), new ArrayList());
   }
 
-  /** The VARIANT columns with statistics, each as a List of its physical names. */
+  /** The VARIANT columns with statistics or tags, each as a List of its physical names. */
   public List columns() {
     return columns;
   }
@@ -93,8 +98,8 @@ public class Bounds {
     StructField[] fields = struct.fields();
     for (int f = 0; f < fields.length; f++) {
       List names = new ArrayList(outer);
-      names.add(fields[f].name());
-      if (fields[f].dataType() instanceof VariantType) columns.add(names);
+      names.add(DeltaColumnMapping$.MODULE$.getPhysicalName(fields[f]));
+      if (fields[f].dataType() instanceof VariantType && !columns.contains(names)) columns.add(names);
       if (fields[f].dataType() instanceof StructType) find((StructType) fields[f].dataType(), names);
     }
   }
@@ -124,10 +129,15 @@ public class Bounds {
     boolean counted = ((StructType) stats.dataType()).getFieldIndex("numRecords").isDefined();
     row.add(named(counted ? field(stats, "numRecords") : literal(null, DataTypes.LongType), "rows"));
     for (int c = 0; c < columns.size(); c++) {
-      row.add(named(intact(field(stats, "minValues", (List) columns.get(c)), checked), "min" + c));
-      row.add(named(intact(field(stats, "maxValues", (List) columns.get(c)), checked), "max" + c));
+      row.add(named(bound(stats, "minValues", c, checked), "min" + c));
+      row.add(named(bound(stats, "maxValues", c, checked), "max" + c));
     }
     return seq(row);
+  }
+
+  private Expression bound(Expression stats, String side, int column, boolean checked) {
+    if (column >= indexed) return literal(null, DataTypes.VariantType);
+    return intact(field(stats, side, (List) columns.get(column)), checked);
   }
 
   /** The fields of an Add action in `Snapshot.stateDF` that the file's row depends on: equal fields give equal bounds. */

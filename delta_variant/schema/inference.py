@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +145,27 @@ class Sample:
                 parent, name = self._keys[number]
                 children[parent][name] = typed
         return children[-1].get(None)
+
+    def schema_of(self, paths: Iterable[tuple[str, ...]]) -> pa.DataType | None:
+        """The shredding schema of these paths alone, however rare they are, with the types that most of their values have.
+
+        Paths are left out that have no value, mostly objects or arrays, or no type that fits more than half of their values.
+        None if nothing is left.
+        """
+        tree: dict[str, Any] = {}
+        for keys in sorted(paths):
+            number = 0
+            for key in keys:
+                number = self._number.get((number, key.encode()), -1)
+            mostly = None if number < 0 else _Values.of(self._counts[number].tolist()).mostly
+            if isinstance(mostly, pa.DataType):
+                if not keys:
+                    return mostly
+                node = tree
+                for key in keys[:-1]:
+                    node = node.setdefault(key, {})
+                node[keys[-1]] = mostly
+        return _nested(tree) if tree else None
 
     def _add(self, keys: list[tuple[int, bytes | None]], in_rows: Counts, counts: Counts) -> None:
         numbers = [0]
@@ -280,6 +302,10 @@ def _fitting(scales: Counts, digits: Counts) -> list[int]:
 
 def _object(fields: dict[bytes | None, pa.DataType]) -> pa.StructType:
     return pa.struct([(name.decode(), kind) for name, kind in sorted(fields.items()) if name is not None])
+
+
+def _nested(tree: dict[str, Any]) -> pa.StructType:
+    return pa.struct([(name, _nested(kind) if isinstance(kind, dict) else kind) for name, kind in sorted(tree.items())])
 
 
 _Column = tuple[Bytes, Int64s, Int64s, Int32s, Bytes, Int64s, Int64s, Int64s]

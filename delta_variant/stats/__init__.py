@@ -6,8 +6,9 @@
 
 Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
-Invariants: bounds are computed from the values, never taken from footers. A bound never excludes a row: a value that is
-unknown, or has no exact form in the log, gives no bound.
+Invariants: bounds are computed from the values. Those of a file that is there already may be taken from its footer, if that
+proves that they are the same (`footers`). A bound never excludes a row: a value that is unknown, or has no exact form in the
+log, gives no bound.
 """
 
 from delta_variant.stats.bounds import decode_bounds, encode_bounds
@@ -18,6 +19,7 @@ from delta_variant.stats.tags import (
     BOUNDS_TAG_VALUES,
     MAX_TAGGED_FILES,
     NONNULL_TAG,
+    TAGS_ONLY,
     TIMES_TAG,
     TYPED_TAG_VALUE,
     place,
@@ -29,6 +31,7 @@ __all__ = [
     "BOUNDS_TAG_VALUES",
     "MAX_TAGGED_FILES",
     "NONNULL_TAG",
+    "TAGS_ONLY",
     "TIMES_TAG",
     "TYPED_TAG_VALUE",
     "FileStats",

@@ -44,6 +44,8 @@ readers that look columns up by name without regard to case find the right one."
 BOUNDS_TAG_VALUES = (BOUNDS_TAG_VALUE, TYPED_TAG_VALUE)
 NONNULL_TAG = "delta_variant.nonnull"
 TIMES_TAG = "delta_variant.times"
+TAGS_ONLY = "delta_variant.tagsOnly"
+"""The table property of a table whose bounds are in tags only, since it lacks the feature that has them in statistics."""
 MAX_TAGGED_FILES = 2000
 """New files of a table that has this many files get the marker only."""
 MAX_SIZE = 512 - len(f"{BOUNDS_TAG}{BOUNDS_TAG_VALUE}")

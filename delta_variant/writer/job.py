@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # How many bytes Spark gives to one task after a shuffle; here the target size of a file.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
-_STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
+STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
@@ -86,7 +86,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         footer={"org.apache.spark.version": transaction.spark.version},  # without this key Spark shifts or refuses old dates
         num_indexed=int(features.properties.get("delta.dataSkippingNumIndexedCols", "32")),
         stats_columns=_stats_columns(transaction, physical_paths),
-        string_prefix=int(transaction.spark.conf.get(_STRING_PREFIX, "32") or 32),
+        string_prefix=int(transaction.spark.conf.get(STRING_PREFIX, "32") or 32),
         tight_bounds="deletionVectors" in features.names,
         tags=transaction.files < stats.MAX_TAGGED_FILES,
         field_ids=mapping.field_ids(features.schema),

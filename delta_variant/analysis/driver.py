@@ -1,0 +1,201 @@
+"""The driver's side of `analyze`: which files lack bounds, the job that computes them, and the commits.
+
+In: a table, and which columns, paths and partitions are asked for. Out: commits of Delta's "COMPUTE STATS", one for each batch
+of files. Source: Delta PROTOCOL, "Add File and Remove File": an Add action of a file that the table has replaces the old one.
+
+Invariant: after any failure the batches that are committed stay, and the next call goes on with the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+from pyspark.sql import types as t
+
+from delta_variant import jvm, stats
+from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.analysis.task import analyze_messages
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.features import SHREDDING_FEATURES, TableFeatures
+from delta_variant.hadoop import storage_of
+from delta_variant.paths import ColumnPath, dotted, parse_column, parse_column_path, parse_variant_path
+from delta_variant.progress import Progress
+from delta_variant.transaction import Table
+from delta_variant.writer import job, mapping, shredding_schemas
+from delta_variant.writer.alignment import leaves
+
+BATCH_FILES = 2000
+"""A commit has about so many files, 8 MiB of statistics at most."""
+
+
+@dataclass(frozen=True)
+class Analyzed:
+    """What an analysis did."""
+
+    version: int | None
+    """The last version that it committed; None if there was nothing to commit."""
+    commits: int
+    files: int
+    """How many files have got bounds."""
+    from_footers: int
+    """Of these, how many from their footers alone."""
+    from_columns: int
+    """How many from typed columns too."""
+    from_values: int
+    """How many from whole VARIANT columns too."""
+    rows: int
+    bytes: int
+    """The size of the files that were looked at."""
+    bytes_read: int
+    changed: tuple[str, ...]
+    """Files that another writer changed or removed meanwhile. They were left out."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Files that could not be read, and why. They were left out."""
+    feature: str | None = None
+    """The table feature that the table has got."""
+
+
+def analyze(
+    table: Table,
+    columns: Sequence[str] | None,
+    paths: Sequence[str] | None,
+    where: str | None,
+    *,
+    tags_only: bool,
+    progress: Callable[[Progress], object] | None,
+) -> Analyzed:
+    """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own."""
+    spark, features = table.spark, table.features()
+    asked = _asked(features, columns, paths)
+    by_name = columns is not None or paths is not None
+    feature = _prepared(table, features, tags_only=tags_only)
+    plan = _plan(table, features, asked, tags_only=tags_only, by_name=by_name)
+    done = Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, (), {}, feature)
+    function = jvm.python_function(spark, partial(analyze_messages, plan))
+    with jvm.delta_errors(f"analyzing {table.name}"):
+        analysis = jvm.construct(
+            spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
+            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name, where,
+        )  # fmt: skip
+        whole = json.loads(analysis.start(BATCH_FILES))
+        files = 0
+        for batch in range(whole["batches"]):
+            read = json.loads(analysis.run(batch, function))
+            committed = json.loads(analysis.commit())
+            done = _sum(done, read, committed)
+            files += read["files"]
+            if progress is not None:
+                progress(Progress(files, whole["files"], done.bytes, whole["bytes"], done.rows))
+    return done
+
+
+def _asked(
+    features: TableFeatures, columns: Sequence[str] | None, paths: Sequence[str] | None
+) -> dict[ColumnPath, list[ColumnPath]]:
+    """The VARIANT columns that are asked for, by their logical names, with the paths that are.
+
+    Raises InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that can have no bounds.
+    """
+    schema = t.StructType.fromJson(dict(features.schema))
+    variants = {path for path, kind in leaves(schema) if isinstance(kind, t.VariantType)}
+    known = {tuple(map(str.lower, path)): path for path in variants}
+
+    def named(names: ColumnPath, text: str) -> ColumnPath:
+        path = known.get(tuple(map(str.lower, names)))
+        if path is None:
+            raise InvalidSchemaError(f"{text}: {dotted(names)} is not a VARIANT column of {features.table}")
+        return path
+
+    asked: dict[ColumnPath, list[ColumnPath]] = {}
+    for text in columns or ():
+        asked.setdefault(named(parse_column(text), text), [])
+    for text in paths or ():
+        names, variant_path = parse_column_path(text)
+        steps = parse_variant_path(variant_path or "$")
+        keys = tuple(step for step in steps if isinstance(step, str))
+        if variant_path is None or len(keys) < len(steps):
+            raise InvalidPathError(f"{text!r} is not a column and a path through objects: write it as v:actor.id")
+        asked.setdefault(named(names, text), []).append(keys)
+    return asked or dict.fromkeys(variants, cast("list[ColumnPath]", []))
+
+
+def _plan(
+    table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], *, tags_only: bool, by_name: bool
+) -> AnalysisPlan:
+    """The plan for the tasks. Raises TableError if Delta keeps no statistics of the columns that are asked for."""
+    spark = table.spark
+    with jvm.delta_errors(f"reading {table.name}"):
+        snapshot = table.snapshot()
+        tags = stats.BOUNDS_TAG, jvm.scala_seq(spark, stats.BOUNDS_TAG_VALUES), stats.NONNULL_TAG, stats.TIMES_TAG
+        indexed = {tuple(names) for names in jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, *tags).columns()}
+        few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
+    schema, _ = job.schemas(features.schema)
+    physical = mapping.physical_paths(features.schema)
+    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
+    given = shredding_schemas.given("auto", schema, features.properties)
+    first = shredding_schemas.first_bounds(schema, features.properties)
+    planned = []
+    for logical, names in physical.items():
+        if names in indexed:
+            paths = tuple(dict.fromkeys(asked.get(logical, ())))
+            planned.append(
+                Column(
+                    names,
+                    tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else (),
+                    logical in asked,
+                    given.get(logical),
+                    paths,
+                    tuple(dict.fromkeys([*paths, *first.get(logical, ())])),
+                )
+            )
+    lacking = [dotted(logical) for logical in asked if physical[logical] not in indexed]
+    if lacking and (by_name or not planned):
+        raise TableError(
+            f"{table.name} keeps no statistics of {', '.join(lacking)}: Delta keeps them for the first "
+            "delta.dataSkippingNumIndexedCols columns, and not inside arrays and maps"
+        )
+    location = storage_of(spark, table.log.dataPath(), table.log.newDeltaHadoopConf())
+    prefix = int(spark.conf.get(job.STRING_PREFIX, "32") or 32)
+    return AnalysisPlan(location, tuple(planned), by_name, prefix, few, tags_only)
+
+
+def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str | None:
+    """Gives the table the feature for shredding, or the property that announces tags. Returns the name of the feature."""
+    if tags_only:
+        if int(table.snapshot().numOfFiles()) >= stats.MAX_TAGGED_FILES:
+            raise TableError(
+                f"{table.name} has {stats.MAX_TAGGED_FILES:,} files or more, for which tags would make planning slow: call "
+                "analyze without tags_only"
+            )
+        properties = {} if features.properties.get(stats.TAGS_ONLY) == "true" else {stats.TAGS_ONLY: "true"}
+    elif features.names.isdisjoint(SHREDDING_FEATURES):
+        properties = {f"delta.feature.{features.shredding_feature}": "supported"}
+    else:
+        properties = {}
+    for name, value in properties.items():
+        with jvm.delta_errors(f"altering {table.name}"):
+            table.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}' = '{value}')")
+    return features.shredding_feature if properties and not tags_only else None
+
+
+def _sum(done: Analyzed, read: Mapping[str, Any], committed: Mapping[str, Any]) -> Analyzed:
+    """The totals with those of another batch."""
+    sources = read["sources"]
+    return Analyzed(
+        committed["version"] if committed["files"] else done.version,
+        done.commits + bool(committed["files"]),
+        done.files + committed["files"],
+        done.from_footers + sources.get("footer", 0),
+        done.from_columns + sources.get("columns", 0),
+        done.from_values + sources.get("values", 0),
+        done.rows + read["rows"],
+        done.bytes + read["bytes"],
+        done.bytes_read + read["read"],
+        (*done.changed, *committed["changed"]),
+        {**done.failed, **read["failed"]},
+        done.feature,
+    )

@@ -1,0 +1,322 @@
+"""Exact bounds of one data file: from its footer, from typed columns, or from the whole VARIANT column.
+
+In: an Add action's path, statistics and tags, and the file. Out: other statistics and tags for the action. Source: Delta
+variantShredding, "Statistics for Variant Columns"; `protocol/README.md`, "Bounds in the log" and "The tags".
+
+For each typed column the footer says whether it proves the bounds (`stats.footers`); if not, the column is read alone, or with
+the `value`s that decide. A plain column, and one in an older layout, is read as a whole: it is shredded in memory by the schema
+that `write` would infer.
+
+Invariants: bounds are those that `write` would have given the same rows. Statistics of other columns are kept byte for byte.
+Memory is bounded by a batch of 8 MiB and the sample for inference.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from delta_variant import layouts, schema, shredding, stats
+from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.errors import DeltaVariantError
+from delta_variant.parquet import columns
+from delta_variant.parquet.columns import TypedColumn
+from delta_variant.paths import ColumnPath, parse_normalized
+from delta_variant.stats import rewriting, variants
+from delta_variant.stats.files import MAX_BOUNDS_SIZE, MAX_PATHS
+from delta_variant.stats.footers import Footer, Known, Read
+from delta_variant.stats.values import Extremes, has_order, is_string
+from delta_variant.stats.variants import VariantStats, children_of
+from delta_variant.writer.shredding_schemas import Inference, named_apart
+from delta_variant.writer.task import SAMPLE_BYTES, SAMPLE_ROWS
+
+SOURCES = ("footer", "columns", "values")
+"""What bounds come from: the footer, typed columns, whole VARIANT columns."""
+_TAGS = (stats.BOUNDS_TAG, stats.NONNULL_TAG, stats.TIMES_TAG)
+_PATH_SIZE = 128  # characters of bounds that each path adds that is asked for by name
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class File:
+    """What the log has of a data file."""
+
+    path: str
+    """As the file system of the table names it."""
+    stats: str | None
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Analyzed:
+    """What the log is to have of a data file."""
+
+    stats: str
+    tags: Mapping[str, str]
+    source: str
+    """The last of SOURCES that was needed."""
+    rows: int
+
+
+class CountingFile(io.RawIOBase):
+    """A file that counts the bytes that are read from it."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file, self.count = file, 0
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inference) -> Analyzed | None:
+    """Computes the bounds of a file. Returns None if the log has what is asked for.
+
+    source: the open data file. inference: the numbers of the files of this task so far, as in `write`. Raises
+    InvalidLayoutError, MalformedVariantError, and DeltaVariantError for damaged statistics.
+    """
+    todo = _todo(file, plan)
+    if not todo:
+        return None
+    opened = columns.opened(source)
+    groups = [_group(opened.schema_arrow, one.column) for one in todo]
+    parquet = columns.Columns(opened, {group for group in groups if group is not None})
+    footer = Footer(parquet.metadata)
+    for one, group in zip(todo, groups, strict=True):
+        if group is not None:
+            _Reading(one, parquet, group, footer, inference).run()
+    marker, tags = _marked(todo, plan)
+    changes: dict[ColumnPath, str | None] = {}
+    if rewriting.member(file.stats, ("numRecords",)) is None:
+        changes[("numRecords",)] = str(parquet.metadata.num_rows)
+    for one in todo:
+        changes |= {
+            (bounds, *one.column.names): one.stats.bound(side) for side, bounds in enumerate(("minValues", "maxValues"))
+        }
+    others = {name: text for name, text in file.tags.items() if name not in _TAGS}
+    analyzed = Analyzed(
+        rewriting.replaced(file.stats, changes),
+        {**others, stats.BOUNDS_TAG: marker, **tags},
+        max((one.source for one in todo), key=SOURCES.index),
+        parquet.metadata.num_rows,
+    )
+    return None if analyzed.stats == file.stats and analyzed.tags == dict(file.tags) else analyzed
+
+
+class _Column:
+    """A column of a file whose bounds are computed.
+
+    kept: the paths for which this package gave the file bounds before. read: the paths whose strings are read for the times
+    that they spell.
+    """
+
+    def __init__(
+        self, column: Column, plan: AnalysisPlan, file: File, first: Sequence[ColumnPath], read: set[ColumnPath]
+    ) -> None:
+        self.column, self.read = column, read
+        wanted = frozenset([*column.paths, *kept])
+        budget = MAX_BOUNDS_SIZE // len(plan.columns) + _PATH_SIZE * (len(wanted) - min(len(kept), MAX_PATHS))
+        first = list(dict.fromkeys([*column.paths, *kept, *column.first]))
+        self.stats = VariantStats(plan.string_prefix, 0 if kept else MAX_PATHS, budget, first, wanted)
+        null_rows = rewriting.member(file.stats, ("nullCount", *column.names))
+        self.null_rows = int(null_rows) if null_rows is not None and null_rows.isdecimal() else None
+        self.source = SOURCES[0]
+        self.is_typed = True
+        """Whether all values of paths with bounds are in typed columns, where readers find them."""
+        self.misread: list[ColumnPath] = []
+        """Paths with bounds that Spark may read differently from their typed column than by its scan of VARIANT columns."""
+
+
+def _todo(file: File, plan: AnalysisPlan) -> list[_Column]:
+    """The columns of a file whose bounds are to be computed."""
+    is_marked = file.tags.get(stats.BOUNDS_TAG) in stats.BOUNDS_TAG_VALUES
+    if is_marked and not plan.by_name:
+        return []
+    todo, lacking = [], not is_marked
+    for column in plan.columns:
+        bounds, tagged, times = _known(file, column)
+        lacking |= column.asked and not (bounds | tagged if not column.paths else (bounds | tagged).issuperset(column.paths))
+        if column.asked or bounds or tagged:
+            kept = sorted(bounds) if is_marked else []
+            todo.append(_Column(column, plan, file, kept, {*column.paths, *times}))
+    return todo if lacking else []
+
+
+def _known(file: File, column: Column) -> tuple[set[ColumnPath], set[ColumnPath], set[ColumnPath]]:
+    """The paths of a column that the log has: in its bounds, in the tag of nulls, and in the tag of times."""
+    bounds: set[ColumnPath] = set()
+    for side in ("minValues", "maxValues"):
+        text = rewriting.member(file.stats, (side, *column.names))
+        if text is not None and text.startswith('"'):
+            with suppress(DeltaVariantError):
+                bounds |= {parse_normalized(path) for path in stats.decode_bounds(json.loads(text))}
+    tagged, times = (set(_tagged(file.tags.get(tag), column.names)) for tag in (stats.NONNULL_TAG, stats.TIMES_TAG))
+    return bounds, tagged, times
+
+
+def _tagged(text: str | None, names: ColumnPath) -> Iterator[ColumnPath]:
+    """The paths of a column in a tag."""
+    if text is None:
+        return
+    with suppress(DeltaVariantError):
+        for parent, last in stats.decode_bounds(text).items():
+            for step in last:
+                path = parse_normalized(parent + step)
+                if path[: len(names)] == names:
+                    yield path[len(names) :]
+
+
+def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str, str]]:
+    """The marker and the other tags of a file.
+
+    Bounds of paths that Spark may misread are in a tag, so that the marker can say that all others are typed. If the tag has
+    no room for them, or if bounds do not belong to typed columns anyway, the marker does not say it.
+    """
+    named = [(one.column.names, one.stats) for one in todo]
+
+    def tags_with(chosen: Callable[[_Column], Iterable[ColumnPath]]) -> dict[str, str]:
+        for one in todo:
+            one.stats.put_into_tag(chosen(one))
+        return variants.tags(named) if plan.tags or plan.tags_only else {}
+
+    if plan.tags_only:
+        return stats.BOUNDS_TAG_VALUE, tags_with(lambda one: one.stats.bounded)
+    if all(one.is_typed for one in todo):
+        tags = tags_with(lambda one: one.misread)
+        there = {one.column.names: set(_tagged(tags.get(stats.NONNULL_TAG), one.column.names)) for one in todo}
+        if all(there[one.column.names].issuperset(one.misread) for one in todo):
+            return stats.TYPED_TAG_VALUE, tags
+    return stats.BOUNDS_TAG_VALUE, tags_with(lambda _: ())
+
+
+def _group(schema: pa.Schema, column: Column) -> ColumnPath | None:
+    """The names of a column in a file; None if the file lacks it."""
+    fields, group = list(schema), []
+    for depth, name in enumerate(column.names):
+        if column.ids:
+            found = [field for field in fields if (field.metadata or {}).get(_FIELD_ID) == str(column.ids[depth]).encode()]
+        else:
+            found = [field for field in fields if field.name == name]
+        if not found:
+            return None
+        group.append(found[0].name)
+        fields = list(found[0].type) if pa.types.is_struct(found[0].type) else []
+    return tuple(group)
+
+
+class _Reading:
+    """Collects the bounds of one column from its file."""
+
+    def __init__(self, one: _Column, parquet: columns.Columns, group: ColumnPath, footer: Footer, inference: Inference) -> None:
+        self._one, self._parquet, self._group, self._footer, self._inference = one, parquet, group, footer, inference
+
+    def run(self) -> None:
+        one, kind = self._one, self._parquet.group(self._group)
+        typed = [column for column in self._parquet.typed_columns(self._group) if _has_bounds(column.kind)]
+        is_shredded = kind is not None and layouts.is_variant(kind) and kind.get_field_index("typed_value") >= 0
+        paths = set(one.column.paths) - {column.keys for column in typed if is_shredded}
+        if is_shredded:
+            self._read_typed_columns(typed)
+            one.is_typed = named_apart(shredding.schema_of(kind))
+            one.misread = [keys for keys, values in one.stats.bounded.items() if self._is_misread(values)]
+        if not is_shredded or paths:
+            self._read_values(is_shredded=is_shredded, paths=paths)
+
+    def _read_typed_columns(self, typed: Sequence[TypedColumn]) -> None:
+        one = self._one
+        numbers: set[int] = set()
+        for column in typed:
+            state = self._footer.of(column, one.null_rows, read=is_string(column.kind) and column.keys in one.read)
+            if isinstance(state, Read):
+                numbers |= state.numbers
+            elif isinstance(state, Known):
+                one.stats.state(column.keys, column.kind, state.extremes, (state.nulls, state.missing))
+        if numbers:
+            one.source = "columns"
+            for batch in self._parquet.batches(numbers):
+                one.stats.add(self._column(batch))
+
+    def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:
+        """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
+        one = self._one
+        one.source, one.is_typed = "values", False
+        given = None if is_shredded else one.column.schema or self._inferred()
+        both = given, self._schema_of(set(paths) - _leaves(given))
+        schemas = [wanted for wanted in both if wanted is not None]
+        for rows in self._variants():
+            for wanted in schemas:
+                one.stats.add(shredding.shred(rows, wanted))
+
+    def _inferred(self) -> pa.DataType | None:
+        """The shredding schema that `write` would infer from the first rows."""
+        sample: list[pa.Array] = []
+        for rows in self._variants():
+            sample.append(rows.slice(0, SAMPLE_ROWS - sum(map(len, sample))))
+            if sum(map(len, sample)) >= SAMPLE_ROWS or sum(array.nbytes for array in sample) >= SAMPLE_BYTES:
+                break
+        return self._inference.schema(self._group, sample) if sample else None
+
+    def _schema_of(self, paths: Collection[ColumnPath]) -> pa.DataType | None:
+        """A shredding schema of these paths, with the types that their values have in the file; None if there are none."""
+        if not paths:
+            return None
+        sample = schema.Sample()
+        for rows in self._variants():
+            sample.add(rows)
+        return sample.schema_of(paths)
+
+    def _variants(self) -> Iterator[pa.Array]:
+        for batch in self._parquet.batches(self._parquet.leaves(self._group)):
+            yield layouts.unshred(self._column(batch))
+
+    def _column(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column in a batch, null where a struct above it is."""
+        array: pa.Array = batch.to_struct_array()
+        for name in self._group:
+            array = children_of(array)[array.type.get_field_index(name)]
+        return array
+
+    def _is_misread(self, values: Extremes) -> bool:
+        """Whether Spark may read a typed column differently from the Variant (`protocol/README.md`, T2 and F5).
+
+        Filters on dictionaries, which know two zeros, lose another writer's FLOAT or DOUBLE of 0.0. Without the key of Spark's
+        version, settings of the session decide about the calendar of dates and timestamps.
+        """
+        kind = values.kind
+        if pa.types.is_floating(kind):
+            return not self._footer.is_ours and bool(values.low <= 0 <= values.high)
+        has_calendar = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
+        return bool(has_calendar) and not self._footer.has_sparks_key
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    return has_order(kind) or bool(pa.types.is_boolean(kind))
+
+
+def _leaves(kind: pa.DataType | None, keys: ColumnPath = ()) -> set[ColumnPath]:
+    """The paths of the typed columns of a shredding schema that are reached through objects only."""
+    if kind is None:
+        return set()
+    if pa.types.is_struct(kind):
+        return {path for field in kind for path in _leaves(field.type, (*keys, field.name))}
+    return {keys}

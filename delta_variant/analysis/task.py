@@ -1,0 +1,47 @@
+"""A task of an analysis: Add actions → their statistics and tags with exact bounds.
+
+In: JSON texts, one for each file. Out: one report for each, in JSON. Invariant: a file that cannot be read does not stop the
+others. Its report has the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from delta_variant.analysis.files import CountingFile, File, analyze_file
+from delta_variant.analysis.plan import AnalysisPlan
+from delta_variant.errors import DeltaVariantError
+from delta_variant.version import __version__
+from delta_variant.writer.shredding_schemas import Inference
+
+
+def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
+    """Runs one task.
+
+    A message has the number of a file (`file`), its `path` in the file system of the table, and its `stats` and `tags` in the
+    log. A report has `file` and the number of bytes that were `read`, and either `failed`, a reason, or what the log is to
+    have, `stats` and `tags`, with the `source` of the bounds and the number of `rows`; neither if the log has it already.
+    """
+    if plan.version != __version__:
+        raise RuntimeError(
+            f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
+            "the Python of both"
+        )
+    system, inference = plan.location.open(), Inference()
+    for message in messages:
+        given = json.loads(message)
+        file = File(given["path"], given["stats"], given["tags"])
+        report: dict[str, Any] = {"file": given["file"], "read": 0}
+        try:
+            with CountingFile(system.open_input_file(file.path)) as source:
+                found = analyze_file(source, file, plan, inference)
+                report["read"] = source.count
+            if found is not None:
+                report |= {"stats": found.stats, "tags": found.tags, "source": found.source, "rows": found.rows}
+        except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
+            report["failed"] = str(error)
+        yield json.dumps(report).encode()

@@ -1,0 +1,235 @@
+package delta_variant;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonRDD;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.delta.DeltaConcurrentModificationException;
+import org.apache.spark.sql.delta.DeltaLog;
+import org.apache.spark.sql.delta.DeltaLog$;
+import org.apache.spark.sql.delta.DeltaOperations;
+import org.apache.spark.sql.delta.DeltaTableUtils;
+import org.apache.spark.sql.delta.OptimisticTransaction;
+import org.apache.spark.sql.delta.Snapshot;
+import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.functions;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/**
+ * The files of a table whose statistics are computed anew, batch by batch: the Add actions of a batch, the job that reads the
+ * files, and the commit of the same actions with other statistics and tags, as Delta's own recomputation of statistics has it
+ * (StatisticsCollection.recompute): each action as it was, with `dataChange` = false.
+ *
+ * Add actions are kept on this side, since there may be many. Not thread-safe. Janino compiles this file: no generics, no
+ * lambdas.
+ */
+public class Analysis {
+  private static final int TASKS_PER_CORE = 4;
+  private static final int TRIES = 10;
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final SparkSession spark;
+  private final DeltaLog log;
+  private final Option entry;
+  private final Column wanted;  // over the columns of Add actions
+  private final Seq predicates;
+  private int batches = 1;
+  private Snapshot snapshot;
+  private int batch;
+  private List adds;  // the Add actions of the batch
+  private Map changed;  // path -> the same action with other statistics and tags
+
+  /**
+   * entry: the table in the catalog. marker, markerValues: the tag of files that are left out unless `all`. where: a predicate on
+   * partition columns; null for all files.
+   */
+  public Analysis(SparkSession spark, DeltaLog log, Option entry, String marker, List markerValues, boolean all, String where) {
+    this.spark = spark;
+    this.log = log;
+    this.entry = entry;
+    Column value = functions.col("tags").getItem(marker);
+    wanted = all ? functions.lit(Boolean.TRUE) : value.isNull().or(functions.not(value.isin(markerValues.toArray())));
+    snapshot = log.update(false, Option.empty(), entry);
+    predicates = seq(where == null ? new ArrayList() : predicate(where));
+  }
+
+  private static Seq seq(List values) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
+  }
+
+  /** The predicate, resolved. One with an unresolved name that has a dot would be taken for a predicate on rows. */
+  private List predicate(String where) {
+    Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), snapshot.metadata().partitionSchema());
+    Expression condition = ((Filter) ((org.apache.spark.sql.classic.Dataset) partitions.where(where)).queryExecution().analyzed())
+        .condition();
+    if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, snapshot.metadata().partitionColumns(), spark)) {
+      throw new IllegalArgumentException("the predicate uses columns that are not partition columns: " + where);
+    }
+    List conditions = new ArrayList();
+    conditions.add(condition);
+    return conditions;
+  }
+
+  /** The Add actions that are to be looked at, in a version of the table. */
+  private Dataset files(Snapshot snapshot) {
+    Dataset files = snapshot.allFiles().filter(wanted);
+    if (predicates.isEmpty()) return files;
+    return DeltaLog$.MODULE$.filterFileList(snapshot.metadata().partitionSchema(), files.toDF(), predicates,
+        seq(new ArrayList()), true).as(((org.apache.spark.sql.classic.Dataset) files).encoder());
+  }
+
+  /** The Add actions of a batch, which the hashes of their paths decide. */
+  private List adds(Snapshot snapshot, int batch) {
+    Column hash = functions.pmod(functions.xxhash64(new Column[] {functions.col("path")}), functions.lit(Integer.valueOf(batches)));
+    return java.util.Arrays.asList((Object[]) files(snapshot).filter(hash.equalTo(Integer.valueOf(batch))).collect());
+  }
+
+  /** Divides the files into batches of about `size`. Returns their number and the files' number and bytes, as JSON. */
+  public String start(int size) {
+    Row totals = (Row) files(snapshot).agg(functions.count("*"), new Column[] {functions.sum("size")}).first();
+    batches = (int) Math.max(1, (totals.getLong(0) + size - 1) / size);
+    return JSON.createObjectNode().put("batches", totals.getLong(0) == 0 ? 0 : batches).put("files", totals.getLong(0))
+        .put("bytes", totals.isNullAt(1) ? 0 : totals.getLong(1)).toString();
+  }
+
+  /**
+   * Reads the files of a batch. task: a PySpark function from the messages of delta_variant/analysis/task.py to its reports.
+   * Returns their totals, as JSON.
+   */
+  public String run(int batch, PythonFunction task) throws java.io.IOException {
+    this.batch = batch;
+    snapshot = log.update(false, Option.empty(), entry);
+    adds = adds(snapshot, batch);
+    changed = new HashMap();
+    ObjectNode totals = JSON.createObjectNode().put("files", adds.size());
+    ObjectNode failed = totals.putObject("failed");
+    ObjectNode sources = totals.putObject("sources");
+    long read = 0;
+    long rows = 0;
+    long bytes = 0;
+    Path root = log.dataPath().getFileSystem(log.newDeltaHadoopConf()).makeQualified(log.dataPath());
+    List messages = new ArrayList();
+    for (int f = 0; f < adds.size(); f++) {
+      AddFile file = (AddFile) adds.get(f);
+      bytes += file.size();
+      Path path = file.absolutePath(log);
+      java.net.URI uri = new Path(root, path).toUri();
+      if (!uri.getScheme().equals(root.toUri().getScheme())) {
+        failed.put(file.path(), "it is in another storage system than its table");
+        continue;
+      }
+      ObjectNode message = JSON.createObjectNode().put("file", f).put("stats", file.stats());
+      message.put("path", "file".equals(uri.getScheme()) ? uri.getPath() : host(uri) + uri.getPath());
+      ObjectNode tags = message.putObject("tags");
+      for (scala.collection.Iterator i = file.tagsOrEmpty().iterator(); i.hasNext(); ) {
+        scala.Tuple2 tag = (scala.Tuple2) i.next();
+        tags.put((String) tag._1(), (String) tag._2());
+      }
+      messages.add(JSON.writeValueAsBytes(message));
+    }
+    if (!messages.isEmpty()) {
+      Collections.shuffle(messages, new java.util.Random(0));  // so that tasks have equal parts of large files
+      JavaSparkContext context = JavaSparkContext.fromSparkContext(spark.sparkContext());
+      int tasks = Math.min(messages.size(), TASKS_PER_CORE * context.defaultParallelism());
+      byte[][] reports = (byte[][]) new PythonRDD(context.parallelize(messages, tasks).rdd(), task, false, false).collect();
+      for (int r = 0; r < reports.length; r++) {
+        JsonNode report = JSON.readTree(reports[r]);
+        AddFile file = (AddFile) adds.get(report.get("file").asInt());
+        read += report.get("read").asLong();
+        if (report.has("failed")) {
+          failed.set(file.path(), report.get("failed"));
+        } else if (report.has("stats")) {
+          changed.put(file.path(), with(file, report));
+          rows += report.get("rows").asLong();
+          String source = report.get("source").asText();
+          sources.put(source, sources.path(source).asInt() + 1);
+        }
+      }
+    }
+    return totals.put("read", read).put("rows", rows).put("bytes", bytes).toString();
+  }
+
+  private static String host(java.net.URI uri) {
+    String authority = uri.getAuthority();
+    int at = authority.indexOf('@');
+    return at < 0 ? authority : authority.substring(0, at);
+  }
+
+  private static AddFile with(AddFile file, JsonNode report) {
+    Map tags = new HashMap();
+    for (java.util.Iterator i = report.get("tags").fields(); i.hasNext(); ) {
+      Map.Entry tag = (Map.Entry) i.next();
+      tags.put(tag.getKey(), ((JsonNode) tag.getValue()).asText());
+    }
+    scala.collection.immutable.Map map =
+        scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(tags));
+    return file.copy(file.path(), file.partitionValues(), file.size(), file.modificationTime(), false,
+        report.get("stats").asText(), map, file.deletionVector(), file.baseRowId(), file.defaultRowCommitVersion(),
+        file.clusteringProvider(), file.copy$default$12(), file.copy$default$13());
+  }
+
+  /**
+   * Commits the changed actions of the batch. An action that another writer has changed or removed since is left out. Returns the
+   * version, -1 if there was nothing to commit, the number of files committed, and the paths of those left out, as JSON.
+   */
+  public String commit() {
+    ObjectNode done = JSON.createObjectNode().put("version", -1).put("files", 0);
+    ArrayNode left = done.putArray("changed");
+    Snapshot read = snapshot;
+    List mine = new ArrayList();
+    for (int f = 0; f < adds.size(); f++) {
+      if (changed.containsKey(((AddFile) adds.get(f)).path())) mine.add(adds.get(f));
+    }
+    for (int attempt = 1; !mine.isEmpty(); attempt++) {
+      OptimisticTransaction transaction = log.startTransaction(entry, Option.empty());
+      if (transaction.readVersion() != read.version()) {
+        read = transaction.snapshot();
+        Set now = new HashSet(adds(read, batch));
+        List same = new ArrayList();
+        for (int f = 0; f < mine.size(); f++) {
+          if (now.contains(mine.get(f))) same.add(mine.get(f));
+          else left.add(((AddFile) mine.get(f)).path());
+        }
+        mine = same;
+        if (mine.isEmpty()) break;
+      }
+      transaction.trackFilesRead(seq(mine));
+      List actions = new ArrayList();
+      for (int f = 0; f < mine.size(); f++) actions.add(changed.get(((AddFile) mine.get(f)).path()));
+      try {
+        long version = transaction.commit(seq(actions), new DeltaOperations.ComputeStats(predicates));
+        return done.put("version", version).put("files", mine.size()).toString();
+      } catch (Throwable failure) {
+        // Another writer has removed or changed one of the files in between: the next attempt leaves it out.
+        if (attempt == TRIES || !isConflict(failure)) org.apache.spark.unsafe.Platform.throwException(failure);
+      }
+    }
+    return done.toString();
+  }
+
+  private static boolean isConflict(Throwable failure) {
+    for (Throwable t = failure; t != null; t = t.getCause()) {
+      if (t instanceof DeltaConcurrentModificationException) return true;
+    }
+    return false;
+  }
+}

@@ -1,0 +1,129 @@
+"""Reads some leaf columns of one file: whole VARIANT columns, or typed columns of them without their `value`.
+
+In: an open file, and the names of its VARIANT groups. Out: record batches with the columns asked for, everything else pruned,
+also inside structs. Source: VariantShredding, "Objects": the typed columns that are reached through objects only.
+
+Invariant: decimals inside VARIANT groups have the width of their physical type (`physical.exact_schema`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_variant import schema as schemas
+from delta_variant.buffers import without_views
+from delta_variant.parquet.footer import Names
+from delta_variant.parquet.physical import exact_schema
+
+BATCH_BYTES = 8 << 20
+_BUFFER_BYTES = 1 << 20
+_GROUP = {"metadata", "value", "typed_value"}
+
+
+@dataclass(frozen=True)
+class TypedColumn:
+    """A primitive typed column of a VARIANT group that is reached through objects only. Leaf columns are given by number."""
+
+    keys: Names
+    """The path of its values in the Variant."""
+    kind: pa.DataType
+    number: int
+    value: int | None
+    """The `value` beside it; None if there is none."""
+    above: tuple[int, ...]
+    """The `value` of each object above it."""
+
+
+def opened(source: Any) -> pq.ParquetFile:
+    """Opens a file for `Columns`. Reads its footer, and later what `batches` needs, page by page."""
+    return pq.ParquetFile(source, arrow_extensions_enabled=False, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+
+
+class Columns:
+    """The columns of a file that `opened` returned.
+
+    variants: its VARIANT groups, each as the names that lead to it. Raises InvalidLayoutError for types that Variant has not.
+    """
+
+    def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:
+        self._file = file
+        self.metadata = file.metadata
+        self.schema = exact_schema(file, lambda _, names: names in variants)
+
+    def group(self, names: Names) -> pa.DataType | None:
+        """The type of a column or a field of structs; None if the file lacks it."""
+        kind = pa.struct(list(self.schema))
+        for name in names:
+            index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+            if index < 0:
+                return None
+            kind = kind.field(index).type
+        return kind
+
+    def leaves(self, names: Names) -> range:
+        """The numbers of the leaf columns of a group."""
+        first, kind = 0, pa.struct(list(self.schema))
+        for name in names:
+            index = kind.get_field_index(name)
+            first += sum(_count(kind.field(i).type) for i in range(index))
+            kind = kind.field(index).type
+        return range(first, first + _count(kind))
+
+    def typed_columns(self, names: Names) -> Iterator[TypedColumn]:
+        """The typed columns of a VARIANT group in the final layout; none of a plain group or one of another layout."""
+        yield from _typed(self.group(names), self.leaves(names).start, (), ())
+
+    def batches(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """The rows of these leaf columns, in batches of about 8 MiB and of one row group at most."""
+        numbers = sorted(numbers)
+        schema = pa.schema(_kept(list(self.schema), 0, frozenset(numbers)))
+        for number in range(self.metadata.num_row_groups):
+            group = self.metadata.row_group(number)
+            size = sum(group.column(i).total_uncompressed_size for i in numbers)
+            rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(1, size)))
+            for batch in self._file.reader.iter_batches(rows, row_groups=[number], column_indices=numbers, use_threads=False):
+                columns = [without_views(column) for column in batch.columns]
+                columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _count(kind: pa.DataType) -> int:
+    """The number of leaf columns of a type."""
+    return sum(_count(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
+
+
+def _kept(fields: list[pa.Field], first: int, numbers: frozenset[int]) -> list[pa.Field]:
+    """The fields with the leaf columns in `numbers`. first: the number of the first leaf column of the fields."""
+    kept = []
+    for field in fields:
+        count = _count(field.type)
+        if pa.types.is_struct(field.type):
+            inner = _kept(list(field.type), first, numbers)
+            kept += [field.with_type(pa.struct(inner))] if inner else []
+        elif numbers.intersection(range(first, first + count)):  # lists are read as a whole
+            kept.append(field)
+        first += count
+    return kept
+
+
+def _typed(group: pa.DataType | None, first: int, keys: Names, above: tuple[int, ...]) -> Iterator[TypedColumn]:
+    if group is None or not pa.types.is_struct(group) or not {field.name for field in group} <= _GROUP:
+        return
+    numbers: dict[str, int] = {}
+    for field in group:
+        numbers[field.name] = first
+        first += _count(field.type)
+    typed = group.field(group.get_field_index("typed_value")).type if "typed_value" in numbers else pa.null()
+    value = numbers.get("value")
+    if pa.types.is_struct(typed):
+        at = numbers["typed_value"]
+        for field in typed:
+            yield from _typed(field.type, at, (*keys, field.name), above if value is None else (*above, value))
+            at += _count(field.type)
+    elif "typed_value" in numbers and not schemas.is_list(typed):
+        yield TypedColumn(keys, typed, numbers["typed_value"], value, above)

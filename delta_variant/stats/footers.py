@@ -1,0 +1,140 @@
+"""What a Parquet footer proves of a typed column: its extremes, and how many rows have a JSON null or lack the path.
+
+In: a footer, and the numbers of the typed column and of the `value`s beside and above it. Out: `Known`, `Read` (the leaf
+columns from which bounds have to be computed), or None if the path can have no bounds. Source: Parquet, `Statistics`; Delta
+variantShredding, "Statistics for Variant Columns".
+
+A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
+pyarrow leaves NaN out of them, other writers do as they like with NaN, zeros and long strings. FLOAT and DOUBLE are therefore
+believed in files of this package only, and strings in files of pyarrow, which writes them whole or not at all.
+
+Invariant: what is known equals what reading the columns gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from delta_variant.stats.values import is_string
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from delta_variant.parquet.columns import TypedColumn
+
+WRITER = b"org.apache.spark.version"
+"""The key of files of Spark and of this package. Both follow VariantShredding, "Objects": a typed field is never in `value`."""
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_JSON_NULL = b"\0"
+
+Residual = int | Literal["values", "unknown"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all rows of a file have at a path."""
+
+    extremes: tuple[Any, Any]
+    """The smallest and the largest value, as in `values.Extremes`; None without values."""
+    nulls: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """The leaf columns that tell what the footer does not."""
+
+    numbers: frozenset[int]
+
+
+class Footer:
+    """The statistics in a footer."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self._metadata = metadata
+        self._groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        keys = metadata.metadata or {}
+        self.has_sparks_key = WRITER in keys
+        """Whether Spark or this package wrote the file."""
+        self.is_ours = self.has_sparks_key and self._by_pyarrow
+        self.is_legacy = any(key in keys for key in _LEGACY)
+        """Whether its dates and timestamps are in the calendar that Spark had before version 3."""
+
+    @property
+    def _by_pyarrow(self) -> bool:
+        return (self._metadata.created_by or "").startswith("parquet-cpp-arrow")
+
+    def of(self, column: TypedColumn, null_rows: int | None, *, read: bool = False) -> Known | Read | None:
+        """What the footer proves of a typed column.
+
+        null_rows: how many rows are NULL, if that is known; it matters at the root only. read: whether the values are wanted
+        even if their extremes are known.
+        """
+        if self.is_legacy and (pa.types.is_date(column.kind) or pa.types.is_timestamp(column.kind)):
+            return None
+        residual: Residual = 0 if column.value is None else self._residual(column.value)
+        if residual == "values" or (not column.keys and null_rows is None):
+            return None
+        above = [] if self.has_sparks_key else [number for number in column.above if isinstance(self._residual(number), str)]
+        absent = self.null_count(column.number)
+        if not (read or above or absent is None or isinstance(residual, str)):
+            extremes = self._extremes(column)
+            if extremes is not None:
+                nulls = residual if column.keys else absent - (null_rows or 0)
+                return Known(extremes, nulls, absent - nulls)
+        beside = [column.value] if residual and column.value is not None else []
+        return Read(frozenset([column.number, *beside, *above]))
+
+    def null_count(self, number: int) -> int | None:
+        """The number of rows in which a leaf column is null; None if the footer does not say."""
+        count = 0
+        for group in self._groups:
+            statistics = group.column(number).statistics
+            if statistics is None or not statistics.has_null_count:
+                return None
+            count += statistics.null_count
+        return count
+
+    def _residual(self, number: int) -> Residual:
+        """The number of JSON nulls in a `value`, if it holds nothing else."""
+        nulls = 0
+        for group in self._groups:
+            column = group.column(number)
+            statistics = column.statistics
+            if statistics is None or not statistics.has_null_count:
+                return "unknown"
+            present = column.num_values - statistics.null_count
+            if present and not (statistics.has_min_max and statistics.min_raw == statistics.max_raw == _JSON_NULL):
+                return "values"
+            nulls += present
+        return nulls
+
+    def _extremes(self, column: TypedColumn) -> tuple[Any, Any] | None:
+        """The smallest and the largest value; None if the footer does not prove them."""
+        kind = column.kind
+        if pa.types.is_floating(kind) and not self.is_ours:
+            return None
+        if is_string(kind) and not self._by_pyarrow:
+            return None
+        lows, highs = [], []
+        for group in self._groups:
+            chunk = group.column(column.number)
+            if chunk.statistics.null_count == chunk.num_values:
+                continue
+            if not chunk.statistics.has_min_max:
+                return None
+            lows.append(_value(kind, chunk.statistics.min_raw))
+            highs.append(_value(kind, chunk.statistics.max_raw))
+        return (min(lows), max(highs)) if lows else (None, None)
+
+
+def _value(kind: pa.DataType, raw: Any) -> Any:
+    """A value in its physical form, as `values.Extremes` has it."""
+    if not pa.types.is_decimal(kind):
+        return raw
+    unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -kind.scale))
