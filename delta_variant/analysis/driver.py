@@ -79,9 +79,9 @@ def analyze(
     with jvm.delta_errors(f"analyzing {table.name}"):
         analysis = jvm.construct(
             spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
-            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name, where,
+            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name,
         )  # fmt: skip
-        whole = json.loads(analysis.start(BATCH_FILES))
+        whole = json.loads(analysis.start(BATCH_FILES, where))
         files = 0
         for batch in range(whole["batches"]):
             read = json.loads(analysis.run(batch, function))

@@ -131,7 +131,7 @@ class _Column:
     """
 
     def __init__(
-        self, column: Column, plan: AnalysisPlan, file: File, first: Sequence[ColumnPath], read: set[ColumnPath]
+        self, column: Column, plan: AnalysisPlan, file: File, kept: Sequence[ColumnPath], read: set[ColumnPath]
     ) -> None:
         self.column, self.read = column, read
         wanted = frozenset([*column.paths, *kept])

@@ -16,6 +16,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonRDD;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -30,6 +31,7 @@ import org.apache.spark.sql.delta.DeltaTableUtils;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.actions.AddFile;
+import org.apache.spark.sql.delta.actions.SetTransaction;
 import org.apache.spark.sql.functions;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -45,13 +47,14 @@ import scala.collection.immutable.Seq;
 public class Analysis {
   private static final int TASKS_PER_CORE = 4;
   private static final int TRIES = 10;
+  private static final String APPLICATION = "delta_variant.analyze";  // its transaction identifier, protocol/README.md, W4
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final SparkSession spark;
   private final DeltaLog log;
   private final Option entry;
   private final Column wanted;  // over the columns of Add actions
-  private final Seq predicates;
+  private Seq predicates;
   private int batches = 1;
   private Snapshot snapshot;
   private int batch;
@@ -59,17 +62,14 @@ public class Analysis {
   private Map changed;  // path -> the same action with other statistics and tags
 
   /**
-   * entry: the table in the catalog. marker, markerValues: the tag of files that are left out unless `all`. where: a predicate on
-   * partition columns; null for all files.
+   * entry: the table in the catalog. marker, markerValues: the tag of files that are left out unless `all`.
    */
-  public Analysis(SparkSession spark, DeltaLog log, Option entry, String marker, List markerValues, boolean all, String where) {
+  public Analysis(SparkSession spark, DeltaLog log, Option entry, String marker, List markerValues, boolean all) {
     this.spark = spark;
     this.log = log;
     this.entry = entry;
     Column value = functions.col("tags").getItem(marker);
     wanted = all ? functions.lit(Boolean.TRUE) : value.isNull().or(functions.not(value.isin(markerValues.toArray())));
-    snapshot = log.update(false, Option.empty(), entry);
-    predicates = seq(where == null ? new ArrayList() : predicate(where));
   }
 
   private static Seq seq(List values) {
@@ -79,10 +79,17 @@ public class Analysis {
   /** The predicate, resolved. One with an unresolved name that has a dot would be taken for a predicate on rows. */
   private List predicate(String where) {
     Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), snapshot.metadata().partitionSchema());
-    Expression condition = ((Filter) ((org.apache.spark.sql.classic.Dataset) partitions.where(where)).queryExecution().analyzed())
-        .condition();
+    String columns = snapshot.metadata().partitionColumns().mkString(", ");
+    Expression condition;
+    try {
+      condition = ((Filter) ((org.apache.spark.sql.classic.Dataset) partitions.where(where)).queryExecution().analyzed()).condition();
+    } catch (Throwable unresolved) {
+      if (!(unresolved instanceof AnalysisException)) org.apache.spark.unsafe.Platform.throwException(unresolved);
+      throw new IllegalArgumentException("where='" + where + "' is not a predicate on the partition columns (" + columns + "): "
+          + unresolved.getMessage(), unresolved);
+    }
     if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, snapshot.metadata().partitionColumns(), spark)) {
-      throw new IllegalArgumentException("the predicate uses columns that are not partition columns: " + where);
+      throw new IllegalArgumentException("where='" + where + "' is not a predicate on the partition columns (" + columns + ")");
     }
     List conditions = new ArrayList();
     conditions.add(condition);
@@ -103,8 +110,13 @@ public class Analysis {
     return java.util.Arrays.asList((Object[]) files(snapshot).filter(hash.equalTo(Integer.valueOf(batch))).collect());
   }
 
-  /** Divides the files into batches of about `size`. Returns their number and the files' number and bytes, as JSON. */
-  public String start(int size) {
+  /**
+   * Divides the files into batches of about `size`. where: a predicate on partition columns; null for all files. Returns the
+   * number of batches and the files' number and bytes, as JSON.
+   */
+  public String start(int size, String where) {
+    snapshot = log.update(false, Option.empty(), entry);
+    predicates = seq(where == null ? new ArrayList() : predicate(where));
     Row totals = (Row) files(snapshot).agg(functions.count("*"), new Column[] {functions.sum("size")}).first();
     batches = (int) Math.max(1, (totals.getLong(0) + size - 1) / size);
     return JSON.createObjectNode().put("batches", totals.getLong(0) == 0 ? 0 : batches).put("files", totals.getLong(0))
@@ -215,6 +227,9 @@ public class Analysis {
       transaction.trackFilesRead(seq(mine));
       List actions = new ArrayList();
       for (int f = 0; f < mine.size(); f++) actions.add(changed.get(((AddFile) mine.get(f)).path()));
+      // Delta sees no conflict between two commits that add the same file, so that two analyses need this one.
+      long earlier = transaction.txnVersion(APPLICATION);
+      actions.add(new SetTransaction(APPLICATION, earlier + 1, Option.apply(Long.valueOf(System.currentTimeMillis()))));
       try {
         long version = transaction.commit(seq(actions), new DeltaOperations.ComputeStats(predicates));
         return done.put("version", version).put("files", mine.size()).toString();

@@ -57,7 +57,9 @@ public class Bounds {
       find((StructType) stats.apply("minValues").dataType(), new ArrayList());
     }
     indexed = columns.size();
-    if ("true".equals(snapshot.getProperties().get(TAGS_ONLY))) find(snapshot.metadata().dataSchema(), new ArrayList());
+    if (snapshot.metadata().configuration().get(TAGS_ONLY).contains("true")) {
+      find(snapshot.metadata().dataSchema(), new ArrayList());
+    }
   }
 
   /** The VARIANT columns with statistics or tags, each as a List of its physical names. */

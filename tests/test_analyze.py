@@ -1,0 +1,403 @@
+"""`VariantTable.analyze` on tables of all kinds and beside other writers. test_analysis tests the analysis of one file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import delta_variant as dv
+from delta_variant import jvm, stats
+from delta_variant.analysis import driver
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from tests.support import SOAK, scans, without_rules
+from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
+
+pytestmark = pytest.mark.spark
+
+DOCUMENT = "struct(id, concat('n', id) AS name, id * 1.5 AS price, CASE WHEN id % 4 = 0 THEN struct(id % 7 AS k) END AS o)"
+ROWS = ("id AS n", "id DIV 10 AS p", f"parse_json(to_json({DOCUMENT})) AS v")
+SHAPE = "id bigint, name string, price decimal(18,2), o struct<k: bigint>"
+NEEDLE = "v:id::bigint = 25"
+
+
+def rows(spark, first=0, last=40):
+    """Rows with these ids, ten a file."""
+    return spark.range(first, last, 1, (last - first) // 10).selectExpr(*ROWS)
+
+
+def create(spark, path, *, shredding="true", columns="n bigint, p bigint, v variant", more=""):
+    spark.conf.set("spark.databricks.delta.variantShredding.forceUsePreviewTableFeature", "false")
+    properties = f"TBLPROPERTIES ('delta.enableVariantShredding' = '{shredding}')" if shredding else ""
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {more} {properties}")
+
+
+def by_delta(spark, path, df=None):
+    """Rows that delta-spark writes: shredded if the property says so, without bounds."""
+    (rows(spark) if df is None else df).write.format("delta").mode("append").save(str(path))
+
+
+def adds(path):
+    """The Add actions in the log's commits, the last of each file."""
+    found = {}
+    for commit in sorted(Path(path, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            found.pop(action.get("remove", {}).get("path"), None)
+        found |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+    return found
+
+
+def without_bounds(path, copy):
+    """A copy of a table whose Add actions have no bounds and no tags."""
+    shutil.copytree(path, copy)
+    for commit in Path(copy, "_delta_log").glob("*.json"):
+        lines = []
+        for action in map(json.loads, commit.read_text().splitlines()):
+            if "add" in action:
+                action["add"].pop("tags", None)
+                action["add"]["stats"] = re.sub(r',?"v":"[^"]*"', "", action["add"]["stats"])
+            lines.append(json.dumps(action))
+        commit.write_text("\n".join(lines))
+    for checksum in Path(copy, "_delta_log").glob("*crc"):
+        checksum.unlink()
+
+
+def opened(spark, path, where=NEEDLE):
+    """(files opened, files read typed) by a query that the rules serve."""
+    session = spark.newSession()
+    dv.enable(session)
+    try:
+        [scan] = scans(session.sql(f"SELECT v:name::string, n FROM delta.`{path}` WHERE {where}"))
+    finally:
+        dv.disable(session)
+    return scan.files_after_bounds, scan.files_typed
+
+
+def extremes(spark, path, expression):
+    """The bounds of a path by file, from the rows."""
+    with without_rules(spark):
+        found = spark.sql(
+            f"SELECT _metadata.file_name f, min({expression})::string a, max({expression})::string b "
+            f"FROM delta.`{path}` GROUP BY 1"
+        ).collect()
+    return {row.f: (row.a, row.b) for row in found}
+
+
+def stated(spark, path, key):
+    """The bounds of a path by file, from the log."""
+    table = dv.VariantTable.forPath(spark, path).stats().where(f"path = \"{key}\" AND source <> 'writer'")
+    return {Path(r.file).name: (r.a, r.b) for r in table.selectExpr("file", "min::string a", "max::string b").collect()}
+
+
+def test_files_of_this_package(spark, tmp_path):
+    """Of files that `write` made, `analyze` restores statistics and tags byte for byte, from footers, and does it once (B2)."""
+    dv.write(rows(spark), tmp_path / "t", shred={"v": SHAPE})
+    without_bounds(tmp_path / "t", tmp_path / "copy")
+    told = []
+    done = dv.VariantTable.forPath(spark, tmp_path / "copy").analyze(progress=told.append)
+    assert (done.version, done.commits, done.files, done.from_footers, done.rows) == (1, 1, 4, 4, 40)
+    assert (done.changed, done.failed, done.feature) == ((), {}, None)
+    assert [(p.files, p.files_total, p.rows) for p in told] == [(4, 4, 40)]
+    for path, add in adds(tmp_path / "t").items():
+        again = adds(tmp_path / "copy")[path]
+        assert (again["stats"], again["tags"]) == (add["stats"], add["tags"])
+        assert again == {**add, "dataChange": False}
+    assert opened(spark, tmp_path / "copy") == (1, 1)
+    assert dv.VariantTable.forPath(spark, tmp_path / "copy").analyze().commits == 0
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'copy'}` LIMIT 1").collect()
+    assert line.operation == "COMPUTE STATS"
+
+
+@pytest.mark.parametrize("groups", [1000, 3])
+def test_files_of_delta_spark(spark, tmp_path, groups):
+    """delta-spark's shredded files get the extremes of their rows; their paths are typed afterwards, and rows stay the same."""
+    create(spark, tmp_path)
+    spark.conf.set("parquet.block.row.count.limit", str(groups))
+    try:
+        by_delta(spark, tmp_path, rows(spark).coalesce(2))
+    finally:
+        spark.conf.unset("parquet.block.row.count.limit")
+    before = rows_of(spark, tmp_path)
+    assert opened(spark, tmp_path) == (2, 0)
+    done = dv.VariantTable.forPath(spark, tmp_path).analyze()
+    assert (done.files, done.from_columns) == (2, 2)
+    paths = {"id": "v:id::bigint", "name": "v:name::string", "o']['k": "v:o.k::bigint", "price": "v:price::double"}
+    for key, expression in paths.items():
+        assert numbers(stated(spark, tmp_path, f"$['{key}']")) == numbers(extremes(spark, tmp_path, expression)), key
+    assert opened(spark, tmp_path) == (1, 1)
+    assert rows_of(spark, tmp_path) == before
+
+
+def numbers(bounds):
+    """Bounds with numbers compared as such."""
+    return {file: tuple(float(b) if re.fullmatch(r"-?[\d.]+", b) else b for b in both) for file, both in bounds.items()}
+
+
+def rows_of(spark, path):
+    """The rows of a table, by Spark's own scan."""
+    with without_rules(spark):
+        return sorted(map(tuple, spark.sql(f"SELECT n, v::string FROM delta.`{path}`").collect()))
+
+
+def test_plain_tables(spark, tmp_path):
+    """A plain table gets the feature, and the bounds of its rows; other readers read it as before."""
+    create(spark, tmp_path, shredding=None)
+    by_delta(spark, tmp_path)
+    done = dv.VariantTable.forPath(spark, tmp_path).analyze()
+    assert (done.feature, done.files, done.from_values) == ("variantShredding", 4, 4)
+    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "v:id::bigint"))
+    assert opened(spark, tmp_path) == (1, 0)
+    by_delta(spark, tmp_path, rows(spark, 40, 50))
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 3")
+    jvm.static(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(tmp_path)).checkpoint()
+    assert opened(spark, tmp_path) == (3, 0), "the new file and the rewritten one have no bounds"
+    spark.sql(f"VACUUM delta.`{tmp_path}`")
+    assert len(rows_of(spark, tmp_path)) == 49
+    files = [str(tmp_path / file) for file in adds(tmp_path)]
+    assert duckdb.sql(f"SELECT count(*), min(n) FROM read_parquet({files})").fetchall() == [(49, 0)]
+
+
+def test_tags_only(spark, tmp_path):
+    """With tags alone the protocol stays as it is, and queries skip by the tags (M4)."""
+    create(spark, tmp_path, shredding=None)
+    by_delta(spark, tmp_path)
+    done = dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True)
+    assert (done.feature, done.files) == (None, 4)
+    assert "variantShredding" not in json.dumps([a for a in read_log(tmp_path) if "protocol" in a])
+    assert opened(spark, tmp_path) == (1, 0)
+    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "v:id::bigint"))
+    assert all('"v"' not in json.dumps(json.loads(add["stats"])["minValues"]) for add in adds(tmp_path).values())
+    assert dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True).commits == 0
+
+
+def read_log(path):
+    return [json.loads(line) for commit in Path(path, "_delta_log").glob("*.json") for line in commit.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns(spark, tmp_path, mode):
+    """With column mapping, files have physical names and ids; renamed columns, and VARIANTs in structs, are found."""
+    more = f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}', 'delta.enableVariantShredding' = 'true')"
+    create(spark, tmp_path, shredding=None, columns="n bigint, s struct<w: variant>", more=more)
+    by_delta(spark, tmp_path, rows(spark).selectExpr("n", "struct(v AS w) AS s"))
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` RENAME COLUMN s TO t")
+    done = dv.VariantTable.forPath(spark, tmp_path).analyze(columns=["T.w"], paths=["t.w:id"])
+    assert (done.files, done.failed) == (4, {})
+    found = dv.VariantTable.forPath(spark, tmp_path).stats()
+    assert {(r.column, r.source) for r in found.collect()} == {("t.w", "delta-variant")}
+    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "t.w:id::bigint"))
+
+
+def test_partitions_deletion_vectors_and_row_ids(spark, tmp_path):
+    """`where` chooses partitions. Deletion vectors, row ids and statistics of other columns stay as they are."""
+    enabled = ", ".join(f"'delta.enable{name}' = 'true'" for name in ("VariantShredding", "DeletionVectors", "RowTracking"))
+    more = f"PARTITIONED BY (p) TBLPROPERTIES ({enabled})"
+    create(spark, tmp_path, shredding=None, more=more)
+    by_delta(spark, tmp_path)
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n IN (3, 14)")
+    before, ids = adds(tmp_path), spark.sql(f"SELECT n, _metadata.row_id FROM delta.`{tmp_path}` ORDER BY n").collect()
+    assert any("deletionVector" in add for add in before.values())
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    assert table.analyze(where="p = 1").files == 1
+    assert table.analyze(where="p < 3").files == 2
+    assert table.analyze().files == 1
+    for path, add in adds(tmp_path).items():
+        kept = re.sub(r',?"v":"[^"]*"', "", add["stats"])
+        assert kept == re.sub(r',?"v":"[^"]*"', "", before[path]["stats"])
+        assert {**add, "stats": 0, "tags": 0} == {**before[path], "stats": 0, "tags": 0, "dataChange": False}
+    assert spark.sql(f"SELECT n, _metadata.row_id FROM delta.`{tmp_path}` ORDER BY n").collect() == ids
+    assert opened(spark, tmp_path) == (1, 1)
+    with pytest.raises(TableError, match="is not a predicate on the partition columns"):
+        table.analyze(where="n = 3")
+
+
+def test_the_checksum_counts_files_once(spark, tmp_path):
+    """Delta's checksum of the version has the files and bytes of the one before: the same files are in the table."""
+    dv.write(rows(spark), tmp_path / "t")
+    dv.write(rows(spark, 40, 60), tmp_path / "t")
+    create(spark, tmp_path / "u")
+    by_delta(spark, tmp_path / "u")
+    dv.VariantTable.forPath(spark, tmp_path / "u").analyze()
+    sums = [json.loads(file.read_text()) for file in sorted((tmp_path / "u" / "_delta_log").glob("0*.crc"))]
+    assert {(s["numFiles"], s["tableSizeBytes"]) for s in sums[1:]} == {
+        (4, sum(a["size"] for a in adds(tmp_path / "u").values()))
+    }
+
+
+def test_paths_by_name(spark, tmp_path):
+    """A path asked for by name gets bounds in files that have the marker; what is there already is not committed again."""
+    wide = "to_json(map_from_entries(transform(sequence(10, 50), k -> struct(concat('c', k), id + k))))"
+    dv.write(spark.range(0, 20, 1, 2).selectExpr("id AS n", f"parse_json({wide}) AS v"), tmp_path, shred={"v": ddl(10, 50)})
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    assert stated(spark, tmp_path, "$['c50']") == {}
+    done = table.analyze(paths=["v:c50"])
+    assert (done.files, done.from_footers) == (2, 2)
+    assert sorted(stated(spark, tmp_path, "$['c50']").values()) == [("50", "59"), ("60", "69")]
+    assert len(stated(spark, tmp_path, "$['c10']")) == 2
+    assert table.analyze(paths=["v:c50"]).commits == 0
+
+
+def ddl(first, last):
+    return ", ".join(f"c{n} bigint" for n in range(first, last + 1))
+
+
+def test_files_that_cannot_be_read(spark, tmp_path):
+    """A missing or damaged file is named in the result; the others get bounds."""
+    create(spark, tmp_path)
+    by_delta(spark, tmp_path)
+    first, second, *_ = adds(tmp_path)
+    (tmp_path / first).unlink()
+    (tmp_path / second).write_bytes(b"PAR1 is not enough")
+    done = dv.VariantTable.forPath(spark, tmp_path).analyze()
+    assert done.files == 2
+    assert set(done.failed) == {first, second}
+
+
+def test_errors(spark, tmp_path):
+    """Columns and paths that cannot have bounds are errors before anything changes."""
+    create(spark, tmp_path, more="TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '2')", shredding=None)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    for arguments, error, text in [
+        ({"columns": ["n"]}, InvalidSchemaError, "n is not a VARIANT column"),
+        ({"columns": ["x"]}, InvalidSchemaError, "x is not a VARIANT column"),
+        ({"paths": ["v"]}, InvalidPathError, "write it as v:actor.id"),
+        ({"paths": ["v:a[0]"]}, InvalidPathError, "through objects"),
+        ({}, TableError, "keeps no statistics of v"),
+    ]:
+        with pytest.raises(error, match=re.escape(text)):
+            table.analyze(**arguments)
+
+
+# ---- beside other writers ------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "append": lambda spark, path: by_delta(spark, path, rows(spark, 40, 50)),
+    "our append": lambda spark, path: dv.write(rows(spark, 40, 50), path),
+    "overwrite": lambda spark, path: rows(spark, 40, 50).write.format("delta").mode("overwrite").save(path),
+    "DELETE": lambda spark, path: spark.sql(f"DELETE FROM delta.`{path}` WHERE n BETWEEN 3 AND 12"),
+    "UPDATE": lambda spark, path: spark.sql(f"UPDATE delta.`{path}` SET v = parse_json('{{\"id\": 25}}') WHERE n = 3"),
+    "MERGE": lambda spark, path: spark.sql(
+        f"MERGE INTO delta.`{path}` t USING (SELECT 14L n) s ON t.n = s.n WHEN MATCHED THEN UPDATE SET p = 99"
+    ),
+    "OPTIMIZE": lambda spark, path: spark.sql(f"OPTIMIZE delta.`{path}`"),
+    "analyze": lambda spark, path: dv.VariantTable.forPath(spark, path).analyze(),
+    "ALTER TABLE": lambda spark, path: spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('x' = 'y')"),
+    "RESTORE": lambda spark, path: spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 1"),
+}  # fmt: skip
+
+
+CHANGING = ("overwrite", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "analyze", "RESTORE")
+"""Those that change or remove files of the table."""
+CONFLICTS = {
+    **dict.fromkeys(("overwrite", "DELETE", "UPDATE", "MERGE"), "ConcurrentAppendException"),
+    "RESTORE": "ConcurrentWriteException",
+}
+"""Delta's error if the analysis commits before them."""
+ALL = itertools.product(OTHERS, ("first", "second"))
+SOME = zip(OTHERS, itertools.cycle(("first", "second", "first")))
+CASES = list(ALL if SOAK else SOME)
+"""The other writer, and whether the analysis is the first to begin. `make test` runs each writer once, both orders by turns."""
+
+
+@pytest.fixture(scope="module", params=["true", "false"] if SOAK else ["true"])
+def base(request, spark, tmp_path_factory):
+    """Four files of delta-spark in two commits, with deletion vectors or not."""
+    path = tmp_path_factory.mktemp("analyze") / "base"
+    more = f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.enableDeletionVectors' = '{request.param}')"
+    create(spark, path, shredding=None, more=more)
+    by_delta(spark, path, rows(spark, 0, 20))
+    by_delta(spark, path, rows(spark, 20, 40))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("other", "order"), CASES)
+def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noqa: F811
+    """An analysis steps around what others changed; others end as Delta has it when files are added that they have read (W4).
+
+    No row is lost or comes back, and bounds hold for the rows of every file.
+    """
+    path, alone = str(tmp_path / "t"), str(tmp_path / "alone")
+    shutil.copytree(base, path)
+    if other == "RESTORE":
+        by_delta(spark, path, rows(spark, 50, 60))
+    shutil.copytree(path, alone)
+    results = []
+    ours = lambda: results.append(dv.VariantTable.forPath(spark, path).analyze())  # noqa: E731
+    theirs = partial(OTHERS[other], spark)
+    if order == "first":
+        assert both(spark, gate, path, ours, partial(theirs, path)) == ("done", "done")
+    else:
+        assert both(spark, gate, path, partial(theirs, path), ours) == (CONFLICTS.get(other, "done"), "done")
+    if order == "first" or other not in CONFLICTS:
+        theirs(alone)
+    assert rows_of(spark, path) == rows_of(spark, alone)
+    for key, expression in (("$['id']", "v:id::bigint"), ("$['name']", "v:name::string")):
+        found = extremes(spark, path, expression)
+        for file, (low, high) in stated(spark, path, key).items():
+            a, b = found.get(file, (low, high))  # a file may have lost all of its rows to a deletion vector
+            assert order_of(low) <= order_of(a) <= order_of(b) <= order_of(high), file
+    [done] = results
+    if order == "first":
+        kept = {file for file, add in adds(base).items() if adds(path).get(file, {}).get("size") == add["size"]}
+        assert bool(done.changed) == (other in CHANGING), "the files that the other writer changed are named"
+        assert done.files + len(done.changed) == 4 + (other == "RESTORE")
+        assert all(stats.BOUNDS_TAG in adds(path)[file].get("tags", {}) for file in kept - set(done.changed))
+
+
+def order_of(text):
+    return (0, float(text), "") if re.fullmatch(r"-?[\d.]+", text) else (1, 0.0, text)
+
+
+KILLED = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import delta_variant as dv
+from delta_variant.analysis import driver
+driver.BATCH_FILES = 1
+spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+def progress(p):
+    if p.files >= 2:
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+dv.VariantTable.forPath(spark, sys.argv[1]).analyze(progress=progress)
+"""
+
+
+@pytest.mark.slow
+def test_killed(spark, base, tmp_path):
+    """An analysis that is killed after some commits leaves a whole table, and the next one does what is left."""
+    path = tmp_path / "t"
+    shutil.copytree(base, path)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", KILLED, str(path)]
+    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
+    marked = sum(stats.BOUNDS_TAG in add.get("tags", {}) for add in adds(path).values())
+    assert 2 <= marked < 4
+    assert rows_of(spark, path) == rows_of(spark, base)
+    done = dv.VariantTable.forPath(spark, path).analyze()
+    assert done.files == 4 - marked
+    assert opened(spark, path) == (1, 1)
+
+
+def test_batches(spark, base, tmp_path, monkeypatch):
+    """Files are committed in batches, and progress is told after each."""
+    path = tmp_path / "t"
+    shutil.copytree(base, path)
+    monkeypatch.setattr(driver, "BATCH_FILES", 2)
+    told = []
+    done = dv.VariantTable.forPath(spark, path).analyze(progress=told.append)
+    assert done.files == 4
+    assert done.commits <= len(told) == 2
+    assert [p.files for p in told][-1] == 4
