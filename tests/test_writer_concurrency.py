@@ -33,7 +33,7 @@ import delta_variant as dv
 from delta_variant.errors import TableError
 from delta_variant.transaction import Table
 from delta_variant.writer import Commit, write
-from tests.support import SOAK
+from tests.support import SOAK, forget
 from tests.test_writer import read, version
 
 pytestmark = pytest.mark.spark
@@ -211,7 +211,7 @@ PROCESSES = 2 if SOAK else 1
 @linux
 @pytest.mark.slow
 def test_eight_writers_and_readers(spark, tmp_path):
-    """Six threads and two processes (one in `make test`) append at once: nothing is lost or doubled, and every version is whole.
+    """Six threads and two processes append at once (`make test`: one): nothing is lost, none doubled, every version is whole.
 
     Each read meanwhile finds whole writes, of each writer the first ones without a gap, and no fewer than the read before.
     Two of the threads do every write twice under one number, which must not show.
@@ -271,7 +271,7 @@ def versions_are_readable(spark, path: Path, versions: int) -> None:
         assert not any("remove" in action for action in actions)
         assert pq.read_metadata(path / unquote(add["path"])).num_rows == ROWS
     assert version(spark, path) == versions - 1
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    forget(spark)
     for number in range(versions - 1, -1, -10):
         frame = spark.read.format("delta").option("versionAsOf", number).load(str(path))
         assert sum(map(len, writes_in(frame).values())) == number + 1
@@ -445,7 +445,7 @@ class Target:
             file = self.path / unquote(add["path"])
             assert file.stat().st_size == add["size"]
             assert pq.read_metadata(file).num_rows == json.loads(add["stats"])["numRecords"]
-        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        forget(self.spark)
         self.same(len(versions))
         if len(versions) > number:
             return "after the commit"
@@ -482,8 +482,8 @@ def complete(file: Path) -> bool:
 def test_killed(spark, tmp_path, java_options):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
-    Of fifty SIGKILLs (one of each kind in `make test`), 24 are to all processes of a writer (the driver, its JVM, the Python workers), three
-    to the driver only, three to the JVM only, and twenty to the workers only: then the driver survives and writes again.
+    Of fifty SIGKILLs, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to the driver only,
+    three to the JVM only, and twenty to the workers only: then the driver survives and writes again. `make test` has one each.
     The writer appends, and overwrites with every fourth write; every third writer begins without a table. The kills are spread
     over a write by the files that it leaves, plus a random time. Every third version has a checkpoint.
     """
