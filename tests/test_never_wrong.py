@@ -42,6 +42,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import delta_variant as dv
+from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError
 from delta_variant.schema import infer
 from tests.strategies import column
@@ -661,7 +662,7 @@ class Check:
     def run(self) -> None:
         everything = range(len(self.predicates))
         prepared = self.on.sql(f"select * from {self.table.name}")._jdf.queryExecution().optimizedPlan()
-        dataset = self.on._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.on._jsparkSession, prepared)
+        dataset = jvm.static(self.on, "org.apache.spark.sql.classic.Dataset").ofRows(self.on._jsparkSession, prepared)
         DataFrame(dataset, self.on).createOrReplaceTempView("prepared")
         self._apart(everything, PER_AGGREGATION, self._aggregate, self._refuse)
         self._apart(self.matching, PER_PLAN, self._plan, self._fail)

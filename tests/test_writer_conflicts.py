@@ -63,7 +63,7 @@ public class Gate implements TransactionExecutionObserver {
 @pytest.fixture(scope="module")
 def gate(spark):
     """Makes gates."""
-    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(spark._jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(GATE)
     return lambda: jvm.construct(spark, compiler.getClassLoader().loadClass("Gate"))

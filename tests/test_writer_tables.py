@@ -19,7 +19,7 @@ from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import write
-from tests.support import SOAK
+from tests.support import SOAK, delta_log
 from tests.test_writer import adds, canonical, read, version
 
 pytestmark = pytest.mark.spark
@@ -165,7 +165,7 @@ def rows(spark, kind: Kind) -> Any:
 
 def last(spark, path) -> tuple[dict, dict]:
     """Protocol and metadata of the newest version."""
-    snapshot = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path)).unsafeVolatileSnapshot()
+    snapshot = delta_log(spark).forTable(spark._jsparkSession, str(path)).unsafeVolatileSnapshot()
     protocol, metadata = (json.loads(a.json()) for a in (snapshot.protocol(), snapshot.metadata()))
     return protocol["protocol"], metadata["metaData"]
 
