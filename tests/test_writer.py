@@ -68,7 +68,7 @@ def read(spark, path):
 
 def version(spark, path) -> int:
     """The newest version, by the names in the log: DESCRIBE HISTORY would take a job."""
-    return max(int(log.stem) for log in Path(path, "_delta_log").glob("*.json"))
+    return max(int(log.stem) for log in Path(path, "_delta_log").glob("*.json") if log.stem.isdigit())
 
 
 def adds(path, version: int) -> list[dict]:

@@ -490,16 +490,17 @@ def test_killed(spark, tmp_path, java_options):
     chance = random.Random(6)
     victims = chance.sample(VICTIMS, len(VICTIMS))
     moments = [MOMENTS[i % len(MOMENTS)] for i in range(len(VICTIMS))]
+    ends = sum(whom != "workers" for whom in victims) + (victims[-1] == "workers")  # of writers: so many are needed
     spares = [Writer(spark, java_options) for _ in range(2)]
     stages: Counter[tuple[str, bool]] = Counter()
     cut_off: Counter[str] = Counter()
     targets: list[Target] = []
     writer, number, writers = None, 0, 0
     try:
-        for i, (whom, moment) in enumerate(zip(victims, moments, strict=True)):
+        for whom, moment in zip(victims, moments, strict=True):
             if writer is None:
                 writer = spares.pop(0)
-                if len(VICTIMS) - i > 2:
+                if writers + 2 < ends:
                     spares.append(Writer(spark, java_options))
                 if writers % 3 == 0:
                     targets.append(Target(spark, tmp_path / f"t{len(targets)}"))
