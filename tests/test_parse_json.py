@@ -407,9 +407,13 @@ def test_limits_as_spark(spark):
     assert 0 < assert_as_spark(spark, [encoded(text) for text in texts]) < len(texts)
 
 
+DOCUMENTS = length("PARSE_JSON_DOCUMENTS", 20, 80)
+"""How many documents are in one query at most."""
+
+
 @pytest.mark.spark
 @settings(max_examples=length("PARSE_JSON", 3, 400), suppress_health_check=list(HealthCheck))
-@given(st.lists(JSON, min_size=40, max_size=80), st.randoms(use_true_random=False), st.booleans())
+@given(st.lists(JSON, min_size=DOCUMENTS // 2, max_size=DOCUMENTS), st.randoms(use_true_random=False), st.booleans())
 def test_generated_texts_as_spark(spark, documents, rng, allow_duplicate_keys):
     """Generated texts, in many renderings, and what mutations make of them: Spark accepts the same, with the same bytes.
 
