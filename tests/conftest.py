@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -9,14 +10,18 @@ from decimal import Decimal
 from importlib import resources
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import settings
 
+from delta_variant import binary, schema, shredding
+from tests import tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -25,23 +30,27 @@ LONGEST = [
     "optimizer",
     "reading",
     "tables",
+    "writer",
     "writer_concurrency",
     "commands",
-    "writer",
     "writer_tables",
-    "writer_conflicts",
-    "writer_modes",
     "local_cluster",
+    "ingestion",
+    "cli",
+    "writer_modes",
+    "never_wrong",
     "writer_delta",
     "storage",
-    "never_wrong",
-    "cli",
-    "never_different",
+    "writer_conflicts",
     "session",
+    "never_different",
+    "parse_json",
     "arrow",
+    "writer_json",
     "writer_errors",
     "end_to_end",
     "writer_batches",
+    "kernel_cache",
     "vectors",
 ]
 
@@ -56,6 +65,22 @@ settings.load_profile("default")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {f"test_{name}": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process of the run at a time."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def compile_kernels(folder: Path) -> None:
+    """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
+    texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
+    variants = binary.parse_json(pa.array(texts))
+    tasks.run(tasks.plan(folder, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
+    shredding.unshred(shredding.shred(variants, schema.infer(variants)))
 
 
 @pytest.fixture(scope="session")
@@ -81,10 +106,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
-    lock = tmp_path_factory.getbasetemp().parent / "session.lock"
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # Ivy's cache is not made for two processes that fill it at once
+    shared = tmp_path_factory.getbasetemp().parent
+    process = os.environ.get("PYTEST_XDIST_WORKER")
+    if process == "gw1":  # while gw0 starts its session
+        with locked(shared / "kernels.lock"):
+            compile_kernels(tmp_path_factory.mktemp("kernels"))
+    with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
         session = configure(builder).getOrCreate()
+    if process not in {None, "gw1"}:
+        with locked(shared / "kernels.lock"):
+            compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -63,6 +63,16 @@ def _view(spark: SparkSession, table: re.Match[str]) -> str:
     return name
 
 
+def delta_log(spark: SparkSession) -> Any:
+    """Delta's class DeltaLog, found by its full name."""
+    return jvm.static(spark, "org.apache.spark.sql.delta.DeltaLog")
+
+
+def forget(spark: SparkSession) -> None:
+    """Makes Delta read logs from storage again."""
+    delta_log(spark).clearCache()
+
+
 @contextlib.contextmanager
 def without_rules(spark: SparkSession) -> Iterator[None]:
     """The session without the optimizer rules that it has. `disable` and `enable` would test the rules once more."""

@@ -1,6 +1,7 @@
 """The command, run as a user runs it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,26 @@ def run(*arguments, **environment):
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
+
+
+SERIES = """
+import json, sys
+from delta_variant.cli import main
+for arguments in json.loads(sys.argv[1]):
+    try:
+        main(arguments)
+    except SystemExit as end:
+        for stream in (sys.stdout, sys.stderr):
+            print(f"EXIT {end.code or 0}", file=stream, flush=True)
+"""
+
+
+def run_all(*commands):
+    """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM."""
+    done = subprocess.run([sys.executable, "-c", SERIES, json.dumps(commands)], capture_output=True, text=True, check=False)
+    outputs, errors = (re.split(r"EXIT (\d+)\n", text) for text in (done.stdout, done.stderr))
+    assert len(outputs) == 2 * len(commands) + 1, done.stderr
+    return list(zip(map(int, outputs[1::2]), outputs[::2], errors[::2], strict=False))
 
 
 @pytest.mark.spark
@@ -65,17 +86,17 @@ def test_ingest(tmp_path):
     (tmp_path / "day=2026-11-01").mkdir()
     (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id":\n')
     arguments = ["ingest", str(tmp_path / "day=*"), str(tmp_path / "t"), "--folder", "day=date", "--constant", "source=test"]
-    failed = run(*arguments)
-    assert failed.returncode == 1
-    assert "a.json, line 2: not a JSON document" in failed.stderr.splitlines()[-1]
-    assert "Traceback" not in failed.stderr
-    arguments += ["--bad-records", str(tmp_path / "bad"), "--partition-by", "day", "--conf", "spark.sql.session.timeZone=UTC"]
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in done.stdout
-    assert "1 malformed documents are in" in done.stdout
-    again = run(*arguments, "--json")
-    assert json.loads(again.stdout)["skipped"] == 1
+    more = ["--bad-records", str(tmp_path / "bad"), "--partition-by", "day", "--conf", "spark.sql.session.timeZone=UTC"]
+    failed, done, again = run_all(arguments, arguments + more, [*arguments, *more, "--json"])
+    code, _, errors = failed
+    assert code == 1
+    assert "a.json, line 2: not a JSON document" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    code, output, errors = done
+    assert code == 0, errors
+    assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in output
+    assert "1 malformed documents are in" in output
+    assert json.loads(again[1])["skipped"] == 1
     assert (tmp_path / "t" / "day=2026-11-01").is_dir()
 
 

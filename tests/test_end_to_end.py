@@ -23,10 +23,10 @@ def opened(df):
 def test_a_point_query_opens_one_file_of_a_hundred(spark, tmp_path):
     """On 100 files ordered by id, a point query opens 1 file with skipping and 100 without, and gives the same rows.
 
-    The table has 200,000 rows, and a million in `make soak`.
+    The table has 100,000 rows, and a million in `make soak`.
     """
     table = str(tmp_path / "events")
-    rows_per_file = 10_000 if SOAK else 2_000
+    rows_per_file = 10_000 if SOAK else 1_000
     commit = dv.write(events(spark, 100 * rows_per_file, partitions=4), table, max_rows_per_file=rows_per_file)
     assert (commit.version, commit.files, commit.rows, commit.shredded) == (0, 100, 100 * rows_per_file, ("v",))
     query = f"SELECT id, to_json(v) AS v FROM delta.`{table}` WHERE variant_get(v, '$.id', 'long') = 5"
@@ -64,7 +64,7 @@ def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@settings(max_examples=20 if SOAK else 4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=20 if SOAK else 3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60))
 def test_generated_variants_are_written_and_read_back(spark, tmp_path, rows):
     """Generated Variants, NULL among them, come back: exact numerics by numeric value, everything else by type and value."""

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from delta_variant import binary, layouts, schema, shredding
 from delta_variant.errors import DeltaVariantError
+from tests.support import length
 
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "3000"))
+ROUNDS = length("FUZZ_ROUNDS", 1500, 20_000)
 SEED = int(os.environ.get("FUZZ_SEED", str(random.randrange(2**32))))
 
 DOCUMENTS = [

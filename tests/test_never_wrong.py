@@ -42,6 +42,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import delta_variant as dv
+from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError
 from delta_variant.schema import infer
 from tests.strategies import column
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PAIRS = length("NEVER_WRONG_PAIRS", 500, 20_000)
+PAIRS = length("NEVER_WRONG_PAIRS", 240, 20_000)
 SEED = length("NEVER_WRONG_SEED", 101, 101)
-PER_TABLE, PER_LARGE_TABLE = (1000, 200) if PAIRS >= 10_000 else (400, 100)
+PER_TABLE, PER_LARGE_TABLE = (1000, 200) if PAIRS >= 10_000 else (160, 80)
 LARGE = 6  # one table in six has large files too
-WHOLE = 10  # of a table's predicates that run as whole queries
+WHOLE = length("NEVER_WRONG_WHOLE", 4, 10)  # of a table's predicates that run as whole queries
 PER_PLAN = 50  # predicates planned as one query, a UNION ALL
 PER_AGGREGATION = 100
 SOURCES = [
@@ -661,7 +662,7 @@ class Check:
     def run(self) -> None:
         everything = range(len(self.predicates))
         prepared = self.on.sql(f"select * from {self.table.name}")._jdf.queryExecution().optimizedPlan()
-        dataset = self.on._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.on._jsparkSession, prepared)
+        dataset = jvm.static(self.on, "org.apache.spark.sql.classic.Dataset").ofRows(self.on._jsparkSession, prepared)
         DataFrame(dataset, self.on).createOrReplaceTempView("prepared")
         self._apart(everything, PER_AGGREGATION, self._aggregate, self._refuse)
         self._apart(self.matching, PER_PLAN, self._plan, self._fail)
@@ -834,7 +835,7 @@ def test_never_wrong(spark, tmp_path):
 
 def test_never_wrong_about_times_in_strings(spark, tmp_path):
     """The same holds if every path has strings that spell times, of one form in most files, in any session time zone (Q8)."""
-    seeds = [seed for seed in range(SEED, SEED + PAIRS) if seed % LARGE][: -(-PAIRS // 1000) * 2]
+    seeds = [seed for seed in range(SEED, SEED + PAIRS) if seed % LARGE][: -(-PAIRS // 500)]
     counts = checked(
         spark, seeds, tmp_path, kinds=["spelled"], change=0.0, rates=((0, 0, 0, 0.02), *RATES[1:3], (0, 0, 0, 0.05))
     )

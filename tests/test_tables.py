@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import logging
 import os
@@ -10,12 +12,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant import binary, z85
 from delta_variant.session import disable, enable
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, decode_bounds, encode_bounds
 from delta_variant.writer import write
+from tests.support import SOAK, delta_log, forget
 
 pytestmark = pytest.mark.spark
 
@@ -69,11 +73,6 @@ def copy(table, path):
     return str(path)
 
 
-def forget(spark):
-    """Makes Delta read logs from storage again."""
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
 def opened(df):
     """Files that each scan of an executed query opened, by Spark's own count."""
     leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
@@ -97,6 +96,33 @@ def ask(spark, plain):
         found = ids(df)
         assert (found, opened(df)) == (ids(oracle), [files]), predicate
         return found
+
+    return question
+
+
+@pytest.fixture(scope="module")
+def ask_all(spark, plain):
+    """Like `ask` for several predicates, given with the files that each opens. They are the branches of one query.
+
+    `at`: the same version in SQL, which is asked beside the DataFrame. Without skipping, one query evaluates all predicates.
+    """
+
+    def question(path, wanted, at=None, **options):
+        def table(session):
+            return session.read.options(**options).format("delta").load(str(path))
+
+        frames = [table(spark).where(predicate) for predicate in wanted]
+        if at is not None:
+            frames += [spark.sql(f"select * from delta.`{path}` {at} where {predicate}") for predicate in wanted]
+        numbered = [frame.select(F.lit(number).alias("q"), "id") for number, frame in enumerate(frames)]
+        df = functools.reduce(DataFrame.unionAll, numbered)
+        rows = df.collect()
+        found = [sorted(row.id for row in rows if row.q == number) for number in range(len(frames))]
+        every = table(plain).selectExpr("id", *(f"({predicate}) p{n}" for n, predicate in enumerate(wanted))).collect()
+        expected = [sorted(row.id for row in every if row[f"p{number}"]) for number in range(len(wanted))]
+        files = list(wanted.values())
+        assert (found, opened(df)) == (expected, files) if at is None else (expected * 2, files * 2), wanted
+        return dict(zip(wanted, expected, strict=True))
 
     return question
 
@@ -136,8 +162,11 @@ CHECKPOINTS = {
 }
 
 
-@pytest.mark.parametrize("statistics", ["json", "struct", "both"])
-@pytest.mark.parametrize("kind", CHECKPOINTS)
+STATISTICS = ["json", "struct", "both"]
+EACH_ONCE = zip(CHECKPOINTS, itertools.cycle(STATISTICS))
+
+
+@pytest.mark.parametrize(("kind", "statistics"), list(itertools.product(CHECKPOINTS, STATISTICS) if SOAK else EACH_ONCE))
 def test_checkpoints(spark, ask, ours, tmp_path, kind, statistics):
     """Bounds and marker are read from a checkpoint of any kind, if the commits before it are gone."""
     properties, settings = CHECKPOINTS[kind]
@@ -158,7 +187,7 @@ def checkpoint(spark, path, settings):
     for key, value in settings.items():
         spark.conf.set(DELTA + key, value)
     try:
-        log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        log = delta_log(spark).forTable(spark._jsparkSession, path)
         version = log.unsafeVolatileSnapshot().version()
         log.createCheckpointAtVersion(version)
     finally:
@@ -173,7 +202,7 @@ def checkpoint(spark, path, settings):
 # ---- versions, copies, maintenance -----------------------------------------------------------------------------------
 
 
-def test_time_travel(spark, ask, ours, tmp_path):
+def test_time_travel(spark, ask, ask_all, ours, tmp_path):
     """A version, by number or by time, is skipped by the bounds of its own files."""
     path = copy(ours, tmp_path / "t")
     spark.sql(f"delete from delta.`{path}` where id >= 20")
@@ -188,14 +217,11 @@ def test_time_travel(spark, ask, ours, tmp_path):
         ({"timestampAsOf": "2020-09-13 17:00:00"}, "timestamp as of '2020-09-13 17:00:00'", {"v:n::int = 35": 1}),
         ({"timestampAsOf": "2020-09-13 14:26:40"}, "timestamp as of '2020-09-13 14:26:40'", {"v:n::int = 35": 0}),
     ):
-        for predicate, wanted in files.items():
-            found = ask(path, predicate, wanted, **options)
-            df = spark.sql(f"select id from delta.`{path}` {at} where {predicate}")
-            assert (ids(df), opened(df)) == (found, [wanted]), (predicate, at)
+        ask_all(path, files, at, **options)
     assert ask(f"{path}@v4", "v:n::int = 35", 1) == [35]
 
 
-def test_who_wrote_the_files(spark, plain, ask, tmp_path):
+def test_who_wrote_the_files(spark, plain, ask_all, tmp_path):
     """Files with and without bounds, with and without the marker, are skipped by what each of them has, in partitions too."""
     path = create(spark, tmp_path / "t", "id long, p int, v variant", "partitioned by (p)")
     p = "cast(id div 20 as int) p"
@@ -206,22 +232,22 @@ def test_who_wrote_the_files(spark, plain, ask, tmp_path):
     spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableVariantShredding' = 'false')")
     append(tens(spark, 40, p), path)
     assert [bounds(add) is not None for add in actions(path)] == [True, False, True, False, False]
-    for predicate, files in (
-        ("v:n::int = 5", 4),
-        ("v:n::int = 25", 4),
-        ("v:n::int = 45", 3),
-        ("p = 0 and v:n::int = 5", 2),
-        ("p = 0 and v:n::int = 25", 1),
-        ("p = 1 and v:n::int = 25", 2),
-        ("p = 2 and v:n::int = 45", 1),
-        ("p < 2 or v:n::int = 45", 5),
-        ("p = 0 and v:n::int = 500 or p = 1 and v:n::int = 25", 3),
-        ("v:s::string = 'k500'", 4),
-        ("p = 0 and v:s::string = 'k500'", 2),
-        ("p = 1 and v:s::string = 'k500'", 1),
-        ("p = 3 and v:n::int = 5", 0),
-    ):
-        ask(path, predicate, files)
+    wanted = {
+        "v:n::int = 5": 4,
+        "v:n::int = 25": 4,
+        "v:n::int = 45": 3,
+        "p = 0 and v:n::int = 5": 2,
+        "p = 0 and v:n::int = 25": 1,
+        "p = 1 and v:n::int = 25": 2,
+        "p = 2 and v:n::int = 45": 1,
+        "p < 2 or v:n::int = 45": 5,
+        "p = 0 and v:n::int = 500 or p = 1 and v:n::int = 25": 3,
+        "v:s::string = 'k500'": 4,
+        "p = 0 and v:s::string = 'k500'": 2,
+        "p = 1 and v:s::string = 'k500'": 1,
+        "p = 3 and v:n::int = 5": 0,
+    }
+    ask_all(path, wanted)
 
 
 def bounds(add):
@@ -231,7 +257,7 @@ def bounds(add):
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_column_mapping(spark, ask, tmp_path, mode):
+def test_column_mapping(spark, ask, ask_all, tmp_path, mode):
     """Columns that have swapped names keep their bounds; one dropped and added again has none of the old one's."""
     path = create(
         spark, tmp_path / "t", "id long, v variant, w variant, s struct<v variant>", **{"delta.columnMapping.mode": mode}
@@ -243,44 +269,41 @@ def test_column_mapping(spark, ask, tmp_path, mode):
     change_adds(spark, path, lambda number, add: add.update(tags={BOUNDS_TAG: BOUNDS_TAG_VALUE} if number % 2 else None))
     for old, new in (("v", "x"), ("w", "v"), ("x", "w"), ("s", "t")):
         spark.sql(f"alter table delta.`{path}` rename column {old} to {new}")
-    for predicate, files in (
-        ("v:n::int = -15", 1),
-        ("w:n::int = 15", 1),
-        ("v:n::int = 15", 0),
-        ("v:n::int > -25 and w:n::int > 15", 2),
-        ("t.v:n::int = 115", 1),
-        ("t.v:s::string = 'k500'", 2),
-    ):
-        ask(path, predicate, files)
+    wanted = {
+        "v:n::int = -15": 1,
+        "w:n::int = 15": 1,
+        "v:n::int = 15": 0,
+        "v:n::int > -25 and w:n::int > 15": 2,
+        "t.v:n::int = 115": 1,
+        "t.v:s::string = 'k500'": 2,
+    }
+    ask_all(path, wanted)
     spark.sql(f"alter table delta.`{path}` drop column w")
     spark.sql(f"alter table delta.`{path}` add column w variant")
     assert ask(path, "w:n::int = 15", 4) == []
     append(tens(spark, 40, f"{EVENT} w", f"named_struct('v', {EVENT}) t"), path)
-    assert ask(path, "w:n::int = 45", 5) == [45]
-    assert ask(path, "t.v:n::int = 45", 1) == [45]
-    assert ask(path, "w:n::int = 500", 4) == []
-    assert ask(path, "v:n::int = -15", 1) == [15]
+    wanted = {"w:n::int = 45": 5, "t.v:n::int = 45": 1, "w:n::int = 500": 4, "v:n::int = -15": 1}
+    assert list(ask_all(path, wanted).values()) == [[45], [45], [], [15]]
 
 
-def test_history_of_a_table(spark, ask, ours, tmp_path):
+def test_history_of_a_table(spark, ask_all, ours, tmp_path):
     """The marker stays if Delta adds a file again; files that delta-spark has rewritten have bounds and no marker."""
     path = copy(ours, tmp_path / "t")
     table = f"delta.`{path}`"
     spark.sql(f"alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"delete from {table} where id in (12, 15, 17)")
     assert actions(path)[-1]["deletionVector"]
-    assert ask(path, "v:s::string in ('k015', 'k016')", 1) == [16]
-    assert ask(path, "v:s::string = 'k500'", 0) == []
+    found = ask_all(path, {"v:s::string in ('k015', 'k016')": 1, "v:s::string = 'k500'": 0})
+    assert list(found.values()) == [[16], []]
     spark.sql(f"reorg table {table} apply (purge)")
-    assert ask(path, "v:n::int = 500", 0) == []
-    assert ask(path, "v:s::string = 'k500'", 1) == []
+    found = ask_all(path, {"v:n::int = 500": 0, "v:s::string = 'k500'": 1})
+    assert list(found.values()) == [[], []]
     spark.sql(f"optimize {table}")
-    assert ask(path, "v:n::int = 500", 0) == []
-    assert ask(path, "v:s::string = 'k016'", 1) == [16]
-    assert ask(path, "v:s::string = 'k500'", 1) == []
+    found = ask_all(path, {"v:n::int = 500": 0, "v:s::string = 'k016'": 1, "v:s::string = 'k500'": 1})
+    assert list(found.values()) == [[], [16], []]
     spark.sql(f"restore table {table} to version as of 3")
-    assert ask(path, "v:s::string in ('k005', 'k035')", 1) == [5]
-    assert ask(path, "v:n::int between 8 and 12", 2) == [8, 9, 10, 11, 12]
+    found = ask_all(path, {"v:s::string in ('k005', 'k035')": 1, "v:n::int between 8 and 12": 2})
+    assert list(found.values()) == [[5], [8, 9, 10, 11, 12]]
 
 
 def test_shallow_clones(spark, ask, ours, tmp_path):
@@ -335,25 +358,60 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_damaged_bounds(spark, ours, tmp_path, caplog, damage):
-    """Bounds that cannot be decoded count as absent, on their side and in their file only, without a warning."""
+@pytest.fixture(scope="module")
+def damaged(spark, ours, tmp_path_factory):
+    """A table with the files of `ours`, and the second and third of them once more for each damage, named by its number.
 
-    def change(number, add):
-        stats = json.loads(add["stats"])
-        for side in {1: ("minValues",), 2: ("minValues", "maxValues")}.get(number, ()):
-            stats[side]["v"] = DAMAGED[damage]
-        add["stats"] = json.dumps(stats)
+    The second has a damaged lower bound, the third both. The function asks by a job or on the driver.
+    """
+    path = copy(ours, tmp_path_factory.mktemp("damaged") / "t")
+    _, lower, upper, _ = actions(path)
+    lines = []
+    for number, text in enumerate(DAMAGED.values()):
+        for add, sides in ((lower, ("minValues",)), (upper, ("minValues", "maxValues"))):
+            stats = json.loads(add["stats"])
+            for side in sides:
+                stats[side]["v"] = text
+            name = f"damage-{number}-{len(sides)}.parquet"
+            shutil.copy(Path(path, add["path"]), Path(path, name))
+            lines.append(json.dumps({"add": {**add, "path": name, "stats": json.dumps(stats)}}) + "\n")
+    versions = len(list(Path(path, "_delta_log").glob("0*[0-9].json")))
+    Path(path, "_delta_log", f"{versions:020}.json").write_text("".join(lines))
+    forget(spark)
 
-    path = copy(ours, tmp_path / "t")
-    change_adds(spark, path, change)
-    if damage == "a value cut short":  # large tables are asked by a job
-        spark.conf.set("spark.delta_variant.keptFiles", "0")
-    with caplog.at_level(logging.WARNING, "delta_variant"):
+    def asked(by_job):
+        spark.conf.set("spark.delta_variant.keptFiles", "0" if by_job else "5000")
         df = spark.read.format("delta").load(path).where("v:n::int = 5 or v:s::string = 'k500'").select("id")
-        assert (ids(df), opened(df)) == ([5], [3])
-    spark.conf.unset("spark.delta_variant.keptFiles")
-    assert not caplog.records
+        found = (ids(df), opened(df), {Path(file).name for file in df.inputFiles()})
+        spark.conf.unset("spark.delta_variant.keptFiles")
+        return found
+
+    return asked
+
+
+@pytest.fixture(scope="module")
+def damages(damaged):
+    """What was found and logged, asked once in both ways."""
+    logged = []
+    handler = logging.Handler()
+    handler.emit = logged.append
+    logger = logging.getLogger("delta_variant")
+    logger.addHandler(handler)
+    found = [damaged(by_job=by_job) for by_job in (False, True)]
+    logger.removeHandler(handler)
+    return found, [record for record in logged if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_bounds(damages, damage):
+    """Bounds that cannot be decoded count as absent, on their side and in their file only, without a warning."""
+    found, warnings = damages
+    number = list(DAMAGED).index(damage)
+    for rows, files, names in found:
+        assert {f"damage-{number}-1.parquet", f"damage-{number}-2.parquet"} <= names
+        # The second and third file of `ours` itself are ruled out, as is the fourth: damage in one file is not seen in another.
+        assert (rows, files) == ([5], [1 + 2 * len(DAMAGED)])
+    assert not warnings
 
 
 NARROW = {

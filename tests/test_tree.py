@@ -136,7 +136,7 @@ def interpreted(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def probe(spark: SparkSession) -> Any:
-    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(jvm.java_class(spark, "Bounds", "Tree").getClassLoader())
     compiler.cook(PROBE)
     [method] = [one for one in compiler.getClassLoader().loadClass("delta_variant.Probe").getMethods() if one.getName() == "of"]

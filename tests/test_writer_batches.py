@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 from delta_variant import jvm
 from delta_variant.writer import record_batches
+from tests.support import length
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +86,11 @@ def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:
     assert table.cast(theirs.schema).equals(theirs)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=length("WRITER_BATCHES", 20, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(frame=frames())
 def test_values_are_those_of_sparks_own_batches(spark: SparkSession, frame: tuple[t.StructType, list[tuple[Any, ...]]]) -> None:
     """Record batches have the values that Spark's own have, for any rows of any types but VARIANT."""

@@ -26,6 +26,7 @@ from delta_variant.storage import Storage
 from delta_variant.writer import write
 from tests import tasks
 from tests.strategies import column
+from tests.support import forget
 from tests.test_storage import server  # noqa: F401  # a fixture
 from tests.test_writer import version
 
@@ -60,7 +61,7 @@ def lake(spark, tmp_path_factory) -> Path:
     new.write_text("\n".join(map(json.dumps, actions)))
     for path in new.parent.glob("*.crc"):
         path.unlink()
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    forget(spark)
     (lake / "other").mkdir()
     (lake / "other" / "file.txt").write_text("not a table")
     group = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])

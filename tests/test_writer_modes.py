@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from delta import DeltaTable
@@ -16,8 +19,12 @@ from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import Commit, foreach_batch, write
+from tests.support import share
 from tests.test_writer import canonical, read, version
 from tests.test_writer_tables import last
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.spark
 
@@ -36,22 +43,40 @@ def removed(path, number: int) -> int:
     return sum("remove" in json.loads(line) for line in log)
 
 
-def twins(spark, tmp_path, properties: str = "") -> tuple[str, str]:
-    """Two tables with the same rows, partitioned; p is renamed where columns are mapped."""
-    for path in (ours := str(tmp_path / "ours"), twin := str(tmp_path / "twin")):
+@pytest.fixture(scope="module")
+def base(spark, tmp_path_factory) -> Callable[[str], Path]:
+    """Makes a table with these properties and some rows, partitioned, once."""
+
+    @functools.cache
+    def made(properties: str) -> Path:
+        path = tmp_path_factory.mktemp("bases") / "t"
         spark.sql(
             f"CREATE TABLE delta.`{path}` (id bigint, v variant, p string, q date) USING delta PARTITIONED BY (p, q) "
             f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true'{properties})"
         )
-        rows(spark, 0, 60).write.format("delta").mode("append").save(path)
-    return ours, twin
+        rows(spark, 0, 60).write.format("delta").mode("append").save(str(path))
+        return path
+
+    return made
+
+
+@pytest.fixture
+def twins(base, tmp_path) -> Callable[..., tuple[str, str]]:
+    """Makes two tables with the same rows; the names of columns are mapped where the properties say so."""
+
+    def copies(properties: str = "") -> tuple[str, str]:
+        ours, twin = (shutil.copytree(base(properties), tmp_path / name) for name in ("ours", "twin"))
+        return str(ours), str(twin)
+
+    return copies
 
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
-def test_replace_where(spark, tmp_path, mapping):
+def test_replace_where(spark, twins, mapping):
     """An overwrite of some partitions removes and adds in one version, what delta-spark removes and adds."""
-    ours, twin = twins(spark, tmp_path, f", 'delta.columnMapping.mode' = '{mapping}'")
-    for predicate in ("p = 'p/1' OR P is null", "q >= '2024-01-04' AND p <> 'p/5'", "true"):
+    ours, twin = twins(f", 'delta.columnMapping.mode' = '{mapping}'" if mapping == "name" else "")
+    predicates = share(("p = 'p/1' OR P is null", "q >= '2024-01-04' AND p <> 'p/5'"), 2, int(mapping == "name"))
+    for predicate in (*predicates, "true"):
         new = rows(spark, 0, 60, "second").where(predicate).where("id % 2 = 0")
         new.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(twin)
         commit = write(new, ours, "overwrite", replace_where=predicate)
@@ -62,9 +87,9 @@ def test_replace_where(spark, tmp_path, mapping):
     assert (parameters["mode"], parameters["predicate"]) == ("Overwrite", "true")
 
 
-def test_replace_where_refused(spark, tmp_path):
+def test_replace_where_refused(spark, twins):
     """Rows outside of the predicate, and predicates that whole files cannot answer, are errors that leave the table."""
-    ours, _ = twins(spark, tmp_path)
+    ours, _ = twins()
     before = version(spark, ours)
     new = rows(spark, 10, 21)
     for predicate, error, message in (
@@ -86,9 +111,9 @@ def test_replace_where_refused(spark, tmp_path):
 
 
 @pytest.mark.parametrize("by", ["argument", "session"])
-def test_dynamic_overwrite(spark, tmp_path, by):
+def test_dynamic_overwrite(spark, twins, tmp_path, by):
     """Only the partitions that new rows are in are replaced, nulls among them, as delta-spark does it."""
-    ours, twin = twins(spark, tmp_path, ", 'delta.columnMapping.mode' = 'name'" if by == "session" else "")
+    ours, twin = twins(", 'delta.columnMapping.mode' = 'name'" if by == "session" else "")
     new = rows(spark, 45, 58, "second")
     new.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(twin)
     if by == "argument":
@@ -107,9 +132,9 @@ def test_dynamic_overwrite(spark, tmp_path, by):
     assert read(spark, tmp_path / "plain").count() == 13
 
 
-def test_append_only_tables_refuse_to_remove(spark, tmp_path):
+def test_append_only_tables_refuse_to_remove(spark, twins):
     """Every mode that removes files is refused, and the table stays."""
-    ours, _ = twins(spark, tmp_path, ", 'delta.appendOnly' = 'true'")
+    ours, _ = twins(", 'delta.appendOnly' = 'true'")
     new = rows(spark, 10, 20)
     for arguments in ({}, {"replace_where": "p = 'p/1'"}, {"partition_overwrite": "dynamic"}):
         with pytest.raises(TableError, match="append-only"):
@@ -128,12 +153,12 @@ EVOLVED = (
 def test_merge_schema(spark, tmp_path, mapping):
     """`merge_schema` adds new columns and fields as delta-spark does; they are null in the rows of older files."""
     ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
-    for path in (ours, twin):
-        spark.sql(
-            f"CREATE TABLE delta.`{path}` (id bigint NOT NULL, gone int, s struct<a: int>, l array<struct<y: int>>, "
-            f"m map<string, struct<n: int>>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}')"
-        )
-        spark.sql(f"INSERT INTO delta.`{path}` (id, gone, s) VALUES (1, 1, struct(1))")
+    spark.sql(
+        f"CREATE TABLE delta.`{ours}` (id bigint NOT NULL, gone int, s struct<a: int>, l array<struct<y: int>>, "
+        f"m map<string, struct<n: int>>) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}')"
+    )
+    spark.sql(f"INSERT INTO delta.`{ours}` (id, gone, s) VALUES (1, 1, struct(1))")
+    shutil.copytree(ours, twin)
     columns = [column for column in EVOLVED if mapping != "none" or "new name" not in column]
     df = spark.range(1).selectExpr(*columns)
     with pytest.raises(InvalidSchemaError, match=r"column added is not in .* merge_schema=True"):
