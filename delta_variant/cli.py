@@ -27,6 +27,7 @@ from delta_variant.errors import DeltaVariantError
 from delta_variant.ingestion import ingest
 from delta_variant.report import explain
 from delta_variant.session import check_java, configure, enable
+from delta_variant.table import VariantTable
 from delta_variant.writer import write
 
 
@@ -116,6 +117,60 @@ def ingest_command(
         click.echo(f"{done.ignored:,} files are not .json, .jsonl or .ndjson and were left out: name them to load them")
     if done.bad:
         click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
+
+
+# --------------------------------------------------------------------------------------------------------------- analyze
+
+
+@main.command(
+    "analyze", epilog="Example: delta-variant analyze tables/events --path v:actor.id --where \"day >= '2026-11-01'\""
+)
+@click.argument("table")
+@click.option("--column", "columns", multiple=True, help="A VARIANT column; by default all that have statistics.")
+@click.option("--path", "paths", multiple=True, help="A path that is to have bounds in every file, such as v:actor.id.")
+@click.option("--where", help="A predicate on partition columns.")
+@click.option("--tags-only", is_flag=True, help="Put bounds into tags, so that the table needs no table feature.")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def analyze_command(
+    table: str, columns: tuple[str, ...], paths: tuple[str, ...], where: str | None, conf: dict[str, str],
+    tags_only: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Give exact bounds to the files of a table that lack them, without rewriting data.
+
+    TABLE: a path with a slash, or the name of a table.
+    """
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
+        log = Path(folder_of_log, "spark.log")
+        with _step(STARTING), _quiet(log):
+            spark = _session("analyze", conf)
+        try:
+            with _step("Analyzing") as show, _quiet(log):
+                done = _table(spark, table).analyze(
+                    columns or None, paths or None, where, tags_only=tags_only,
+                    progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files"),
+                )  # fmt: skip
+        finally:
+            with _quiet(log):
+                spark.stop()
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    if done.feature:
+        click.echo(f"{table} has got the table feature {done.feature}")
+    click.echo(
+        f"{table}: bounds for {done.files:,} files, {done.from_footers:,} of them from footers alone; {done.bytes_read:,} of "
+        f"{done.bytes:,} bytes read"
+    )
+    if done.changed:
+        click.echo(f"{len(done.changed):,} files were changed by another writer meanwhile and left out: run the command again")
+    for file, reason in done.failed.items():
+        click.echo(f"{file} was left out: {reason}", err=True)
+
+
+def _table(spark: Any, table: str) -> VariantTable:
+    return VariantTable.forPath(spark, table) if "/" in table else VariantTable.forName(spark, table)
 
 
 # ------------------------------------------------------------------------------------------------------------------ demo

@@ -43,6 +43,7 @@ LONGEST = [
     "storage",
     "writer_conflicts",
     "session",
+    "analyze",
     "never_different",
     "parse_json",
     "arrow",

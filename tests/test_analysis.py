@@ -74,7 +74,7 @@ def without_nulls(text):
 @settings(max_examples=150, deadline=None)
 @given(st.lists(SPARK_VARIANTS, min_size=1, max_size=30), SPARK_SCHEMAS, st.sampled_from([SPARK, {}]), st.booleans())
 def test_shredded_files_have_the_bounds_of_write(rows, wanted, metadata, small):
-    """Footers and typed columns give the bounds and tags that `write` computes from the values (B2, M2)."""
+    """Footers and typed columns give the bounds and tags that `write` computes from the values (B5, B2, M2)."""
     array = shredding.shred(column([*rows, "SQL NULL"]), wanted)
     nulls = json.dumps({"nullCount": {"v": 1}})
     found = analyzed(written(array, metadata=metadata, group_bytes=200 if small else 1 << 20), nulls)
@@ -92,7 +92,7 @@ def test_shredded_files_have_the_bounds_of_write(rows, wanted, metadata, small):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SPARK_VARIANTS, min_size=1, max_size=30))
 def test_plain_files_have_the_bounds_of_write(rows):
-    """A plain column is shredded in memory as `write` would shred it, and has the bounds and tags of that (F6)."""
+    """A plain column is shredded in memory as `write` would shred it, and has the bounds and tags of that (B5, F6)."""
     array = column([*rows, "SQL NULL"])
     found = analyzed(written(array))
     wanted = schema.infer(array)
@@ -140,7 +140,7 @@ def test_damaged_statistics(text):
 
 
 def test_paths_that_are_asked_for():
-    """A path asked for by name has bounds beyond the 32, in files that have bounds for others, and from residuals."""
+    """A path asked for by name has bounds beyond the 32, in files that have bounds for others, and from residuals (B5)."""
     rows = [{f"c{n:02}": n for n in range(40)} | {"rare": i} | ({"odd": i} if not i % 40 else {}) for i in range(80)]
     array = shredding.shred(column(rows), pa.struct([(f"c{n:02}", pa.int64()) for n in range(40)]))
     data = written(array)
@@ -197,7 +197,7 @@ def test_names_that_differ_by_case():
 
 
 def test_row_groups_without_a_minimum():
-    """A row group whose footer has no minimum, as one with a NaN or a string over 4 KiB, is read."""
+    """A row group whose footer has no minimum, as one with a NaN or a string over 4 KiB, is read (B5)."""
     rows = [{"s": "b", "f": 1.0}, {"s": "a" * 5000, "f": math.nan}, {"s": "c", "f": 3.0}]
     array = shredding.shred(column(rows), "s string, f double")
     found = analyzed(written(array, group_bytes=1))
@@ -210,7 +210,7 @@ def test_row_groups_without_a_minimum():
 
 
 def test_objects_above_in_value():
-    """Another writer may leave an object as a whole in `value`; its paths then have no bounds (B2)."""
+    """Another writer may leave an object as a whole in `value`; its paths then have no bounds (B5, B2)."""
     array = shredding.shred(column([{"a": {"b": 1}}, {"a": {"b": 5}}]), "a struct<b: bigint>")
     whole = column([{"b": 9}]).field("value")[0].as_py()
     group = array.field("typed_value").field("a")
@@ -273,7 +273,7 @@ def test_files_with_the_marker_are_left_alone():
 
 
 def test_tags_only():
-    """With tags alone, statistics get no bounds, and lose those of others; the tag has all of them."""
+    """With tags alone, statistics get no bounds, and lose those of others; the tag has all of them (M4)."""
     data = written(shredding.shred(column([{"id": 5}, {"id": 6}]), "id bigint"))
     found = analyzed(data, '{"numRecords":2,"minValues":{"v":"x"}}', plan=plan(tags_only=True))
     assert found.stats == '{"numRecords":2,"minValues":{}}'

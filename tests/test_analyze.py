@@ -101,7 +101,7 @@ def stated(spark, path, key):
 
 
 def test_files_of_this_package(spark, tmp_path):
-    """Of files that `write` made, `analyze` restores statistics and tags byte for byte, from footers, and does it once (B2)."""
+    """Of files that `write` made, `analyze` restores statistics and tags byte for byte, from footers, and does it once (B5)."""
     dv.write(rows(spark), tmp_path / "t", shred={"v": SHAPE})
     without_bounds(tmp_path / "t", tmp_path / "copy")
     told = []
@@ -121,7 +121,7 @@ def test_files_of_this_package(spark, tmp_path):
 
 @pytest.mark.parametrize("groups", [1000, 3])
 def test_files_of_delta_spark(spark, tmp_path, groups):
-    """delta-spark's shredded files get the extremes of their rows; their paths are typed afterwards, and rows stay the same."""
+    """delta-spark's shredded files get the extremes of their rows; their paths are typed afterwards, rows stay the same (B5)."""
     create(spark, tmp_path)
     spark.conf.set("parquet.block.row.count.limit", str(groups))
     try:

@@ -250,7 +250,10 @@ class Table:
         return f"delta.`{self.path}`"
 
     def build(self, session: SparkSession, off: SparkSession) -> None:
-        """Makes about ten files by this package and by delta-spark, shredded or not, with bounds or without; then runs DML."""
+        """Makes about ten files by this package and by delta-spark, shredded or not, with bounds or without.
+
+        Then runs DML, and perhaps `analyze`.
+        """
         rng = self.rng
         mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
         properties = {
@@ -277,6 +280,10 @@ class Table:
             self._append(session, writer, 1, shredded=True, large=True)
         for _ in range(rng.choice([0, 1, 1, 2])):
             self._change(session, off)
+        if rng.random() < 0.4:
+            done = dv.VariantTable.forPath(session, self.path).analyze()
+            self.history.append(f"analyze: {done}")
+            assert not done.failed, f"seed {self.seed}: {self.history}"
 
     def _append(self, session: SparkSession, writer: str, files: int, *, shredded: bool, large: bool = False) -> None:
         size = HEAD + TAIL if large else self.rng.randrange(6, 25)

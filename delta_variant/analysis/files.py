@@ -14,6 +14,7 @@ Memory is bounded by a batch of 8 MiB and the sample for inference.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -260,21 +261,16 @@ class _Reading:
         """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
         one = self._one
         one.source, one.is_typed = "values", False
-        given = None if is_shredded else one.column.schema or self._inferred()
+        variants, sample = self._variants(), []
+        given = None if is_shredded else one.column.schema
+        if given is None and not is_shredded:
+            sample = list(_first(variants))
+            given = self._inference.schema(self._group, _rows_of(sample)) if sample else None
         both = given, self._schema_of(set(paths) - _leaves(given))
         schemas = [wanted for wanted in both if wanted is not None]
-        for rows in self._variants():
+        for rows in itertools.chain(sample, variants) if schemas else ():
             for wanted in schemas:
                 one.stats.add(shredding.shred(rows, wanted))
-
-    def _inferred(self) -> pa.DataType | None:
-        """The shredding schema that `write` would infer from the first rows."""
-        sample: list[pa.Array] = []
-        for rows in self._variants():
-            sample.append(rows.slice(0, SAMPLE_ROWS - sum(map(len, sample))))
-            if sum(map(len, sample)) >= SAMPLE_ROWS or sum(array.nbytes for array in sample) >= SAMPLE_BYTES:
-                break
-        return self._inference.schema(self._group, sample) if sample else None
 
     def _schema_of(self, paths: Collection[ColumnPath]) -> pa.DataType | None:
         """A shredding schema of these paths, with the types that their values have in the file; None if there are none."""
@@ -307,6 +303,20 @@ class _Reading:
             return not self._footer.is_ours and bool(values.low <= 0 <= values.high)
         has_calendar = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
         return bool(has_calendar) and not self._footer.has_sparks_key
+
+
+def _first(variants: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """The first rows of a column, as many as `write` looks at to infer a shredding schema."""
+    rows = size = 0
+    while rows < SAMPLE_ROWS and size < SAMPLE_BYTES and (array := next(variants, None)) is not None:
+        rows, size = rows + len(array), size + array.nbytes
+        yield array
+
+
+def _rows_of(sample: Sequence[pa.Array]) -> list[pa.Array]:
+    """The rows of the sample that count: as many as `write` takes."""
+    chunks: list[pa.Array] = pa.chunked_array(sample).slice(0, SAMPLE_ROWS).chunks
+    return chunks
 
 
 def _has_bounds(kind: pa.DataType) -> bool:

@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 
 from delta_variant import schema as schemas
 from delta_variant.buffers import without_views
-from delta_variant.parquet.footer import Names
+from delta_variant.errors import InvalidLayoutError
+from delta_variant.parquet.footer import MAGIC, Names
 from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
 _BUFFER_BYTES = 1 << 20
+_END = 8  # the length of the footer and the magic bytes
 _GROUP = {"metadata", "value", "typed_value"}
 
 
@@ -40,8 +42,21 @@ class TypedColumn:
 
 
 def opened(source: Any) -> pq.ParquetFile:
-    """Opens a file for `Columns`. Reads its footer, and later what `batches` needs, page by page."""
-    return pq.ParquetFile(source, arrow_extensions_enabled=False, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    """Opens a file for `Columns`: reads its footer, and later what `batches` needs, page by page.
+
+    pyarrow reads the last 64 KiB of a file for its footer, which may be more than a hundredth of it. Raises InvalidLayoutError
+    for a file that is none of Parquet.
+    """
+    size = source.seek(0, 2)
+    source.seek(max(0, size - _END))
+    end = source.read(_END)
+    length = int.from_bytes(end[:4], "little")
+    if len(end) < _END or not end.endswith(MAGIC) or length > size - _END:
+        raise InvalidLayoutError("the file is not Parquet, or its footer is encrypted")
+    source.seek(size - _END - length)
+    metadata = pq.read_metadata(pa.BufferReader(MAGIC + source.read(length) + end))
+    options: dict[str, Any] = {"arrow_extensions_enabled": False, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+    return pq.ParquetFile(source, metadata=metadata, **options)
 
 
 class Columns:
