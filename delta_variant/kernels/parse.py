@@ -25,7 +25,7 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels import memory
-from delta_variant.kernels.containers import close, guess_of, has_repeated, keep_last, sort_fields
+from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
 from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
@@ -38,6 +38,7 @@ MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
 MAX_SIZE = 1 << 27
 _SMALL_HEADER = 8
+_NO_STATE, _ARRAY = -1, -2  # in place of a state: of an object whose keys are in no trie, of an array
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
@@ -119,9 +120,8 @@ def parse_rows(
         row_start, fault = o, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
-        depth, top, place, wants_key, is_object = 0, np.int64(0), np.int64(0), False, False
-        head = first = base = own_place = np.int64(0)
-        state = np.int64(-1)
+        depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
+        state = np.int64(_NO_STATE)
         while True:
             if wants_key:
                 p = _skip_blanks(data, p, end)
@@ -149,20 +149,18 @@ def parse_rows(
                         return done, NAMES_FULL
                     if state >= 0:
                         state = step(shapes, used, state, key)
-                if p > end:
-                    p, fault = end, END
-                    break
                 name = names.key[key]
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
                     hash_ = (hash_ ^ np.uint64(key + 1)) * np.uint64(0x9E3779B97F4A7C15)
                     hash_ ^= hash_ >> np.uint64(32)
-                fields[top] = name.id << 32 | (o - first)
+                fields[top] = name.id << 32 | np.int64(np.uint32(o))
                 top += 1
-                p = _skip_blanks(data, p, end)
+                if data[p] != _COLON:
+                    p = _skip_blanks(data, p, end)
                 if p >= end or data[p] != _COLON:
-                    fault = NO_COLON if p < end else END
+                    p, fault = min(p, end), NO_COLON if p < end else END
                     break
                 p += 1
                 place = 2 * key + 2
@@ -198,18 +196,16 @@ def parse_rows(
                 if depth == MAX_DEPTH:
                     fault = DEPTH
                     break
-                stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = head, first, base, state
-                stack[depth, 4], stack[depth, 5] = own_place, is_object
                 depth += 1
-                own_place, is_object = place, c == _OPEN_OBJECT
-                head = o
+                opened = stack[depth]
+                opened.head, opened.base, opened.place, opened.around = o, top, place, state
                 kept = np.int64(shapes.reserve[guess_of(shapes, place, depth)])
                 if kept > _SMALL_HEADER and o + kept + 4 * (end - p) + SLACK > len(out):
                     kept = np.int64(_SMALL_HEADER)  # the guess is from another, larger container
-                o = first = head + kept
-                base = top
+                o += kept
+                opened.first = o
                 p = _skip_blanks(data, p + 1, end)
-                if is_object:
+                if c == _OPEN_OBJECT:
                     state = np.int64(shapes.root[place])
                     if state < 0:
                         state = new_state(shapes, used, -1, -1)
@@ -217,11 +213,13 @@ def parse_rows(
                     wants_key = p < end and data[p] != _CLOSE_OBJECT
                     if wants_key:
                         continue
-                elif p < end and data[p] != _CLOSE_ARRAY:
-                    fields[top] = 0
-                    top += 1
-                    place = own_place ^ 1
-                    continue
+                else:
+                    state = np.int64(_ARRAY)
+                    if p < end and data[p] != _CLOSE_ARRAY:
+                        fields[top] = o
+                        top += 1
+                        place ^= 1
+                        continue
             else:
                 size = 4
                 if p + 4 <= end and u32(data, p) == _TRUE:
@@ -251,21 +249,30 @@ def parse_rows(
                 c = data[p]
                 if c == _COMMA:
                     p += 1
-                    if is_object:
+                    if state != _ARRAY:
                         wants_key = True
                     else:
-                        fields[top] = o - first
+                        fields[top] = o
                         top += 1
-                        place = own_place ^ 1
+                        place = stack[depth].place ^ 1
                     break
-                if c != (_CLOSE_OBJECT if is_object else _CLOSE_ARRAY):
-                    fault = NO_COMMA if is_object else NO_COMMA_IN_ARRAY
+                opened = stack[depth]
+                head, first, base, own_place = opened.head, opened.first, opened.base, opened.place
+                count = top - base
+                if state == _ARRAY:
+                    if c != _CLOSE_ARRAY:
+                        fault = NO_COMMA_IN_ARRAY
+                        break
+                    o = close_array(out, head, first, o, fields, base, count, shapes, own_place, depth)
+                elif c != _CLOSE_OBJECT:
+                    fault = NO_COMMA
                     break
-                count, guess = top - base, guess_of(shapes, own_place, depth)
-                if is_object:
+                else:
                     order = np.int64(shapes.order[state]) if state >= 0 else np.int64(REPEATED)
                     if order >= 0:
-                        o = close(out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, guess)
+                        o = close_object(
+                            out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
+                        )
                     else:
                         sort_fields(names, work, base, count)
                         if has_repeated(work, base, count):
@@ -279,17 +286,13 @@ def parse_rows(
                             for k in range(count):
                                 shapes.orders[used[ORDERS] + k] = work.order[k]
                             used[ORDERS] += count
-                        o = close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, guess)
-                else:
-                    o = close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, guess)
+                        o = close_object(out, head, first, o, fields, base, count, work.order, 0, ids, shapes, own_place, depth)
                 if o - row_start > MAX_SIZE:
                     fault = SIZE
                     break
                 p += 1
-                top = base
+                top, state = base, opened.around
                 depth -= 1
-                head, first, base, state = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
-                own_place, is_object = stack[depth, 4], stack[depth, 5] != 0
             if fault or depth == 0:
                 break
         if to_end and not fault and p < end:

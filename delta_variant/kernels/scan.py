@@ -115,6 +115,7 @@ def storer(kind: Any, bits: int) -> Any:
     return store
 
 
+store16 = storer(nbt.uint16, 16)
 store32 = storer(nbt.uint32, 32)
 store64 = storer(nbt.uint64, 64)
 
