@@ -157,9 +157,8 @@ class Parser:
         states, self.room = 4 * names, names
         self.names = keys.Names(np.empty(64 * names, np.uint8), np.empty(names, keys.NAME), np.full(2 * names, -1, np.int32))
         self.shapes = keys.Shapes(
-            key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
-            sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
-            root=np.full(2 * names + 2, -1, np.int32), reserve=np.zeros(_GUESSES, np.int32),
+            state=np.empty(states, keys.STATE), orders=np.empty(4 * states, np.int32), root=np.empty(2 * names + 2, np.int32),
+            reserve=np.zeros(_GUESSES, np.int32),
         )  # fmt: skip
         self.used = np.zeros(8, np.int64)
         self.clear_metas(_METAS)

@@ -26,7 +26,7 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
-from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
+from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
 from delta_variant.kernels.scan import not_blank, trailing_zeros
@@ -38,7 +38,7 @@ MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
 MAX_SIZE = 1 << 27
 _SMALL_HEADER = 8
-_NO_STATE, _ARRAY = -1, -2  # in place of a state: of an object whose keys are in no trie, of an array
+_ARRAY = -1  # in place of a state
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
@@ -113,28 +113,27 @@ def parse_rows(
             continue
         if o + 4 * (end - p) + SLACK > len(out):
             return done, NO_ROOM
-        if used[STATES] + 256 > len(shapes.key):  # the trie begins anew
-            used[STATES] = used[ORDERS] = 0
-            for k in range(len(shapes.root)):
-                shapes.root[k] = -1
+        if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
+            forget(shapes, used)
         row_start, fault = o, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
         depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
-        state = np.int64(_NO_STATE)
+        state = np.int64(0)
         while True:
             if wants_key:
-                p = _skip_blanks(data, p, end)
-                if p >= end or data[p] != _QUOTE:
-                    fault = NO_NAME if p < end else END
-                    break
-                key = np.int64(-1)
-                if state >= 0:
-                    after = np.int64(shapes.next[state])
-                    if after >= 0 and matches(data, p + 1, names, shapes.key[after]):
-                        key, state = np.int64(shapes.key[after]), after
-                        p += names.key[key].size + 2
-                if key < 0:
+                if data[p] != _QUOTE:
+                    p = _skip_blanks(data, p, end)
+                    if p >= end or data[p] != _QUOTE:
+                        fault = NO_NAME if p < end else END
+                        break
+                shape = shapes.state[state]
+                key, q = np.int64(shape.next_key), end
+                if key >= 0:
+                    q = p + names.key[key].size + 2
+                if q < end and matches(data, p + 1, names, names.key[key]):
+                    state, p = np.int64(shape.next), q
+                else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
                         p = q
@@ -147,8 +146,7 @@ def parse_rows(
                     key = number_name(names, used, out, text, to - text)
                     if key < 0:
                         return done, NAMES_FULL
-                    if state >= 0:
-                        state = step(shapes, used, state, key)
+                    state = step(shapes, used, state, key)
                 name = names.key[key]
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
@@ -204,17 +202,20 @@ def parse_rows(
                     kept = np.int64(_SMALL_HEADER)  # the guess is from another, larger container
                 o += kept
                 opened.first = o
-                p = _skip_blanks(data, p + 1, end)
+                p += 1
                 if c == _OPEN_OBJECT:
                     state = np.int64(shapes.root[place])
-                    if state < 0:
-                        state = new_state(shapes, used, -1, -1)
-                        shapes.root[place] = state
-                    wants_key = p < end and data[p] != _CLOSE_OBJECT
+                    if state == 0:
+                        shapes.root[place] = state = new_state(shapes, used, -1, 0)
+                    wants_key = data[p] == _QUOTE
+                    if not wants_key:
+                        p = _skip_blanks(data, p, end)
+                        wants_key = p < end and data[p] != _CLOSE_OBJECT
                     if wants_key:
                         continue
                 else:
                     state = np.int64(_ARRAY)
+                    p = _skip_blanks(data, p, end)
                     if p < end and data[p] != _CLOSE_ARRAY:
                         fields[top] = o
                         top += 1
@@ -268,7 +269,7 @@ def parse_rows(
                     fault = NO_COMMA
                     break
                 else:
-                    order = np.int64(shapes.order[state]) if state >= 0 else np.int64(REPEATED)
+                    order = np.int64(shapes.state[state].order)
                     if order >= 0:
                         o = close_object(
                             out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
@@ -281,8 +282,8 @@ def parse_rows(
                                 break
                             count, size = keep_last(work, base, count, out, first, o - first)
                             o = first + size
-                        elif state >= 0 and used[ORDERS] + count <= len(shapes.orders):
-                            shapes.order[state] = used[ORDERS]
+                        elif state and used[ORDERS] + count <= len(shapes.orders):
+                            shapes.state[state].order = used[ORDERS]
                             for k in range(count):
                                 shapes.orders[used[ORDERS] + k] = work.order[k]
                             used[ORDERS] += count
