@@ -13,7 +13,7 @@ import numpy.typing as npt
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
 from delta_variant.kernels.memory import bytes_for, helper, write_container
-from delta_variant.kernels.scan import move, store16, store32
+from delta_variant.kernels.scan import move, opaque, store16, store32
 
 _SMALL = 48  # fields
 
@@ -144,15 +144,19 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
             _shift(out, head, first, start, size, shapes, place, depth)
         store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
         if width == 1:
-            for k in range(count):
+            k = np.int64(0)
+            while k < count:
                 field = fields[base + order[order_at + k]]
                 out[head + 2 + k] = field >> 32
                 out[offsets + k] = field - first
+                k = opaque(k + 1)
         else:
-            for k in range(count):
+            k = np.int64(0)
+            while k < count:
                 field = fields[base + order[order_at + k]]
                 out[head + 2 + k] = field >> 32
                 store32(out, offsets + k * width, np.uint32(field - first))
+                k = opaque(k + 1)
     else:
         largest = np.int64(0)
         for k in range(count):

@@ -28,6 +28,7 @@ from delta_variant.kernels.scan import store32
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
 _COPIED = 32  # bytes of a key that are copied at once, so many are spare
+_NEVER = 1 << 40
 _TRIES = 16  # steps from a state that are looked at
 _QUOTE, _BACKSLASH = np.uint8(ord('"')), np.uint8(ord("\\"))
 _ALL_BITS, _MIX = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0xFF51AFD7ED558CCD)
@@ -42,13 +43,13 @@ NAME = np.dtype(
     [
         ("at", np.int64),  # in `Names.text`
         ("size", np.int32),
-        ("words", np.int32),  # of eight bytes, to compare with a text; 0: the key has an escape there
+        ("words", np.int32),  # of eight bytes, to compare with a text
         ("last", np.uint64),  # the bits of the last word that count
         ("prefix", np.uint64),  # the first eight bytes as a number that sorts like them
         ("hash", np.int64),
         ("serial", np.int64),  # the last row with the key
         ("id", np.int64),  # and its id there
-        ("unused", np.int64),  # 64 bytes
+        ("step", np.int64),  # bytes in a text, with the quotes; more than any text has if it has an escape there
     ]
 )
 """A key. All that is known about it is in one cache line."""
@@ -103,8 +104,6 @@ class Metas(NamedTuple):
 def matches(data, p, names, name):
     """Whether a key and its closing quote are at p."""
     words, at = name.words, name.at
-    if words == 0:
-        return False
     for _ in range(words - 1):
         if u64(data, p) != u64(names.text, at):
             return False
@@ -153,7 +152,8 @@ def number_name(names, used, data, at, size):
     words = (size + 8) >> 3
     names.table[slot] = key
     name = names.key[key]
-    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words if plain else 0, prefix, hash_, -1
+    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words, prefix, hash_, -1
+    name.step = size + 2 if plain else _NEVER
     name.last = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
     used[COUNT], used[TEXT] = key + 1, to + 8 * words
     return key

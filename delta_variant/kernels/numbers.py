@@ -258,22 +258,21 @@ def write_number(data, p, end, in_root, out, o, wide):
     # The highest bit of each byte that is no digit. A carry goes only to bytes behind the first of them.
     other = (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
     if other:
-        bits = trailing_zeros(other)
-        whole = min(bits >> 3, end - p)
-        following = data[p + whole]
+        whole = trailing_zeros(other) >> 3
+        q, first, following = p + whole, np.uint8(word), data[p + whole]
         if (
-            whole > 0
+            (first - np.uint8(1) < 9 or (first == 0 and whole == 1))
+            and q <= end
             and not in_root
-            and (word & np.uint64(0xFF) or whole == 1)
             and following != _POINT
             and following | 0x20 != _E
         ):
             number = np.int64(_in_eight(word << np.uint64(64 - 8 * whole)))
-            number = -number if negative else number
-            double = (number != np.int64(np.int8(number))) + (number != np.int64(np.int16(number)))  # 7 digits are an int32
+            double = (number - negative > 0x7F) + (number - negative > 0x7FFF)  # 7 digits are an int32
             out[o] = t.INT8 + double << 2
-            store32(out, o + 1, np.uint32(number))
-            return p + whole, o + 1 + (1 << double), GOOD
+            store32(out, o + 1, np.uint32(-number if negative else number))
+            return q, o + 1 + (1 << double), GOOD
+        whole = min(whole, end - p)
     else:
         whole = _run(data, p, end)
     if whole == 0:

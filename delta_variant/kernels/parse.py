@@ -128,11 +128,11 @@ def parse_rows(
                         fault = NO_NAME if p < end else END
                         break
                 shape = shapes.state[state]
-                key, q = np.int64(shape.next_key), end
-                if key >= 0:
-                    q = p + names.key[key].size + 2
-                if q < end and matches(data, p + 1, names, names.key[key]):
-                    state, p = np.int64(shape.next), q
+                key = np.int64(shape.next_key)
+                name = names.key[max(key, 0)]
+                if key >= 0 and p + name.step < end and matches(data, p + 1, names, name):
+                    state = np.int64(shape.next)
+                    p += name.step
                 else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
@@ -147,7 +147,7 @@ def parse_rows(
                     if key < 0:
                         return done, NAMES_FULL
                     state = step(shapes, used, state, key)
-                name = names.key[key]
+                    name = names.key[key]
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
@@ -157,17 +157,19 @@ def parse_rows(
                 top += 1
                 if data[p] != _COLON:
                     p = _skip_blanks(data, p, end)
-                if p >= end or data[p] != _COLON:
-                    p, fault = min(p, end), NO_COLON if p < end else END
-                    break
+                    if p >= end or data[p] != _COLON:
+                        fault = NO_COLON if p < end else END
+                        break
                 p += 1
                 place = 2 * key + 2
                 wants_key = False
-            p = _skip_blanks(data, p, end)
-            if p >= end:
-                fault = END if depth else EMPTY
-                break
             c = data[p]
+            if c <= 0x20:
+                p = _skip_blanks(data, p, end)
+                c = data[p]
+            if p >= end:
+                p, fault = end, END if depth else EMPTY
+                break
             if c == _QUOTE:
                 q, to, fault = write_string(data, p + 1, end, out, o)
                 if fault == 0 and to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
@@ -176,11 +178,13 @@ def parse_rows(
                 if fault:
                     break
                 o = to
-            elif c - np.uint8(0x30) <= 9 or c == _MINUS:
+            elif c - _MINUS <= 12:  # -./0123456789
                 p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
                 if result != GOOD:
                     fault = NUMBER
-                    if result == NO_DIGIT and p >= end:
+                    if c in (0x2E, 0x2F):
+                        fault = NO_VALUE
+                    elif result == NO_DIGIT and p >= end:
                         fault = END
                     elif result == LEADING_ZERO:
                         fault = ZERO_FIRST
@@ -242,12 +246,13 @@ def parse_rows(
                 o += 1
             # A value is complete: the next one, or the end of containers.
             while depth:
-                if p < end and data[p] <= 0x20:
+                c = data[p]
+                if c <= 0x20:
                     p = _skip_blanks(data, p, end)
+                    c = data[p]
                 if p >= end:
                     fault = END
                     break
-                c = data[p]
                 if c == _COMMA:
                     p += 1
                     if state != _ARRAY:
