@@ -136,27 +136,31 @@ def keep_last(work, base, count, out, first, size):
 def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, place, depth):
     """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
     size = o - first
-    width = bytes_for(size)
-    if ids <= 256 and count <= 0xFF:
-        offsets = head + 2 + count
+    width, at = bytes_for(size), head + 2
+    if ids <= 0xFF and size <= 0xFF:
+        offsets = at + count
+        start = offsets + count + 1
+        if start != first:
+            _shift(out, head, first, start, size, shapes, place, depth)
+        store16(out, head, np.uint16(count << 8 | t.OBJECT))
+        k = np.int64(0)
+        while k < count:
+            field = fields[base + order[order_at + k]]
+            out[at + k] = field >> 32
+            out[offsets + k] = field - first
+            k = opaque(k + 1)
+    elif ids <= 0xFF:
+        offsets = at + count
         start = offsets + (count + 1) * width
         if start != first:
             _shift(out, head, first, start, size, shapes, place, depth)
         store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
-        if width == 1:
-            k = np.int64(0)
-            while k < count:
-                field = fields[base + order[order_at + k]]
-                out[head + 2 + k] = field >> 32
-                out[offsets + k] = field - first
-                k = opaque(k + 1)
-        else:
-            k = np.int64(0)
-            while k < count:
-                field = fields[base + order[order_at + k]]
-                out[head + 2 + k] = field >> 32
-                store32(out, offsets + k * width, np.uint32(field - first))
-                k = opaque(k + 1)
+        k = np.int64(0)
+        while k < count:
+            field = fields[base + order[order_at + k]]
+            out[at + k] = field >> 32
+            store32(out, offsets + k * width, np.uint32(field - first))
+            k = opaque(k + 1)
     else:
         largest = np.int64(0)
         for k in range(count):
@@ -165,10 +169,10 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
         start = head + (5 if count > 0xFF else 2) + count * id_width + (count + 1) * width
         if start != first:
             _shift(out, head, first, start, size, shapes, place, depth)
-        to = write_container(out, head, t.OBJECT, count, id_width, width)
-        offsets = to + count * id_width
+        at = write_container(out, head, t.OBJECT, count, id_width, width)
+        offsets = at + count * id_width
         for k in range(count):
-            store32(out, to + k * id_width, np.uint32(fields[base + order[order_at + k]] >> 32))
+            store32(out, at + k * id_width, np.uint32(fields[base + order[order_at + k]] >> 32))
         for k in range(count):
             _store(out, offsets + k * width, fields[base + order[order_at + k]] - first, width)
     _store(out, offsets + count * width, size, width)
@@ -220,4 +224,4 @@ def _store(out, to, number, width):
 @helper
 def guess_of(shapes, place, depth):
     """Where `reserve` has the bytes to keep for a header. Two places may share an entry: a wrong guess costs a move."""
-    return (place + 37 * depth) & (len(shapes.reserve) - 1)
+    return (place + (depth << 5)) & (len(shapes.reserve) - 1)

@@ -128,9 +128,11 @@ def parse_rows(
                         fault = NO_NAME if p < end else END
                         break
                 shape = shapes.state[state]
-                key = np.int64(shape.next_key)
-                name = names.key[max(key, 0)]
-                if key >= 0 and p + name.step < end and matches(data, p + 1, names, name):
+                key, predicted = np.int64(shape.next_key), False
+                if key >= 0:
+                    name = names.key[key]
+                    predicted = p + name.step < end and matches(data, p + 1, names, name)
+                if predicted:
                     state = np.int64(shape.next)
                     p += name.step
                 else:
