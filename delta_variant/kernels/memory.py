@@ -68,6 +68,9 @@ it does not."""
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
+called = nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)
+"""Compiles a helper for what is seldom, or takes long: it is called, so that it takes no registers from a kernel's main loop."""
+
 
 def loader(kind: Any, bits: int) -> Any:
     """An unaligned little-endian load; NumPy indexing cannot express one without a copy."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import helper, u64
+from delta_variant.kernels.memory import called, helper, u64
 from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store32, store64, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
@@ -251,7 +251,6 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
 @helper
 def write_number(data, p, end, in_root, out, o, wide):
     """Writes the number at p. Returns (position after its text, position after the value, GOOD or what is wrong)."""
-    start = p
     negative = data[p] == _MINUS
     p += negative
     word = u64(data, p) ^ _ZEROS
@@ -275,6 +274,12 @@ def write_number(data, p, end, in_root, out, o, wide):
         whole = min(whole, end - p)
     else:
         whole = _run(data, p, end)
+    return _write_longer(data, p, negative, whole, end, in_root, out, o, wide)
+
+
+@called
+def _write_longer(data, p, negative, whole, end, in_root, out, o, wide):
+    """Writes the number with `whole` digits at p, before a point."""
     if whole == 0:
         return p, o, NO_DIGIT
     if data[p] == _ZERO and whole > 1:
@@ -304,7 +309,7 @@ def write_number(data, p, end, in_root, out, o, wide):
         # each of the fraction and the exponent that the number does not have.
         less = (fraction == 0) + (places == 0) if data[p] == _ZERO or q == end else 0
         if whole + fraction + places - (less if fraction + places else 0) > MAX_DIGITS:
-            return start, o, TOO_LONG
+            return p - negative, o, TOO_LONG
     if places == 0 and fraction <= 38:
         if whole + fraction <= 18:
             number = _digits(data, p, whole)
