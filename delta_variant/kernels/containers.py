@@ -202,14 +202,14 @@ def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
 # first child, which is there already. To save and restore the child's bytes takes longer: they have just been written one by
 # one, and a load of all of them waits until the stores are in the cache.
 @helper
-def _shift(out, head, first, start, size, shapes, place, depth):
+def _shift(out, head, first, start, size, shapes, place, depth) -> None:
     """Moves the children of a container to `start`: its header is not as large as was expected."""
     move(out, start, first, size)
     shapes.reserve[guess_of(shapes, place, depth)] = start - head
 
 
 @helper
-def _store(out, to, number, width):
+def _store(out, to, number, width) -> None:
     """Stores a number in exactly `width` bytes, 1 to 4."""
     if width == 1:
         out[to] = number
