@@ -132,6 +132,9 @@ def keep_last(work, base, count, out, first, size):
     return left, written
 
 
+# Offsets are stored in order, four bytes each: the next one overwrites what is too much. The last number before the first child
+# is stored exactly. To save and restore the child's bytes takes longer: they have just been written one by one, and a load of
+# all of them waits until the stores are in the cache.
 @helper
 def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, place, depth):
     """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
@@ -172,7 +175,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
         at = write_container(out, head, t.OBJECT, count, id_width, width)
         offsets = at + count * id_width
         for k in range(count):
-            store32(out, at + k * id_width, np.uint32(fields[base + order[order_at + k]] >> 32))
+            _store(out, at + k * id_width, fields[base + order[order_at + k]] >> 32, id_width)
         for k in range(count):
             _store(out, offsets + k * width, fields[base + order[order_at + k]] - first, width)
     _store(out, offsets + count * width, size, width)
@@ -198,9 +201,6 @@ def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
     return start + size
 
 
-# Offsets are stored in order, four bytes each: the next one overwrites what is too much. The last one must not reach into the
-# first child, which is there already. To save and restore the child's bytes takes longer: they have just been written one by
-# one, and a load of all of them waits until the stores are in the cache.
 @helper
 def _shift(out, head, first, start, size, shapes, place, depth) -> None:
     """Moves the children of a container to `start`: its header is not as large as was expected."""
