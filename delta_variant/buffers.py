@@ -74,6 +74,15 @@ def bitmap(valid: Flags) -> pa.Buffer | None:
     return None if memory.all_set(valid) else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def validity(valid: Flags) -> tuple[pa.Buffer | None, int]:
+    """Arrow's validity buffer for one flag per slot, None if all are set, and how many are not."""
+    if memory.all_set(valid):
+        return None, 0
+    bits: Bytes = empty((len(valid) + 7) >> 3, np.uint8)
+    unset = memory.pack(valid, bits)
+    return pa.py_buffer(bits), unset
+
+
 def flags_of(array: pa.Array) -> Flags:
     """One flag per slot from Arrow's validity; empty if all slots are valid."""
     if not array.null_count:

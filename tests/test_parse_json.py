@@ -238,6 +238,39 @@ def test_many_keys():
     assert [binary.decode(*one) for one in found] == rows
 
 
+@pytest.mark.parametrize("keys", [254, 255, 256, 257, 66_000])
+def test_small_objects_among_many_keys(keys):
+    """Objects and arrays of any size come out right beside more keys than one or two bytes number."""
+    row = {f"{k}": {f"{k}": k, "0": {"0": [k]}} for k in range(keys)}
+    row |= {"x": {"a": 1}, "y": [{"a": "z" * size} for size in (0, 200, 250, 260, 70_000)]}
+    assert [binary.decode(*one) for one in parsed([json.dumps(row)] * 2)] == [row] * 2
+
+
+def test_texts_that_go_on_in_the_next_row():
+    """A text that ends where a key, a colon or a number could go on does not read the next one."""
+    texts = [
+        '{"ab":1}',
+        "{",
+        '"ab":1}',
+        '{"ab',
+        '":1}',
+        '{"ab"',
+        ":1}",
+        '{"ab":',
+        "1}",
+        '{"ab":1',
+        "2}",
+        '{"ab":1,',
+        '"ab":1}',
+        "[.5]",
+    ]
+    assert [text for text, one in zip(texts, parsed(texts), strict=True) if not isinstance(one, str)] == [
+        '{"ab":1}',
+        '"ab":1}',
+        '"ab":1}',
+    ]
+
+
 def test_long_rows():
     """Rows larger than the buffers come out whole, among small ones."""
     documents = [[1], ["x" * 3_000_000], {"a": [1.5e300] * 100_000}, [[]] * 200_000, "é" * 2_000_000, [1]]

@@ -15,7 +15,7 @@ from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
-from delta_variant.kernels.containers import Work
+from delta_variant.kernels.containers import OPEN, Work
 from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
 
@@ -157,9 +157,8 @@ class Parser:
         states, self.room = 4 * names, names
         self.names = keys.Names(np.empty(64 * names, np.uint8), np.empty(names, keys.NAME), np.full(2 * names, -1, np.int32))
         self.shapes = keys.Shapes(
-            key=np.empty(states, np.int32), next=np.empty(states, np.int32), child=np.empty(states, np.int32),
-            sibling=np.empty(states, np.int32), order=np.empty(states, np.int32), orders=np.empty(4 * states, np.int32),
-            root=np.full(2 * names + 2, -1, np.int32), reserve=np.zeros(_GUESSES, np.int32),
+            state=np.empty(states, keys.STATE), orders=np.empty(4 * states, np.int32), root=np.empty(2 * names + 2, np.int32),
+            reserve=np.zeros(_GUESSES, np.int32),
         )  # fmt: skip
         self.used = np.zeros(8, np.int64)
         self.clear_metas(_METAS)
@@ -191,7 +190,7 @@ class Parser:
         self.flags.append((at >= 0).astype(np.uint8))
         room = longest // 2 + 2 + k.MAX_DEPTH  # an array that is open in another has an entry for one byte of text
         work = Work(
-            stack=np.empty((k.MAX_DEPTH, 6), np.int64), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
+            stack=np.empty(k.MAX_DEPTH + 1, OPEN), fields=np.empty(room, np.int64), keys=np.empty(room, np.int32),
             order=np.empty(room, np.int32), spare=np.empty(room, np.int32), prefix=np.empty(room, np.uint64),
             wide=np.empty((2, WORDS), np.uint64),
         )  # fmt: skip

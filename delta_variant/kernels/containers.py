@@ -8,19 +8,36 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, helper, u32, write_container
-from delta_variant.kernels.scan import move, store32
+from delta_variant.kernels.memory import bytes_for, helper, write_container
+from delta_variant.kernels.scan import move, opaque, store16, store32
 
 _SMALL = 48  # fields
 
 
-class Work(NamedTuple):
-    """Working space for one row: open containers, pending fields, its keys, orders of fields, and two long numbers."""
+OPEN = np.dtype(
+    [
+        ("head", np.int64),  # where its header starts
+        ("first", np.int64),  # where its first child starts
+        ("base", np.int64),  # its first field in `Work.fields`
+        ("place", np.int64),
+        ("around", np.int64),  # the state of the container around it
+        ("unused", np.int64, 3),  # 64 bytes
+    ]
+)
+"""An open container."""
 
-    stack: Int64s
+
+class Work(NamedTuple):
+    """Working space for one row: open containers, pending fields, its keys, orders of fields, and two long numbers.
+
+    A field is the id of its key << 32 | the lower 32 bits of its position.
+    """
+
+    stack: npt.NDArray[np.void]
     fields: Int64s
     keys: Int32s
     order: Int32s
@@ -97,13 +114,13 @@ def keep_last(work, base, count, out, first, size):
         )
     left, written = 0, np.int64(0)
     for f in range(count):
-        at = work.fields[base + f] & 0xFFFFFFFF
-        end = work.fields[base + f + 1] & 0xFFFFFFFF if f + 1 < count else size
+        at = np.int64(np.uint32(work.fields[base + f] - first))
+        end = np.int64(np.uint32(work.fields[base + f + 1] - first)) if f + 1 < count else size
         if work.spare[f]:
             work.spare[f] = -1
             continue
         move(out, first + written, first + at, end - at)
-        work.fields[base + left] = work.fields[base + f] >> 32 << 32 | written
+        work.fields[base + left] = work.fields[base + f] >> 32 << 32 | np.int64(np.uint32(first + written))
         work.spare[f] = left
         written += end - at
         left += 1
@@ -115,45 +132,96 @@ def keep_last(work, base, count, out, first, size):
     return left, written
 
 
+# Offsets are stored in order, four bytes each: the next one overwrites what is too much. The last number before the first child
+# is stored exactly. To save and restore the child's bytes takes longer: they have just been written one by one, and a load of
+# all of them waits until the stores are in the cache.
 @helper
-def close(out, head, first, o, basic, fields, base, count, order, order_at, ids, shapes, guess):
-    """Writes the header of a container whose children lie from first to o. Returns the position after the container."""
-    size, id_width = o - first, np.int64(0)
-    width = bytes_for(size)
-    if basic == t.OBJECT:
-        id_width = np.int64(1)
-        if ids > 256:
-            largest = np.int64(0)
-            for k in range(count):
-                largest = max(largest, fields[base + k] >> 32)
-            id_width = np.int64(bytes_for(largest))
-    header = 1 + (4 if count > 0xFF else 1) + count * id_width + (count + 1) * width
-    if head + header != first:
-        move(out, head + header, first, size)
-        shapes.reserve[guess] = header
-    to = write_container(out, head, basic, count, id_width, width)
-    offsets = to + count * id_width
-    # Four bytes of each number are stored, in order: the next one overwrites what is too much, and the first child comes back.
-    child = u32(out, head + header)
-    if basic == t.ARRAY:
-        for k in range(count):
-            store32(out, to + k * width, np.uint32(fields[base + k]))
-    elif id_width == 1:
-        for k in range(count):
+def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, place, depth):
+    """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
+    size = o - first
+    width, at = bytes_for(size), head + 2
+    if ids <= 0xFF and size <= 0xFF:
+        offsets = at + count
+        start = offsets + count + 1
+        if start != first:
+            _shift(out, head, first, start, size, shapes, place, depth)
+        store16(out, head, np.uint16(count << 8 | t.OBJECT))
+        k = np.int64(0)
+        while k < count:
             field = fields[base + order[order_at + k]]
-            out[to + k] = field >> 32
-            store32(out, offsets + k * width, np.uint32(field))
+            out[at + k] = field >> 32
+            out[offsets + k] = field - first
+            k = opaque(k + 1)
+    elif ids <= 0xFF:
+        offsets = at + count
+        start = offsets + (count + 1) * width
+        if start != first:
+            _shift(out, head, first, start, size, shapes, place, depth)
+        store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
+        k = np.int64(0)
+        while k < count:
+            field = fields[base + order[order_at + k]]
+            out[at + k] = field >> 32
+            store32(out, offsets + k * width, np.uint32(field - first))
+            k = opaque(k + 1)
+    else:
+        largest = np.int64(0)
+        for k in range(count):
+            largest = max(largest, fields[base + k] >> 32)
+        id_width = np.int64(bytes_for(largest))
+        start = head + (5 if count > 0xFF else 2) + count * id_width + (count + 1) * width
+        if start != first:
+            _shift(out, head, first, start, size, shapes, place, depth)
+        at = write_container(out, head, t.OBJECT, count, id_width, width)
+        offsets = at + count * id_width
+        for k in range(count):
+            _store(out, at + k * id_width, fields[base + order[order_at + k]] >> 32, id_width)
+        for k in range(count):
+            _store(out, offsets + k * width, fields[base + order[order_at + k]] - first, width)
+    _store(out, offsets + count * width, size, width)
+    return start + size
+
+
+@helper
+def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
+    """Writes the header of an array whose elements lie from first to o. Returns the position after the array."""
+    size = o - first
+    width = bytes_for(size)
+    start = head + (5 if count > 0xFF else 2) + (count + 1) * width
+    if start != first:
+        _shift(out, head, first, start, size, shapes, place, depth)
+    offsets = write_container(out, head, t.ARRAY, count, 0, width)
+    if width == 1:
+        for k in range(count):
+            out[offsets + k] = fields[base + k] - first
     else:
         for k in range(count):
-            store32(out, to + k * id_width, np.uint32(fields[base + order[order_at + k]] >> 32))
-        for k in range(count):
-            store32(out, offsets + k * width, np.uint32(fields[base + order[order_at + k]]))
-    store32(out, offsets + count * width, np.uint32(size))
-    store32(out, head + header, child)
-    return head + header + size
+            store32(out, offsets + k * width, np.uint32(fields[base + k] - first))
+    _store(out, offsets + count * width, size, width)
+    return start + size
+
+
+@helper
+def _shift(out, head, first, start, size, shapes, place, depth) -> None:
+    """Moves the children of a container to `start`: its header is not as large as was expected."""
+    move(out, start, first, size)
+    shapes.reserve[guess_of(shapes, place, depth)] = start - head
+
+
+@helper
+def _store(out, to, number, width) -> None:
+    """Stores a number in exactly `width` bytes, 1 to 4."""
+    if width == 1:
+        out[to] = number
+    elif width == 4:
+        store32(out, to, np.uint32(number))
+    else:
+        store16(out, to, np.uint16(number))
+        if width == 3:
+            out[to + 2] = number >> 16
 
 
 @helper
 def guess_of(shapes, place, depth):
     """Where `reserve` has the bytes to keep for a header. Two places may share an entry: a wrong guess costs a move."""
-    return (place + 37 * depth) & (len(shapes.reserve) - 1)
+    return (place + (depth << 5)) & (len(shapes.reserve) - 1)

@@ -28,6 +28,7 @@ from delta_variant.kernels.scan import store32
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
 _COPIED = 32  # bytes of a key that are copied at once, so many are spare
+_NEVER = 1 << 40
 _TRIES = 16  # steps from a state that are looked at
 _QUOTE, _BACKSLASH = np.uint8(ord('"')), np.uint8(ord("\\"))
 _ALL_BITS, _MIX = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0xFF51AFD7ED558CCD)
@@ -42,16 +43,30 @@ NAME = np.dtype(
     [
         ("at", np.int64),  # in `Names.text`
         ("size", np.int32),
-        ("words", np.int32),  # of eight bytes, to compare with a text; 0: the key has an escape there
+        ("words", np.int32),  # of eight bytes, to compare with a text
         ("last", np.uint64),  # the bits of the last word that count
         ("prefix", np.uint64),  # the first eight bytes as a number that sorts like them
         ("hash", np.int64),
         ("serial", np.int64),  # the last row with the key
         ("id", np.int64),  # and its id there
-        ("unused", np.int64),  # 64 bytes
+        ("step", np.int64),  # bytes in a text, with the quotes; more than any text has if it has an escape there
     ]
 )
 """A key. All that is known about it is in one cache line."""
+
+
+STATE = np.dtype(
+    [
+        ("key", np.int32),  # that leads here
+        ("next", np.int32),  # the state that came next last time, 0: none
+        ("next_key", np.int32),  # and its key, -1: none
+        ("child", np.int32),  # the first state after this one, 0: none
+        ("sibling", np.int32),  # another state after the one before, 0: none
+        ("order", np.int32),  # of the fields, in `Shapes.orders`
+        ("unused", np.int64),  # 32 bytes
+    ]
+)
+"""A sequence of keys that an object begins with. State 0 is of an object whose keys are in no trie."""
 
 
 class Names(NamedTuple):
@@ -68,11 +83,7 @@ class Shapes(NamedTuple):
     Place 0 is the whole text, 2 k + 2 a value of key k; an odd place is an element of an array in the place before.
     """
 
-    key: Int32s
-    next: Int32s
-    child: Int32s
-    sibling: Int32s
-    order: Int32s
+    state: npt.NDArray[np.void]
     orders: Int32s
     root: Int32s
     reserve: Int32s
@@ -90,12 +101,9 @@ class Metas(NamedTuple):
 
 
 @helper
-def matches(data, p, names, key):
+def matches(data, p, names, name):
     """Whether a key and its closing quote are at p."""
-    name = names.key[key]
     words, at = name.words, name.at
-    if words == 0:
-        return False
     for _ in range(words - 1):
         if u64(data, p) != u64(names.text, at):
             return False
@@ -144,7 +152,8 @@ def number_name(names, used, data, at, size):
     words = (size + 8) >> 3
     names.table[slot] = key
     name = names.key[key]
-    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words if plain else 0, prefix, hash_, -1
+    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words, prefix, hash_, -1
+    name.step = size + 2 if plain else _NEVER
     name.last = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
     used[COUNT], used[TEXT] = key + 1, to + 8 * words
     return key
@@ -163,33 +172,47 @@ def is_before(names, a, b):
 
 
 @helper
-def new_state(shapes, used, key, sibling):
-    """A state without steps; -1 if there is no room."""
-    state = used[STATES]
-    if state == len(shapes.key):
-        return np.int64(-1)
-    used[STATES] = state + 1
-    shapes.key[state], shapes.sibling[state], shapes.order[state] = key, sibling, UNKNOWN
-    shapes.next[state] = shapes.child[state] = -1
-    return state
+def forget(shapes, used):
+    """Begins the trie anew."""
+    used[STATES] = used[ORDERS] = 0
+    new_state(shapes, used, -1, 0)
+    for k in range(len(shapes.root)):
+        shapes.root[k] = 0
 
 
 @helper
-def step(shapes, used, state, key):
-    """The state after a key, which becomes the prediction; -1 if there is no room for one."""
-    child = np.int64(shapes.child[state])
+def new_state(shapes, used, key, sibling):
+    """A state without steps; 0 if there is no room."""
+    number = used[STATES]
+    if number == len(shapes.state):
+        return np.int64(0)
+    used[STATES] = number + 1
+    state = shapes.state[number]
+    state.key, state.sibling, state.order = key, sibling, UNKNOWN
+    state.next = state.child = 0
+    state.next_key = -1
+    return number
+
+
+@helper
+def step(shapes, used, before, key):
+    """The state after a key, which becomes the prediction; 0 if there is no room for one."""
+    if before == 0:
+        return np.int64(0)
+    state = shapes.state[before]
+    child = np.int64(state.child)
     for _ in range(_TRIES):
-        if child < 0:
+        if child == 0 or shapes.state[child].key == key:
             break
-        if shapes.key[child] == key:
-            shapes.next[state] = child
-            return child
-        child = np.int64(shapes.sibling[child])
-    if child >= 0:
-        return np.int64(-1)
-    child = new_state(shapes, used, key, shapes.child[state])
-    if child >= 0:
-        shapes.child[state] = shapes.next[state] = child
+        child = np.int64(shapes.state[child].sibling)
+    if child == 0:
+        child = new_state(shapes, used, key, state.child)
+        if child:
+            state.child = child
+    elif shapes.state[child].key != key:
+        return np.int64(0)
+    if child:
+        state.next, state.next_key = child, key
     return child
 
 

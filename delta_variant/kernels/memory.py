@@ -68,6 +68,9 @@ it does not."""
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
+called = nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)
+"""Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel."""
+
 
 def loader(kind: Any, bits: int) -> Any:
     """An unaligned little-endian load; NumPy indexing cannot express one without a copy."""
@@ -291,6 +294,24 @@ def all_set(flags):
     for flag in flags:
         bits = np.uint8(bits & (flag != 0))
     return bits == 1
+
+
+@jit
+def pack(flags, bits):
+    """Sets Arrow's validity bits, one for each flag, which is 0 or 1. Returns how many flags are not set."""
+    full = len(flags) >> 3
+    unset = np.int64(len(flags))
+    for k in range(full):
+        eight = u64(flags, 8 * k)
+        unset -= np.int64(eight * np.uint64(0x0101010101010101) >> np.uint64(56))
+        bits[k] = eight * np.uint64(0x0102040810204080) >> np.uint64(56)
+    if full < len(bits):
+        last = np.int64(0)
+        for k in range(8 * full, len(flags)):
+            unset -= np.int64(flags[k])
+            last |= np.int64(flags[k]) << (k - 8 * full)
+        bits[full] = last
+    return unset
 
 
 @jit

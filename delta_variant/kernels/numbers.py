@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import helper, u64
-from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store64, trailing_zeros
+from delta_variant.kernels.memory import called, helper, u64
+from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store32, store64, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 
@@ -46,6 +46,7 @@ _LIMIT_HIGH, _LIMIT_LOW = np.uint64(10**38 >> 64), np.uint64(10**38 & (1 << 64) 
 _FIVE_TO = np.array([5**k for k in range(28)], np.uint64)
 WORDS = 256  # 1,000 digits take 52 words, 5**1342 takes 49, a shift up to 39
 _ZEROS = np.uint64(0x3030303030303030)
+_NINES_TO_BITS, _HIGHEST_BITS = np.uint64(0x7676767676767676), np.uint64(0x8080808080808080)  # 9 + 0x76 = 0x7F
 _INFINITE, _FRACTION = np.uint64(0x7FF0000000000000), np.uint64((1 << 52) - 1)
 _ZERO, _MINUS, _PLUS, _POINT, _E = (np.uint8(ord(c)) for c in "0-+.e")
 _SIGN = np.uint64(1 << 63)
@@ -66,7 +67,12 @@ def _run(data, p, end):
 @helper
 def _up_to_eight(data, p, n):
     """The number in n digits, 1 to 8: pairs of digits, then of pairs, then of fours are added, all in one word."""
-    word = (u64(data, p) - _ZEROS) << np.uint64(64 - 8 * n)
+    return _in_eight(u64(data, p) - _ZEROS << np.uint64(64 - 8 * n))
+
+
+@helper
+def _in_eight(word):
+    """The number in eight digits, each a byte from 0 to 9, the first one the lowest."""
     word = (word * np.uint64(10) + (word >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
     word = (word * np.uint64(100) + (word >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     return (word * np.uint64(10000) + (word >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
@@ -245,18 +251,40 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
 @helper
 def write_number(data, p, end, in_root, out, o, wide):
     """Writes the number at p. Returns (position after its text, position after the value, GOOD or what is wrong)."""
-    start = p
     negative = data[p] == _MINUS
     p += negative
-    whole = _run(data, p, end)
+    word = u64(data, p) ^ _ZEROS
+    # The highest bit of each byte that is no digit. A carry goes only to bytes behind the first of them.
+    other = (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
+    if other:
+        whole = trailing_zeros(other) >> 3
+        q, first, following = p + whole, np.uint8(word), data[p + whole]
+        if (
+            (first - np.uint8(1) < 9 or (first == 0 and whole == 1))
+            and q <= end
+            and not in_root
+            and following != _POINT
+            and following | 0x20 != _E
+        ):
+            number = np.int64(_in_eight(word << np.uint64(64 - 8 * whole)))
+            double = (number - negative > 0x7F) + (number - negative > 0x7FFF)  # 7 digits are an int32
+            out[o] = t.INT8 + double << 2
+            store32(out, o + 1, np.uint32(-number if negative else number))
+            return q, o + 1 + (1 << double), GOOD
+        whole = min(whole, end - p)
+    else:
+        whole = _run(data, p, end)
+    return _write_longer(data, p, negative, whole, end, in_root, out, o, wide)
+
+
+@called
+def _write_longer(data, p, negative, whole, end, in_root, out, o, wide):
+    """Writes the number with `whole` digits at p, before a point."""
     if whole == 0:
         return p, o, NO_DIGIT
     if data[p] == _ZERO and whole > 1:
         return p, o, LEADING_ZERO
     q = p + whole
-    if whole <= 8 and not in_root and data[q] != _POINT and data[q] | 0x20 != _E:
-        number = np.int64(_up_to_eight(data, p, whole))
-        return q, _write_integer(out, o, -number if negative else number), GOOD
     fraction, exponent, places = np.int64(0), np.int64(0), np.int64(0)
     if q < end and data[q] == _POINT:
         fraction = _run(data, q + 1, end)
@@ -281,7 +309,7 @@ def write_number(data, p, end, in_root, out, o, wide):
         # each of the fraction and the exponent that the number does not have.
         less = (fraction == 0) + (places == 0) if data[p] == _ZERO or q == end else 0
         if whole + fraction + places - (less if fraction + places else 0) > MAX_DIGITS:
-            return start, o, TOO_LONG
+            return p - negative, o, TOO_LONG
     if places == 0 and fraction <= 38:
         if whole + fraction <= 18:
             number = _digits(data, p, whole)

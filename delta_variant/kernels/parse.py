@@ -25,8 +25,8 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels import memory
-from delta_variant.kernels.containers import close, guess_of, has_repeated, keep_last, sort_fields
-from delta_variant.kernels.keys import ORDERS, REPEATED, SERIAL, STATES, matches, meta_of, new_state, number_name, step
+from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
+from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
 from delta_variant.kernels.scan import not_blank, trailing_zeros
@@ -38,6 +38,7 @@ MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
 MAX_SIZE = 1 << 27
 _SMALL_HEADER = 8
+_ARRAY = -1  # in place of a state
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
@@ -112,29 +113,29 @@ def parse_rows(
             continue
         if o + 4 * (end - p) + SLACK > len(out):
             return done, NO_ROOM
-        if used[STATES] + 256 > len(shapes.key):  # the trie begins anew
-            used[STATES] = used[ORDERS] = 0
-            for k in range(len(shapes.root)):
-                shapes.root[k] = -1
+        if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
+            forget(shapes, used)
         row_start, fault = o, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
-        depth, top, place, wants_key, is_object = 0, np.int64(0), np.int64(0), False, False
-        head = first = base = own_place = np.int64(0)
-        state = np.int64(-1)
+        depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
+        state = np.int64(0)
         while True:
             if wants_key:
-                p = _skip_blanks(data, p, end)
-                if p >= end or data[p] != _QUOTE:
-                    fault = NO_NAME if p < end else END
-                    break
-                key = np.int64(-1)
-                if state >= 0:
-                    after = np.int64(shapes.next[state])
-                    if after >= 0 and matches(data, p + 1, names, shapes.key[after]):
-                        key, state = np.int64(shapes.key[after]), after
-                        p += names.key[key].size + 2
-                if key < 0:
+                if data[p] != _QUOTE:
+                    p = _skip_blanks(data, p, end)
+                    if p >= end or data[p] != _QUOTE:
+                        fault = NO_NAME if p < end else END
+                        break
+                shape = shapes.state[state]
+                key, predicted = np.int64(shape.next_key), False
+                if key >= 0:
+                    name = names.key[key]
+                    predicted = p + name.step < end and matches(data, p + 1, names, name)
+                if predicted:
+                    state = np.int64(shape.next)
+                    p += name.step
+                else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
                         p = q
@@ -147,31 +148,30 @@ def parse_rows(
                     key = number_name(names, used, out, text, to - text)
                     if key < 0:
                         return done, NAMES_FULL
-                    if state >= 0:
-                        state = step(shapes, used, state, key)
-                if p > end:
-                    p, fault = end, END
-                    break
-                name = names.key[key]
+                    state = step(shapes, used, state, key)
+                    name = names.key[key]
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
                     hash_ = (hash_ ^ np.uint64(key + 1)) * np.uint64(0x9E3779B97F4A7C15)
                     hash_ ^= hash_ >> np.uint64(32)
-                fields[top] = name.id << 32 | (o - first)
+                fields[top] = name.id << 32 | np.int64(np.uint32(o))
                 top += 1
-                p = _skip_blanks(data, p, end)
-                if p >= end or data[p] != _COLON:
-                    fault = NO_COLON if p < end else END
-                    break
+                if data[p] != _COLON:
+                    p = _skip_blanks(data, p, end)
+                    if p >= end or data[p] != _COLON:
+                        fault = NO_COLON if p < end else END
+                        break
                 p += 1
                 place = 2 * key + 2
                 wants_key = False
-            p = _skip_blanks(data, p, end)
-            if p >= end:
-                fault = END if depth else EMPTY
-                break
             c = data[p]
+            if c <= 0x20:
+                p = _skip_blanks(data, p, end)
+                c = data[p]
+            if p >= end:
+                p, fault = end, END if depth else EMPTY
+                break
             if c == _QUOTE:
                 q, to, fault = write_string(data, p + 1, end, out, o)
                 if fault == 0 and to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
@@ -180,11 +180,13 @@ def parse_rows(
                 if fault:
                     break
                 o = to
-            elif c - np.uint8(0x30) <= 9 or c == _MINUS:
+            elif c - _MINUS <= 12:  # -./0123456789
                 p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
                 if result != GOOD:
                     fault = NUMBER
-                    if result == NO_DIGIT and p >= end:
+                    if c in (0x2E, 0x2F):
+                        fault = NO_VALUE
+                    elif result == NO_DIGIT and p >= end:
                         fault = END
                     elif result == LEADING_ZERO:
                         fault = ZERO_FIRST
@@ -198,30 +200,33 @@ def parse_rows(
                 if depth == MAX_DEPTH:
                     fault = DEPTH
                     break
-                stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = head, first, base, state
-                stack[depth, 4], stack[depth, 5] = own_place, is_object
                 depth += 1
-                own_place, is_object = place, c == _OPEN_OBJECT
-                head = o
+                opened = stack[depth]
+                opened.head, opened.base, opened.place, opened.around = o, top, place, state
                 kept = np.int64(shapes.reserve[guess_of(shapes, place, depth)])
                 if kept > _SMALL_HEADER and o + kept + 4 * (end - p) + SLACK > len(out):
                     kept = np.int64(_SMALL_HEADER)  # the guess is from another, larger container
-                o = first = head + kept
-                base = top
-                p = _skip_blanks(data, p + 1, end)
-                if is_object:
+                o += kept
+                opened.first = o
+                p += 1
+                if c == _OPEN_OBJECT:
                     state = np.int64(shapes.root[place])
-                    if state < 0:
-                        state = new_state(shapes, used, -1, -1)
-                        shapes.root[place] = state
-                    wants_key = p < end and data[p] != _CLOSE_OBJECT
+                    if state == 0:
+                        shapes.root[place] = state = new_state(shapes, used, -1, 0)
+                    wants_key = data[p] == _QUOTE
+                    if not wants_key:
+                        p = _skip_blanks(data, p, end)
+                        wants_key = p < end and data[p] != _CLOSE_OBJECT
                     if wants_key:
                         continue
-                elif p < end and data[p] != _CLOSE_ARRAY:
-                    fields[top] = 0
-                    top += 1
-                    place = own_place ^ 1
-                    continue
+                else:
+                    state = np.int64(_ARRAY)
+                    p = _skip_blanks(data, p, end)
+                    if p < end and data[p] != _CLOSE_ARRAY:
+                        fields[top] = o
+                        top += 1
+                        place ^= 1
+                        continue
             else:
                 size = 4
                 if p + 4 <= end and u32(data, p) == _TRUE:
@@ -243,29 +248,39 @@ def parse_rows(
                 o += 1
             # A value is complete: the next one, or the end of containers.
             while depth:
-                if p < end and data[p] <= 0x20:
+                c = data[p]
+                if c <= 0x20:
                     p = _skip_blanks(data, p, end)
+                    c = data[p]
                 if p >= end:
                     fault = END
                     break
-                c = data[p]
                 if c == _COMMA:
                     p += 1
-                    if is_object:
+                    if state != _ARRAY:
                         wants_key = True
                     else:
-                        fields[top] = o - first
+                        fields[top] = o
                         top += 1
-                        place = own_place ^ 1
+                        place = stack[depth].place ^ 1
                     break
-                if c != (_CLOSE_OBJECT if is_object else _CLOSE_ARRAY):
-                    fault = NO_COMMA if is_object else NO_COMMA_IN_ARRAY
+                opened = stack[depth]
+                head, first, base, own_place = opened.head, opened.first, opened.base, opened.place
+                count = top - base
+                if state == _ARRAY:
+                    if c != _CLOSE_ARRAY:
+                        fault = NO_COMMA_IN_ARRAY
+                        break
+                    o = close_array(out, head, first, o, fields, base, count, shapes, own_place, depth)
+                elif c != _CLOSE_OBJECT:
+                    fault = NO_COMMA
                     break
-                count, guess = top - base, guess_of(shapes, own_place, depth)
-                if is_object:
-                    order = np.int64(shapes.order[state]) if state >= 0 else np.int64(REPEATED)
+                else:
+                    order = np.int64(shapes.state[state].order)
                     if order >= 0:
-                        o = close(out, head, first, o, t.OBJECT, fields, base, count, shapes.orders, order, ids, shapes, guess)
+                        o = close_object(
+                            out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
+                        )
                     else:
                         sort_fields(names, work, base, count)
                         if has_repeated(work, base, count):
@@ -274,22 +289,18 @@ def parse_rows(
                                 break
                             count, size = keep_last(work, base, count, out, first, o - first)
                             o = first + size
-                        elif state >= 0 and used[ORDERS] + count <= len(shapes.orders):
-                            shapes.order[state] = used[ORDERS]
+                        elif state and used[ORDERS] + count <= len(shapes.orders):
+                            shapes.state[state].order = used[ORDERS]
                             for k in range(count):
                                 shapes.orders[used[ORDERS] + k] = work.order[k]
                             used[ORDERS] += count
-                        o = close(out, head, first, o, t.OBJECT, fields, base, count, work.order, 0, ids, shapes, guess)
-                else:
-                    o = close(out, head, first, o, t.ARRAY, fields, base, count, work.order, 0, ids, shapes, guess)
+                        o = close_object(out, head, first, o, fields, base, count, work.order, 0, ids, shapes, own_place, depth)
                 if o - row_start > MAX_SIZE:
                     fault = SIZE
                     break
                 p += 1
-                top = base
+                top, state = base, opened.around
                 depth -= 1
-                head, first, base, state = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
-                own_place, is_object = stack[depth, 4], stack[depth, 5] != 0
             if fault or depth == 0:
                 break
         if to_end and not fault and p < end:

@@ -78,6 +78,21 @@ def trailing_zeros(_typingctx, bits):
 
 
 @intrinsic
+def opaque(_typingctx, number):
+    """The same number, but LLVM does not know that.
+
+    A loop that counts with it is left as it is. LLVM would write it out for eight rounds and more at a time, which costs twenty
+    instructions before the first round, and most containers have few fields.
+    """
+
+    def codegen(_context, builder, _signature, args):
+        word = ir.IntType(64)
+        return builder.asm(ir.FunctionType(word, [word]), "", "=r,0", [args[0]], False)
+
+    return nbt.int64(nbt.int64), codegen
+
+
+@intrinsic
 def leading_zeros(_typingctx, bits):
     """The number of zero bits above the highest bit that is set; `bits` is not 0."""
 
@@ -115,6 +130,7 @@ def storer(kind: Any, bits: int) -> Any:
     return store
 
 
+store16 = storer(nbt.uint16, 16)
 store32 = storer(nbt.uint32, 32)
 store64 = storer(nbt.uint64, 64)
 

