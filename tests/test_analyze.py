@@ -121,7 +121,7 @@ def test_files_of_this_package(spark, tmp_path):
 
 @pytest.mark.parametrize("groups", [1000, 3])
 def test_files_of_delta_spark(spark, tmp_path, groups):
-    """delta-spark's shredded files get the extremes of their rows; their paths are typed afterwards, rows stay the same (B5)."""
+    """delta-spark's files get the extremes of their rows; their paths are typed afterwards, rows stay the same (B5)."""
     create(spark, tmp_path)
     spark.conf.set("parquet.block.row.count.limit", str(groups))
     try:
