@@ -25,6 +25,7 @@ import zstandard
 
 from delta_variant.errors import DeltaVariantError
 from delta_variant.ingestion import ingest
+from delta_variant.parquet import inspect
 from delta_variant.report import explain
 from delta_variant.session import check_java, configure, enable
 from delta_variant.table import VariantTable
@@ -167,6 +168,53 @@ def analyze_command(
         click.echo(f"{len(done.changed):,} files were changed by another writer meanwhile and left out: run the command again")
     for file, reason in done.failed.items():
         click.echo(f"{file} was left out: {reason}", err=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- inspect
+
+
+@main.command("inspect", epilog="Example: delta-variant inspect tables/events; delta-variant inspect part-00000.parquet")
+@click.argument("place")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
+    """Show what typed columns hold, for each path of the shredding schemas.
+
+    PLACE: a Parquet file, the path of a table with a slash, or the name of a table. For a file no Spark is started.
+    """
+    if place.endswith(".parquet"):
+        for column in inspect(place):
+            _show(asdict(column), [asdict(path) for path in column.paths], as_json=as_json)
+        return
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
+        log = Path(folder_of_log, "spark.log")
+        with _step(STARTING), _quiet(log):
+            spark = _session("inspect", conf)
+        try:
+            with _step("Reading footers"), _quiet(log):
+                rows = [row.asDict() for row in _table(spark, place).inspect().collect()]
+        finally:
+            with _quiet(log):
+                spark.stop()
+    rows.sort(key=lambda row: (row["file"], row["column"] or "", row["path"] or ""))
+    whole = ("file", "column", "layout", "schema", "rows", "error")
+    for values, paths in itertools.groupby(rows, lambda row: {key: row[key] for key in whole}):
+        listed = [{key: value for key, value in row.items() if key not in whole} for row in paths]
+        _show(values, listed, as_json=as_json)
+
+
+def _show(column: dict[str, Any], paths: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Prints a VARIANT column of a file, and its paths as a table."""
+    if as_json:
+        click.echo(json.dumps({**column, "paths": paths}))
+        return
+    click.echo(", ".join(f"{key}: {value}" for key, value in column.items() if value is not None and key != "paths"))
+    if paths:
+        table = [list(paths[0]), *([("" if value is None else str(value)) for value in path.values()] for path in paths)]
+        widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+        for line in table:
+            click.echo("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _table(spark: Any, table: str) -> VariantTable:

@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from delta_variant import jvm
-from delta_variant.analysis import Analyzed, analyze
+from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG
+from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, TYPED_TAG_VALUE
 from delta_variant.transaction import Table, own_session
 
 if TYPE_CHECKING:
@@ -134,6 +134,47 @@ class VariantTable:
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
             return analyze(table, columns, paths, where, tags_only=tags_only, progress=progress)
+
+    def inspect(self) -> DataFrame:
+        """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.
+
+        Example:
+            table.inspect().where("residual > 0").orderBy("residual_bytes").show()
+
+        It is computed from the files' footers, which tasks read when the DataFrame is used. The columns are:
+
+        * file: the path in the Add action.
+        * column: the logical name of the VARIANT column, with dots inside structs.
+        * layout: `final`, `draft` (VariantShredding before its adoption) or `first` (Spark's first layout).
+        * schema: the shredding schema of the file as DDL, null for a plain column and for older layouts.
+        * rows: the number of rows of the file.
+        * path: a normalized path; `[*]` stands for the elements of an array. A plain column has `$` alone.
+        * type: the type of the typed column, or `object` or `array`.
+        * typed, residual: how many values are in the typed column, and how many beside it in `value`; null if the footer does
+          not say.
+        * bytes, residual_bytes: the compressed sizes of both.
+        * proven: whether queries may read the path from its typed column, by the footer or by the log.
+        * min, max: the bounds in the log as JSON, null if there are none.
+        * error: why the file cannot be read, else null.
+        """
+        files = inspected(self._table)
+        typed = (
+            self._files()[0].where(F.col("mark") == TYPED_TAG_VALUE).select(F.col("path").alias("file"), F.lit(True).alias("t"))
+        )
+        bounds = self.stats().join(typed, "file", "left")
+        in_log = F.col("source") == "delta-variant"
+        bounds = bounds.select(
+            "file",
+            "column",
+            "path",
+            F.to_json("min").alias("min"),
+            F.to_json("max").alias("max"),
+            (in_log & F.col("t")).alias("t"),
+        )
+        found = files.join(bounds, ["file", "column", "path"], "left")
+        proven = (F.col("proven") | F.coalesce("t", F.lit(False))).alias("proven")
+        columns = [proven if name == "proven" else name for name in files.columns[:-1]]
+        return found.select(*columns, "min", "max", "error")
 
     def stats(self) -> DataFrame:
         """The bounds in the log of the newest version: one row for each file, VARIANT column and path that has any.

@@ -95,6 +95,16 @@ def is_exact(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(data_type) or pa.types.is_decimal(data_type))
 
 
+def is_string(data_type: pa.DataType) -> bool:
+    """Whether a type is a string or a large string."""
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def is_time(data_type: pa.DataType) -> bool:
+    """Whether a type is a date or a timestamp."""
+    return bool(pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
+
+
 def is_binary(data_type: pa.DataType) -> bool:
     """Whether a type is any of Arrow's forms of binary, dictionary-encoded and run-end-encoded ones included."""
     if pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):

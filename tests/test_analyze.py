@@ -189,11 +189,14 @@ def read_log(path):
 def test_mapped_columns(spark, tmp_path, mode):
     """With column mapping, files have physical names and ids; renamed columns, and VARIANTs in structs, are found."""
     more = f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}', 'delta.enableVariantShredding' = 'true')"
-    create(spark, tmp_path, shredding=None, columns="n bigint, s struct<w: variant>", more=more)
-    by_delta(spark, tmp_path, rows(spark).selectExpr("n", "struct(v AS w) AS s"))
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}` RENAME COLUMN s TO t")
-    done = dv.VariantTable.forPath(spark, tmp_path).analyze(columns=["T.w"], paths=["t.w:id"])
-    assert (done.files, done.failed) == (4, {})
+    columns = "n bigint, p bigint, s struct<w: variant>"
+    create(spark, tmp_path, shredding=None, columns=columns, more=f"PARTITIONED BY (p) {more}")
+    by_delta(spark, tmp_path, rows(spark).selectExpr("n", "p", "struct(v AS w) AS s"))
+    for old, new in (("s", "t"), ("p", "q")):
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}` RENAME COLUMN {old} TO {new}")
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    done = [table.analyze(columns=["T.w"], paths=["t.w:id"], where=where) for where in ("q = 1", None)]
+    assert [(one.files, one.failed) for one in done] == [(1, {}), (3, {})]
     found = dv.VariantTable.forPath(spark, tmp_path).stats()
     assert {(r.column, r.source) for r in found.collect()} == {("t.w", "delta-variant")}
     assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "t.w:id::bigint"))
@@ -401,3 +404,29 @@ def test_batches(spark, base, tmp_path, monkeypatch):
     assert done.files == 4
     assert done.commits <= len(told) == 2
     assert [p.files for p in told][-1] == 4
+
+
+# ---- inspect -------------------------------------------------------------------------------------------------------------
+
+
+def test_inspect(spark, tmp_path):
+    """`inspect` has layout, schema, counts and bounds of each file and path, and what the footer and the log prove."""
+    dv.write(rows(spark, 0, 10), tmp_path, shred={"v": "id bigint, name bigint, o struct<k: bigint>"})
+    dv.write(rows(spark, 10, 20), tmp_path, shred=False)
+    shredded, plain = adds(tmp_path)
+    found = dv.VariantTable.forPath(spark, tmp_path).inspect().collect()
+    lines = {(row.file, row.path): row for row in found}
+    assert {path for file, path in lines if file == shredded} == {"$", "$['id']", "$['name']", "$['o']", "$['o']['k']"}
+    ident = lines[shredded, "$['id']"]
+    assert (ident.type, ident.typed, ident.residual, ident.proven) == ("bigint", 10, 0, True)
+    assert (ident.min, ident.max, ident.rows, ident.layout) == ("0", "9", 10, "final")
+    assert ident.schema == "id bigint, name bigint, o struct<k: bigint>"
+    name = lines[shredded, "$['name']"]
+    assert (name.typed, name.residual, name.proven, name.min) == (0, 10, False, None)
+    assert lines[shredded, "$['o']['k']"].typed == 3
+    assert lines[shredded, "$"].residual == 10, "rows with a price, which has no typed column"
+    whole = lines[plain, "$"]
+    assert (whole.schema, whole.type, whole.rows) == (None, None, 10)
+    (tmp_path / plain).unlink()
+    [broken] = dv.VariantTable.forPath(spark, tmp_path).inspect().where("error IS NOT NULL").collect()
+    assert broken.file == plain

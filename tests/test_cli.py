@@ -106,3 +106,21 @@ def test_ingest_arguments():
     assert refused.returncode == 2
     assert "day is not name=value" in refused.stderr
     assert "Example: delta-variant ingest" in run("ingest", "--help").stdout
+
+
+def test_inspect_a_file(tmp_path):
+    """A file is inspected without Spark; the table says for each path what is in its typed column, and JSON is for machines."""
+    import pyarrow as pa
+
+    import delta_variant as dv
+
+    file = str(tmp_path / "e.parquet")
+    table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "x"}])})
+    dv.parquet.write_table(table, file, shred={"v": "id bigint"})
+    done = run("inspect", file, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("column: v, layout: final, is_annotated: True, schema: id bigint, rows: 2")
+    [line] = [line.split() for line in done.stdout.splitlines() if "$['id']" in line]
+    assert line[:4] == ["$['id']", "bigint", "1", "1"]
+    found = json.loads(run("inspect", file, "--json").stdout)
+    assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]

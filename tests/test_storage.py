@@ -330,6 +330,8 @@ try:
     found = hadoop.storage_of(spark, path, conf)
     done.append(sorted(key for key, value in found.options.items() if value in keys.values()))
     done.append(hadoop._bucket_region(path, conf))
+    analyzed = dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"])
+    done.append([analyzed.bytes_read > 0, len(analyzed.failed)])
 finally:
     spark.stop()
 print("DONE", json.dumps(done))
@@ -337,7 +339,7 @@ print("DONE", json.dumps(done))
 
 DONE = (
     'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 3, '
-    '["access_key", "secret_key"], "eu-north-1"]'
+    '["access_key", "secret_key"], "eu-north-1", [true, 0]]'
 )
 
 

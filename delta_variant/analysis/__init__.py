@@ -1,13 +1,15 @@
-"""`VariantTable.analyze`: exact bounds for files that lack them, whoever wrote them, without rewriting data.
+"""`VariantTable.analyze` and `inspect`: files that are there. Exact bounds for those that lack them, and what is in them.
 
     Add actions ─▶ footers, typed columns or values (`files`, in tasks) ─▶ the same actions with other statistics and tags
 
-`driver` finds the files, runs the job and commits, batch by batch; `java/Analysis.java` keeps the Add actions.
+`driver` finds the files, runs the job and commits, batch by batch; `java/Analysis.java` keeps the Add actions. `inspection`
+reads footers.
 
 Invariants: data files are never changed. A table changes by commits with `dataChange` = false. Statistics of other columns are
 kept byte for byte.
 """
 
 from delta_variant.analysis.driver import Analyzed, analyze
+from delta_variant.analysis.inspection import inspected
 
-__all__ = ["Analyzed", "analyze"]
+__all__ = ["Analyzed", "analyze", "inspected"]

@@ -3,9 +3,9 @@
 In: an Add action's path, statistics and tags, and the file. Out: other statistics and tags for the action. Source: Delta
 variantShredding, "Statistics for Variant Columns"; `protocol/README.md`, "Bounds in the log" and "The tags".
 
-For each typed column the footer says whether it proves the bounds (`stats.footers`); if not, the column is read alone, or with
-the `value`s that decide. A plain column, and one in an older layout, is read as a whole: it is shredded in memory by the schema
-that `write` would infer.
+For each typed column the footer says whether it proves the bounds (`parquet.statistics`); if not, the column is read alone, or
+with the `value`s that decide. A plain column, and one in an older layout, is read as a whole: it is shredded in memory by the
+schema that `write` would infer.
 
 Invariants: bounds are those that `write` would have given the same rows. Statistics of other columns are kept byte for byte.
 Memory is bounded by a batch of 8 MiB and the sample for inference.
@@ -28,12 +28,13 @@ from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError
 from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
+from delta_variant.parquet.statistics import Footer, Known, Read
 from delta_variant.paths import ColumnPath, parse_normalized
 from delta_variant.stats import rewriting, variants
 from delta_variant.stats.files import MAX_BOUNDS_SIZE, MAX_PATHS
-from delta_variant.stats.footers import Footer, Known, Read
-from delta_variant.stats.values import Extremes, has_order, is_string
+from delta_variant.stats.values import Extremes, has_order
 from delta_variant.stats.variants import VariantStats, children_of
+from delta_variant.types import is_string
 from delta_variant.writer.shredding_schemas import Inference, named_apart
 from delta_variant.writer.task import SAMPLE_BYTES, SAMPLE_ROWS
 
@@ -82,6 +83,10 @@ class CountingFile(io.RawIOBase):
 
     def tell(self) -> int:
         return int(self._file.tell())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -156,8 +161,9 @@ def _todo(file: File, plan: AnalysisPlan) -> list[_Column]:
     todo, lacking = [], not is_marked
     for column in plan.columns:
         bounds, tagged, times = _known(file, column)
-        lacking |= column.asked and not (bounds | tagged if not column.paths else (bounds | tagged).issuperset(column.paths))
-        if column.asked or bounds or tagged:
+        known = bounds | tagged
+        lacking |= column.asked and not (known.issuperset(column.paths) if column.paths else known)
+        if column.asked or known or _text(file, column, "minValues") or _text(file, column, "maxValues"):
             kept = sorted(bounds) if is_marked else []
             todo.append(_Column(column, plan, file, kept, {*column.paths, *times}))
     return todo if lacking else []
@@ -167,12 +173,16 @@ def _known(file: File, column: Column) -> tuple[set[ColumnPath], set[ColumnPath]
     """The paths of a column that the log has: in its bounds, in the tag of nulls, and in the tag of times."""
     bounds: set[ColumnPath] = set()
     for side in ("minValues", "maxValues"):
-        text = rewriting.member(file.stats, (side, *column.names))
-        if text is not None and text.startswith('"'):
-            with suppress(DeltaVariantError):
-                bounds |= {parse_normalized(path) for path in stats.decode_bounds(json.loads(text))}
+        with suppress(DeltaVariantError):
+            bounds |= {parse_normalized(path) for path in stats.decode_bounds(_text(file, column, side))}
     tagged, times = (set(_tagged(file.tags.get(tag), column.names)) for tag in (stats.NONNULL_TAG, stats.TIMES_TAG))
     return bounds, tagged, times
+
+
+def _text(file: File, column: Column, side: str) -> str:
+    """The text of a column's bounds in the statistics, "" if there are none."""
+    text = rewriting.member(file.stats, (side, *column.names))
+    return str(json.loads(text)) if text is not None and text.startswith('"') else ""
 
 
 def _tagged(text: str | None, names: ColumnPath) -> Iterator[ColumnPath]:

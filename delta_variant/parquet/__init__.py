@@ -11,6 +11,16 @@ no footer.
 """
 
 from delta_variant.parquet.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileWriter
+from delta_variant.parquet.inspection import inspect
 from delta_variant.parquet.tables import read_table, write_table
 
-__all__ = ["ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "FileWriter", "read_table", "write_table"]
+__all__ = [
+    "ROW_GROUP_BYTES",
+    "ROW_GROUP_ROWS",
+    "FileWriter",
+    "InspectedColumn",
+    "InspectedPath",
+    "inspect",
+    "read_table",
+    "write_table",
+]

@@ -17,13 +17,12 @@ import pyarrow.parquet as pq
 
 from delta_variant import schema as schemas
 from delta_variant.buffers import without_views
-from delta_variant.errors import InvalidLayoutError
-from delta_variant.parquet.footer import MAGIC, Names
+from delta_variant.parquet import footer as footers
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
 _BUFFER_BYTES = 1 << 20
-_END = 8  # the length of the footer and the magic bytes
 _GROUP = {"metadata", "value", "typed_value"}
 
 
@@ -41,20 +40,15 @@ class TypedColumn:
     """The `value` of each object above it."""
 
 
-def opened(source: Any) -> pq.ParquetFile:
+def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
     """Opens a file for `Columns`: reads its footer, and later what `batches` needs, page by page.
 
-    pyarrow reads the last 64 KiB of a file for its footer, which may be more than a hundredth of it. Raises InvalidLayoutError
-    for a file that is none of Parquet.
+    footer: that of the file, if it has been read. pyarrow reads the last 64 KiB of a file for it, which may be more than a
+    hundredth of the file. Raises InvalidLayoutError if it is not Parquet.
     """
-    size = source.seek(0, 2)
-    source.seek(max(0, size - _END))
-    end = source.read(_END)
-    length = int.from_bytes(end[:4], "little")
-    if len(end) < _END or not end.endswith(MAGIC) or length > size - _END:
-        raise InvalidLayoutError("the file is not Parquet, or its footer is encrypted")
-    source.seek(size - _END - length)
-    metadata = pq.read_metadata(pa.BufferReader(MAGIC + source.read(length) + end))
+    metadata = pq.read_metadata(
+        pa.BufferReader(footers.MAGIC + footers.joined(footers.of(source) if footer is None else footer))
+    )
     options: dict[str, Any] = {"arrow_extensions_enabled": False, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
     return pq.ParquetFile(source, metadata=metadata, **options)
 
@@ -85,9 +79,14 @@ class Columns:
         first, kind = 0, pa.struct(list(self.schema))
         for name in names:
             index = kind.get_field_index(name)
-            first += sum(_count(kind.field(i).type) for i in range(index))
+            first += sum(leaf_count(kind.field(i).type) for i in range(index))
             kind = kind.field(index).type
-        return range(first, first + _count(kind))
+        return range(first, first + leaf_count(kind))
+
+    def size(self, number: int) -> int:
+        """The compressed size of a leaf column."""
+        groups = (self.metadata.row_group(i) for i in range(self.metadata.num_row_groups))
+        return sum(group.column(number).total_compressed_size for group in groups)
 
     def typed_columns(self, names: Names) -> Iterator[TypedColumn]:
         """The typed columns of a VARIANT group in the final layout; none of a plain group or one of another layout."""
@@ -107,16 +106,16 @@ class Columns:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _count(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
     """The number of leaf columns of a type."""
-    return sum(_count(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
+    return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
 
 
 def _kept(fields: list[pa.Field], first: int, numbers: frozenset[int]) -> list[pa.Field]:
     """The fields with the leaf columns in `numbers`. first: the number of the first leaf column of the fields."""
     kept = []
     for field in fields:
-        count = _count(field.type)
+        count = leaf_count(field.type)
         if pa.types.is_struct(field.type):
             inner = _kept(list(field.type), first, numbers)
             kept += [field.with_type(pa.struct(inner))] if inner else []
@@ -132,13 +131,13 @@ def _typed(group: pa.DataType | None, first: int, keys: Names, above: tuple[int,
     numbers: dict[str, int] = {}
     for field in group:
         numbers[field.name] = first
-        first += _count(field.type)
+        first += leaf_count(field.type)
     typed = group.field(group.get_field_index("typed_value")).type if "typed_value" in numbers else pa.null()
     value = numbers.get("value")
     if pa.types.is_struct(typed):
         at = numbers["typed_value"]
         for field in typed:
             yield from _typed(field.type, at, (*keys, field.name), above if value is None else (*above, value))
-            at += _count(field.type)
+            at += leaf_count(field.type)
     elif "typed_value" in numbers and not schemas.is_list(typed):
         yield TypedColumn(keys, typed, numbers["typed_value"], value, above)

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delta_variant.errors import InvalidSchemaError
+from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
 
@@ -30,6 +30,7 @@ Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
 
 MAGIC = b"PAR1"
+_END = 8  # the length of the footer and the magic bytes
 
 # Fields of FileMetaData, SchemaElement and LogicalType
 _SCHEMA, _TYPE, _TYPE_LENGTH, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE, _UUID, _VARIANT = 2, 1, 2, 4, 5, 10, 14, 16
@@ -129,12 +130,21 @@ def joined(footer: bytes) -> bytes:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """The footer of a file that pyarrow could open."""
+    """The footer of a file. Raises InvalidLayoutError if it is not Parquet."""
     with Path(path).open("rb") as file:
-        file.seek(-8, 2)
-        size = struct.unpack("<I", file.read(4))[0]
-        file.seek(-8 - size, 2)
-        return file.read(size)
+        return of(file)
+
+
+def of(source: Any) -> bytes:
+    """The footer of an open file; no more is read than it. Raises InvalidLayoutError if it is not Parquet."""
+    size = source.seek(0, 2)
+    source.seek(max(0, size - _END))
+    end = source.read(_END)
+    length = int.from_bytes(end[:4], "little")
+    if len(end) < _END or not end.endswith(MAGIC) or length > size - _END:
+        raise InvalidLayoutError("the file is not Parquet, or its footer is encrypted")
+    source.seek(size - _END - length)
+    return bytes(source.read(length))
 
 
 def _elements(footer: bytes) -> Iterator[_Element]:

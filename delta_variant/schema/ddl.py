@@ -1,4 +1,4 @@
-"""DDL text → shredding schema."""
+"""DDL text ⇄ shredding schema. Invariant: `parse(ddl(x))` is x, with decimals of every width as decimal128."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import InvalidSchemaError
-from delta_variant.schema.rules import check
+from delta_variant.paths import quoted
+from delta_variant.schema.rules import check, is_list
 
 _ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float", "bool": "boolean"}
 _BY_NAME = {name: p.arrow for p in t.PRIMITIVES if p.arrow is not None for name in (p.name, p.spark) if name}
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.$-]+)|([<>(),:]))")
 
 
@@ -30,6 +32,35 @@ def parse(ddl: str) -> pa.DataType:
     schema = parser.whole()
     check(schema)
     return schema
+
+
+def ddl(schema: pa.DataType) -> str:
+    """The Spark DDL text of a shredding schema, as `parse` takes it.
+
+    >>> import delta_variant as dv
+    >>> dv.schema.ddl(dv.schema.parse("actor struct<id: bigint>, `odd name` array<string>"))
+    'actor struct<id: bigint>, `odd name` array<string>'
+    """
+    if pa.types.is_struct(schema) and schema.num_fields:
+        return ", ".join(f"{_name(field.name)} {_type(field.type)}" for field in schema)
+    return _type(schema)
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{_name(field.name)}: {_type(field.type)}' for field in kind)}>"
+    if is_list(kind):
+        return f"array<{_type(kind.value_type)}>"
+    if pa.types.is_null(kind):
+        return "variant"
+    primitive = t.of_arrow(kind)
+    if primitive is None:
+        raise InvalidSchemaError(f"{kind} is not a type of a shredding schema")
+    return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else primitive.spark or primitive.name
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 class _Parser:

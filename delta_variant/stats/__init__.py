@@ -7,8 +7,8 @@
 Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
 Invariants: bounds are computed from the values. Those of a file that is there already may be taken from its footer, if that
-proves that they are the same (`footers`). A bound never excludes a row: a value that is unknown, or has no exact form in the
-log, gives no bound.
+proves that they are the same (`parquet.statistics`). A bound never excludes a row: a value that is unknown, or has no exact
+form in the log, gives no bound.
 """
 
 from delta_variant.stats.bounds import decode_bounds, encode_bounds

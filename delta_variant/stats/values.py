@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from delta_variant.kernels import times
 from delta_variant.kernels.texts import text_extremes
+from delta_variant.types import is_string
 
 if TYPE_CHECKING:
     from delta_variant.buffers import Bytes, Int32s, Int64s
@@ -46,11 +47,6 @@ def has_order(kind: pa.DataType) -> bool:
         or pa.types.is_date32(kind)
         or (pa.types.is_timestamp(kind) and kind.unit in _MICROS)
     )
-
-
-def is_string(kind: pa.DataType) -> bool:
-    """Whether a type is a string or a large string."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 class Extremes:

@@ -23,7 +23,8 @@ from delta_variant import paths
 from delta_variant import types as t
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 from delta_variant.stats.tags import encode_tags
-from delta_variant.stats.values import Extremes, Times, has_order, is_string, variant_bounds
+from delta_variant.stats.values import Extremes, Times, has_order, variant_bounds
+from delta_variant.types import is_string
 
 Names = tuple[str, ...]
 

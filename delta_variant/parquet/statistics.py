@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from delta_variant.stats.values import is_string
+from delta_variant import types as t
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -74,7 +74,7 @@ class Footer:
         null_rows: how many rows are NULL, if that is known; it matters at the root only. read: whether the values are wanted
         even if their extremes are known.
         """
-        if self.is_legacy and (pa.types.is_date(column.kind) or pa.types.is_timestamp(column.kind)):
+        if self.is_legacy and t.is_time(column.kind):
             return None
         residual: Residual = 0 if column.value is None else self._residual(column.value)
         if residual == "values" or (not column.keys and null_rows is None):
@@ -88,6 +88,18 @@ class Footer:
                 return Known(extremes, nulls, absent - nulls)
         beside = [column.value] if residual and column.value is not None else []
         return Read(frozenset([column.number, *beside, *above]))
+
+    def is_proven(self, column: TypedColumn) -> bool:
+        """Whether the typed column has all values at its path, so that a query may read it (`protocol/README.md`, T2)."""
+        if pa.types.is_floating(column.kind) or (self.is_legacy and t.is_time(column.kind)):
+            return False
+        above = () if self.has_sparks_key else column.above
+        values = [number for number in (column.value, *above) if number is not None]
+        return all(isinstance(self._residual(number), int) for number in values)
+
+    def count(self, number: int) -> int:
+        """How many values and nulls a leaf column has."""
+        return sum(group.column(number).num_values for group in self._groups)
 
     def null_count(self, number: int) -> int | None:
         """The number of rows in which a leaf column is null; None if the footer does not say."""
@@ -118,7 +130,7 @@ class Footer:
         kind = column.kind
         if pa.types.is_floating(kind) and not self.is_ours:
             return None
-        if is_string(kind) and not self._by_pyarrow:
+        if t.is_string(kind) and not self._by_pyarrow:
             return None
         lows, highs = [], []
         for group in self._groups:
