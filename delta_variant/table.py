@@ -126,7 +126,7 @@ class VariantTable:
         into the tags of this package, which have little room, so that the table does not need the feature variantShredding.
         Otherwise a table without this feature gets it. progress: called after each commit.
 
-        There is a commit for every 2,000 files or so. After a failure, the next call does what is left. A file that another
+        There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
         InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that is none or leads into an array,
         TableError for what Delta refuses and if Delta keeps no statistics of the columns.

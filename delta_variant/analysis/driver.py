@@ -28,8 +28,8 @@ from delta_variant.transaction import Table
 from delta_variant.writer import job, mapping, shredding_schemas
 from delta_variant.writer.alignment import leaves
 
-BATCH_FILES = 2000
-"""A commit has about so many files, 8 MiB of statistics at most."""
+BATCH_FILES = 5000
+"""A commit has about so many files, 20 MiB of statistics at most."""
 
 
 @dataclass(frozen=True)
