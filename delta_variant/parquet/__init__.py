@@ -18,8 +18,6 @@ __all__ = [
     "ROW_GROUP_BYTES",
     "ROW_GROUP_ROWS",
     "FileWriter",
-    "InspectedColumn",
-    "InspectedPath",
     "inspect",
     "read_table",
     "write_table",
