@@ -86,22 +86,13 @@ def ingest_command(
     SOURCE: files, directories and globs, plain or compressed. TARGET: a path, or the name of a table. Files that the table has
     from an earlier call are left out.
     """
-    check_java()
     if max_document_bytes is not None:
         options["max_document_bytes"] = max_document_bytes
-    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
-        log = Path(folder_of_log, "spark.log")
-        with _step(STARTING), _quiet(log):
-            spark = _session("ingest", conf)
-        try:
-            with _step("Loading") as show, _quiet(log):
-                done = ingest(
-                    spark, source, target, format=format_, constants=constant, folders=folder, partition_by=partition_by,
-                    progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"), **options,
-                )  # fmt: skip
-        finally:
-            with _quiet(log):
-                spark.stop()
+    with _running("ingest", conf) as (spark, log), _step("Loading") as show, _quiet(log):
+        done = ingest(
+            spark, source, target, format=format_, constants=constant, folders=folder, partition_by=partition_by,
+            progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"), **options,
+        )  # fmt: skip
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
@@ -141,20 +132,11 @@ def analyze_command(
 
     TABLE: a path with a slash, or the name of a table.
     """
-    check_java()
-    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
-        log = Path(folder_of_log, "spark.log")
-        with _step(STARTING), _quiet(log):
-            spark = _session("analyze", conf)
-        try:
-            with _step("Analyzing") as show, _quiet(log):
-                done = _table(spark, table).analyze(
-                    columns or None, paths or None, where, tags_only=tags_only,
-                    progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files"),
-                )  # fmt: skip
-        finally:
-            with _quiet(log):
-                spark.stop()
+    with _running("analyze", conf) as (spark, log), _step("Analyzing") as show, _quiet(log):
+        done = _table(spark, table).analyze(
+            columns or None, paths or None, where, tags_only=tags_only,
+            progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files"),
+        )  # fmt: skip
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
@@ -186,17 +168,8 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
         for column in inspect(place):
             _show(asdict(column), [asdict(path) for path in column.paths], as_json=as_json)
         return
-    check_java()
-    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder_of_log:
-        log = Path(folder_of_log, "spark.log")
-        with _step(STARTING), _quiet(log):
-            spark = _session("inspect", conf)
-        try:
-            with _step("Reading footers"), _quiet(log):
-                rows = [row.asDict() for row in _table(spark, place).inspect().collect()]
-        finally:
-            with _quiet(log):
-                spark.stop()
+    with _running("inspect", conf) as (spark, log), _step("Reading footers"), _quiet(log):
+        rows = [row.asDict() for row in _table(spark, place).inspect().collect()]
     rows.sort(key=lambda row: (row["file"], row["column"] or "", row["path"] or ""))
     whole = ("file", "column", "layout", "schema", "rows", "error")
     for values, paths in itertools.groupby(rows, lambda row: {key: row[key] for key in whole}):
@@ -335,6 +308,21 @@ def _session(command: str, settings: dict[str, str]) -> Any:
     spark = configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def _running(command: str, settings: dict[str, str]) -> Iterator[tuple[Any, Path]]:
+    """Starts Spark for a command, and stops it. Yields the session and the file for its messages."""
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
+        log = Path(folder, "spark.log")
+        with _step(STARTING), _quiet(log):
+            spark = _session(command, settings)
+        try:
+            yield spark, log
+        finally:
+            with _quiet(log):
+                spark.stop()
 
 
 @contextmanager

@@ -124,3 +124,24 @@ def test_inspect_a_file(tmp_path):
     assert line[:4] == ["$['id']", "bigint", "1", "1"]
     found = json.loads(run("inspect", file, "--json").stdout)
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_table(tmp_path):
+    """A table is analyzed and then inspected: bounds for the file of delta-spark, which are in the listing."""
+    table = str(tmp_path / "t")
+    make = (
+        "import sys; from pyspark.sql import SparkSession; import delta_variant as dv; "
+        "s = dv.configure(SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')).getOrCreate(); "
+        "rows = s.range(5).selectExpr('parse_json(to_json(struct(id))) v').coalesce(1); "
+        "rows.write.format('delta').option('delta.enableVariantShredding', 'true').save(sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", make, table], check=True, capture_output=True)
+    done = run("analyze", table, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == 1
+    [found] = [json.loads(line) for line in run("inspect", table, "--json").stdout.splitlines()]
+    [line] = [path for path in found["paths"] if path["path"] == "$['id']"]
+    assert (line["min"], line["max"], line["typed"], line["proven"]) == ("0", "4", 5, True)
+    assert run("analyze", table, "--path", "v:a[0]").returncode == 1
