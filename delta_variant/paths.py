@@ -144,6 +144,24 @@ def parse_column_path(text: str) -> tuple[ColumnPath, str | None]:
     return parse_column(text), None
 
 
+def parse_bounded_path(text: str) -> tuple[ColumnPath, tuple[str, ...]]:
+    """The column and the keys in text like `v:actor.id`, for a path that can have bounds.
+
+    Raises what `parse_column_path` raises, and InvalidPathError for a column alone and for a path through an array.
+
+    >>> parse_bounded_path("v:actor.id")
+    (('v',), ('actor', 'id'))
+    """
+    column, variant_path = parse_column_path(text)
+    if variant_path is None:
+        raise InvalidPathError(f"{text!r} is not a column and a path: write it as v:actor.id")
+    steps = parse_variant_path(variant_path)
+    keys = tuple(step for step in steps if isinstance(step, str))
+    if len(keys) < len(steps):
+        raise InvalidPathError(f"{text!r} goes through an array, which has no bounds: choose a path through objects only")
+    return column, keys
+
+
 def dotted(column: ColumnPath) -> str:
     """The name of a column as users write it.
 

@@ -22,11 +22,11 @@ from pyspark.sql.types import StructType
 
 from delta_variant import jvm
 from delta_variant.analysis import Analyzed, analyze, inspected
-from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
+from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
-from delta_variant.paths import normalized, parse_column_path, parse_variant_path, quoted
+from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, TYPED_TAG_VALUE
+from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.transaction import Table, own_session
 
 if TYPE_CHECKING:
@@ -229,8 +229,9 @@ class VariantTable:
             from matplotlib.figure import Figure as New  # noqa: PLC0415  # an extra of this package
         except ImportError:
             raise DeltaVariantError("plot needs matplotlib: pip install 'delta-variant[plot]'") from None
-        column, keys = _split(path)
-        rows = self.stats().where((F.col("column") == column) & (F.col("path") == normalized(keys))).select("min", "max")
+        column, keys = parse_bounded_path(path)
+        of_path = (F.col("column") == ".".join(column)) & (F.col("path") == normalized(keys))
+        rows = self.stats().where(of_path).select("min", "max")
         ranges = [(_drawn(low), _drawn(high)) for low, high in rows.collect()]
         types = Counter(_type_of(bounds) for bounds in ranges)
         if not types:
@@ -258,9 +259,8 @@ class VariantTable:
         """
         spark = self._table.spark
         with jvm.delta_errors(f"reading the statistics of {self._table.name}"):
-            snapshot = self._table.log.update(False, jvm.option(spark), jvm.option(spark))
-            tags = BOUNDS_TAG, jvm.scala_seq(spark, BOUNDS_TAG_VALUES), NONNULL_TAG, TIMES_TAG
-            bounds = jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, *tags)
+            snapshot = self._table.snapshot()
+            bounds = self._table.bounds(snapshot)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
             columns = [tuple(names) for names in bounds.columns()]
             return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]
@@ -283,18 +283,6 @@ def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:
         yield field.name
         if isinstance(field.dataType, StructType):
             schema = field.dataType
-
-
-def _split(path: str) -> tuple[str, tuple[str, ...]]:
-    """`column:path` as the column's name and the keys. Raises InvalidPathError."""
-    names, variant_path = parse_column_path(path)
-    if variant_path is None:
-        raise InvalidPathError(f"{path!r} is not a column and a path: write it as v:actor.id")
-    steps = parse_variant_path(variant_path)
-    keys = tuple(step for step in steps if isinstance(step, str))
-    if len(keys) < len(steps):
-        raise InvalidPathError(f"{path!r} goes through an array, which has no bounds: choose a path through objects only")
-    return ".".join(names), keys
 
 
 # ---- the plot --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant import jvm
+from delta_variant import jvm, stats
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
@@ -120,6 +120,18 @@ class Table:
         with jvm.delta_errors(f"reading {self.name}"):
             # tableExists() would answer from a snapshot in Delta's cache, even if the directory was deleted since.
             return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
+
+    def bounds(self, snapshot: Any) -> Any:
+        """What the log of a snapshot says of VARIANT columns (`java/Bounds.java`)."""
+        tags = stats.BOUNDS_TAG, jvm.scala_seq(self.spark, stats.BOUNDS_TAG_VALUES), stats.NONNULL_TAG, stats.TIMES_TAG
+        return jvm.construct(self.spark, jvm.java_class(self.spark, "Bounds"), snapshot, *tags)
+
+    @property
+    def storage(self) -> Storage:
+        """Where the data files are."""
+        log = self.log
+        with jvm.delta_errors(f"reading the storage settings of {self.name}"):
+            return storage_of(self.spark, log.dataPath(), log.newDeltaHadoopConf())
 
     def features(self) -> TableFeatures:
         """The table features of the newest snapshot."""
@@ -246,8 +258,7 @@ class Transaction:
     @property
     def storage(self) -> Storage:
         """Where the data files go."""
-        with jvm.delta_errors(f"reading the storage settings of {self._table.name}"):
-            return storage_of(self.spark, self.log.dataPath(), self.log.newDeltaHadoopConf())
+        return self._table.storage
 
     @property
     def files(self) -> int:

@@ -54,7 +54,7 @@ def by_write(array):
 
 
 def analyzed(data, given=None, *, plan=plan(), tags=None):  # noqa: B008  # a constant
-    found = analyze_file(io.BytesIO(data), File("f", given, tags or {}), plan, Inference())
+    found = analyze_file(io.BytesIO(data), File(given, tags or {}), plan, Inference())
     assert found is not None
     return found
 
@@ -112,7 +112,7 @@ def test_a_footer_is_enough():
     array = shredding.shred(column(rows), "id bigint, name string, at decimal(18,2)")
     data = written(array, group_bytes=4 << 20)
     with CountingFile(pa.BufferReader(data)) as source:
-        found = analyze_file(source, File("f", None, {}), plan(), Inference())
+        found = analyze_file(source, File(None, {}), plan(), Inference())
         assert source.count <= 1 << 16 < len(data) // 50
     assert found.source == "footer"
     assert found.tags[stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
@@ -153,7 +153,7 @@ def test_paths_that_are_asked_for():
     assert (lows["$['rare']"], highs["$['rare']"], highs["$['odd']"]) == (0, 79, 40)
     assert second.source == "values"
     assert second.tags[stats.BOUNDS_TAG] == stats.BOUNDS_TAG_VALUE, "not every path with bounds is in a typed column"
-    again = analyze_file(io.BytesIO(data), File("f", second.stats, second.tags), plan(asked), Inference())
+    again = analyze_file(io.BytesIO(data), File(second.stats, second.tags), plan(asked), Inference())
     assert again is None, "nothing changes"
     only = analyzed(data, plan=plan([("c39",)]))
     assert len(bounds(only)[0]) == 33
@@ -266,7 +266,7 @@ def test_a_column_that_the_file_lacks():
 
 def test_files_with_the_marker_are_left_alone():
     """Without names a file with the marker is not opened; other tags of a file are kept."""
-    assert analyze_file(None, File("f", ORDINARY, {stats.BOUNDS_TAG: "2"}), plan(), Inference()) is None
+    assert analyze_file(None, File(ORDINARY, {stats.BOUNDS_TAG: "2"}), plan(), Inference()) is None
     data = written(shredding.shred(column([{"id": 5}]), "id bigint"))
     found = analyzed(data, ORDINARY, tags={"ZCUBE_ID": "x", stats.BOUNDS_TAG: "9"})
     assert found.tags == {"ZCUBE_ID": "x", stats.BOUNDS_TAG: "2"}

@@ -299,3 +299,15 @@ def test_settings_of_other_clouds():
     assert of(settings, "gs://b/t").options == options
     settings = {"fs.gs.auth.type": "APPLICATION_DEFAULT", "fs.gs.auth.impersonation.service.account": "other@x"}
     assert of(settings, "gs://b/t").options == {"target_service_account": "other@x"}
+
+
+def test_data_files():
+    """The path of an Add action, relative or a URI, percent-encoded, is the file that pyarrow's file system opens."""
+    local, s3a = Storage.of("/data/t"), Storage.of("s3a://lake/t", {"fs.s3a.endpoint": "http://localhost:1"}.get)
+    assert local.file("p=a%20b/f.parquet") == "/data/t/p=a b/f.parquet"
+    assert local.file("file:/data/other%25/f.parquet") == "/data/other%/f.parquet"
+    assert local.file("file:///data/other%25/f.parquet") == "/data/other%/f.parquet"
+    assert s3a.file("f.parquet") == "lake/t/f.parquet"
+    assert s3a.file("s3a://lake/other/f%20g.parquet") == "lake/other/f g.parquet"
+    with pytest.raises(TableError, match="another storage system"):
+        local.file("s3a://lake/f.parquet")

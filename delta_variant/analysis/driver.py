@@ -19,10 +19,9 @@ from pyspark.sql import types as t
 from delta_variant import jvm, stats
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages
-from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.errors import InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_FEATURES, TableFeatures
-from delta_variant.hadoop import storage_of
-from delta_variant.paths import ColumnPath, dotted, parse_column, parse_column_path, parse_variant_path
+from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
 from delta_variant.writer import job, mapping, shredding_schemas
@@ -114,11 +113,7 @@ def _asked(
     for text in columns or ():
         asked.setdefault(named(parse_column(text), text), [])
     for text in paths or ():
-        names, variant_path = parse_column_path(text)
-        steps = parse_variant_path(variant_path or "$")
-        keys = tuple(step for step in steps if isinstance(step, str))
-        if variant_path is None or len(keys) < len(steps):
-            raise InvalidPathError(f"{text!r} is not a column and a path through objects: write it as v:actor.id")
+        names, keys = parse_bounded_path(text)
         asked.setdefault(named(names, text), []).append(keys)
     return asked or dict.fromkeys(variants, cast("list[ColumnPath]", []))
 
@@ -127,11 +122,9 @@ def _plan(
     table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], *, tags_only: bool, by_name: bool
 ) -> AnalysisPlan:
     """The plan for the tasks. Raises TableError if Delta keeps no statistics of the columns that are asked for."""
-    spark = table.spark
     with jvm.delta_errors(f"reading {table.name}"):
         snapshot = table.snapshot()
-        tags = stats.BOUNDS_TAG, jvm.scala_seq(spark, stats.BOUNDS_TAG_VALUES), stats.NONNULL_TAG, stats.TIMES_TAG
-        indexed = {tuple(names) for names in jvm.construct(spark, jvm.java_class(spark, "Bounds"), snapshot, *tags).columns()}
+        indexed = {tuple(names) for names in table.bounds(snapshot).columns()}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = job.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
@@ -158,9 +151,8 @@ def _plan(
             f"{table.name} keeps no statistics of {', '.join(lacking)}: Delta keeps them for the first "
             "delta.dataSkippingNumIndexedCols columns, and not inside arrays and maps"
         )
-    location = storage_of(spark, table.log.dataPath(), table.log.newDeltaHadoopConf())
-    prefix = int(spark.conf.get(job.STRING_PREFIX, "32") or 32)
-    return AnalysisPlan(location, tuple(planned), by_name, prefix, few, tags_only)
+    prefix = int(table.spark.conf.get(job.STRING_PREFIX, "32") or 32)
+    return AnalysisPlan(table.storage, tuple(planned), by_name, prefix, few, tags_only)
 
 
 def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str | None:

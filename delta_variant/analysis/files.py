@@ -49,8 +49,6 @@ _FIELD_ID = b"PARQUET:field_id"
 class File:
     """What the log has of a data file."""
 
-    path: str
-    """As the file system of the table names it."""
     stats: str | None
     tags: Mapping[str, str]
 

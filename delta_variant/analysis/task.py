@@ -22,9 +22,9 @@ from delta_variant.writer.shredding_schemas import Inference
 def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
     """Runs one task.
 
-    A message has the number of a file (`file`), its `path` in the file system of the table, and its `stats` and `tags` in the
-    log. A report has `file` and the number of bytes that were `read`, and either `failed`, a reason, or what the log is to
-    have, `stats` and `tags`, with the `source` of the bounds and the number of `rows`; neither if the log has it already.
+    A message has the number of a file (`file`), and its `path`, `stats` and `tags` in the log. A report has `file` and the
+    number of bytes that were `read`, and either `failed`, a reason, or what the log is to have, `stats` and `tags`, with the
+    `source` of the bounds and the number of `rows`; neither if the log has it already.
     """
     if plan.version != __version__:
         raise RuntimeError(
@@ -34,10 +34,10 @@ def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]
     system, inference = plan.location.open(), Inference()
     for message in messages:
         given = json.loads(message)
-        file = File(given["path"], given["stats"], given["tags"])
+        file = File(given["stats"], given["tags"])
         report: dict[str, Any] = {"file": given["file"], "read": 0}
         try:
-            with CountingFile(system.open_input_file(file.path)) as source:
+            with CountingFile(system.open_input_file(plan.location.file(given["path"]))) as source:
                 found = analyze_file(source, file, plan, inference)
                 report["read"] = source.count
             if found is not None:

@@ -12,7 +12,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonRDD;
@@ -138,19 +137,11 @@ public class Analysis {
     long read = 0;
     long rows = 0;
     long bytes = 0;
-    Path root = log.dataPath().getFileSystem(log.newDeltaHadoopConf()).makeQualified(log.dataPath());
     List messages = new ArrayList();
     for (int f = 0; f < adds.size(); f++) {
       AddFile file = (AddFile) adds.get(f);
       bytes += file.size();
-      Path path = file.absolutePath(log);
-      java.net.URI uri = new Path(root, path).toUri();
-      if (!uri.getScheme().equals(root.toUri().getScheme())) {
-        failed.put(file.path(), "it is in another storage system than its table");
-        continue;
-      }
-      ObjectNode message = JSON.createObjectNode().put("file", f).put("stats", file.stats());
-      message.put("path", "file".equals(uri.getScheme()) ? uri.getPath() : host(uri) + uri.getPath());
+      ObjectNode message = JSON.createObjectNode().put("file", f).put("path", file.path()).put("stats", file.stats());
       ObjectNode tags = message.putObject("tags");
       for (scala.collection.Iterator i = file.tagsOrEmpty().iterator(); i.hasNext(); ) {
         scala.Tuple2 tag = (scala.Tuple2) i.next();
@@ -178,12 +169,6 @@ public class Analysis {
       }
     }
     return totals.put("read", read).put("rows", rows).put("bytes", bytes).toString();
-  }
-
-  private static String host(java.net.URI uri) {
-    String authority = uri.getAuthority();
-    int at = authority.indexOf('@');
-    return at < 0 ? authority : authority.substring(0, at);
   }
 
   private static AddFile with(AddFile file, JsonNode report) {

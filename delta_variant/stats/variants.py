@@ -24,7 +24,6 @@ from delta_variant import types as t
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 from delta_variant.stats.tags import encode_tags
 from delta_variant.stats.values import Extremes, Times, has_order, variant_bounds
-from delta_variant.types import is_string
 
 Names = tuple[str, ...]
 
@@ -67,10 +66,6 @@ class VariantStats:
         path.low, path.high = extremes
         path.counts = list(counts)
         path.times = None
-
-    def exclude(self, keys: Names) -> None:
-        """States that a path has values outside its typed column."""
-        self._paths[keys] = None
 
     def put_into_tag(self, keys: Iterable[Names]) -> None:
         """Leaves these paths out of minValues and maxValues, and puts their bounds into the `nonnull` tag."""
@@ -167,7 +162,7 @@ class _Path(Extremes):
     def __init__(self, kind: pa.DataType) -> None:
         super().__init__(kind)
         self.counts = [0, 0]  # JSON nulls, rows without the path
-        self.times = Times() if is_string(kind) else None
+        self.times = Times() if t.is_string(kind) else None
 
     def take(self, values: pa.Array, nulls: int, missing: int) -> None:
         self.counts[0] += nulls
@@ -194,7 +189,7 @@ class _Path(Extremes):
         """The order in which paths get bounds, the most useful first: numbers and times, and paths that every row has."""
         if pa.types.is_boolean(self.kind):
             return 3, self.is_missing
-        if is_string(self.kind):
+        if t.is_string(self.kind):
             return (1 if len(self.low or b"") <= prefix else 2), self.is_missing
         return 0, self.is_missing
 

@@ -16,6 +16,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyarrow import fs
 
@@ -116,6 +117,22 @@ class Storage:
             return fs.LocalFileSystem()
         arguments = s3.arguments(self.options) if self.scheme == "s3" else self.options
         return getattr(fs, _FILE_SYSTEMS[self.scheme])(**arguments)
+
+    def file(self, path: str) -> str:
+        """A data file as the file system names it.
+
+        path: as an Add action has it, percent-encoded: relative to the directory, or a URI. Raises TableError for a file in
+        another storage system.
+        """
+        match = _LOCATION.fullmatch(path)
+        assert match is not None
+        place = unquote(match["path"])
+        if match["scheme"] is None and not place.startswith("/"):
+            return f"{self.root}/{place}"
+        if match["scheme"] is not None and _SCHEMES.get(match["scheme"].lower()) != self.scheme:
+            raise TableError(f"{path} is in another storage system than its table")
+        container, _, account = (match["host"] or "").rpartition("@")
+        return place if self.scheme == "file" else f"{container or account}{place}"
 
     @property
     def name(self) -> str:
