@@ -23,6 +23,7 @@ from typing import Any
 import click
 import zstandard
 
+from delta_variant.analysis import BUDGET, Indexed
 from delta_variant.errors import DeltaVariantError
 from delta_variant.ingestion import ingest
 from delta_variant.parquet import inspect
@@ -121,12 +122,14 @@ def ingest_command(
 @click.option("--column", "columns", multiple=True, help="A VARIANT column; by default all that have statistics.")
 @click.option("--path", "paths", multiple=True, help="A path that is to have bounds in every file, such as v:actor.id.")
 @click.option("--where", help="A predicate on partition columns.")
+@click.option("--bloom", multiple=True, help="A path whose values are to be looked up, such as v:commit.cid.")
+@click.option("--budget", type=float, default=BUDGET, show_default=True, help="The share of a file that its filters may take.")
 @click.option("--tags-only", is_flag=True, help="Put bounds into tags, so that the table needs no table feature.")
 @click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def analyze_command(
     table: str, columns: tuple[str, ...], paths: tuple[str, ...], where: str | None, conf: dict[str, str],
-    tags_only: bool, as_json: bool,
+    tags_only: bool, as_json: bool, bloom: tuple[str, ...], budget: float,
 ) -> None:  # fmt: skip
     """Give exact bounds to the files of a table that lack them, without rewriting data.
 
@@ -134,7 +137,7 @@ def analyze_command(
     """
     with _running("analyze", conf) as (spark, log), _step("Analyzing") as show, _quiet(log):
         done = _table(spark, table).analyze(
-            columns or None, paths or None, where, tags_only=tags_only,
+            columns or None, paths or None, where, tags_only=tags_only, bloom=bloom or None, budget=budget,
             progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files"),
         )  # fmt: skip
     if as_json:
@@ -142,12 +145,27 @@ def analyze_command(
         return
     if done.feature:
         click.echo(f"{table} has got the table feature {done.feature}")
+    if done.indexed:
+        _show_indexed(table, done.indexed)
+        if not columns and not paths:
+            return
     click.echo(
         f"{table}: bounds for {done.files:,} files, {done.from_footers:,} of them from footers alone; {done.bytes_read:,} of "
         f"{done.bytes:,} bytes read"
     )
     if done.changed:
         click.echo(f"{len(done.changed):,} files were changed by another writer meanwhile and left out: run the command again")
+    for file, reason in done.failed.items():
+        click.echo(f"{file} was left out: {reason}", err=True)
+
+
+def _show_indexed(table: str, done: Indexed) -> None:
+    share = 100 * done.bytes / max(1, done.bytes_data)
+    click.echo(f"{table}: {done.filters:,} filters for {done.files:,} files, {done.bytes:,} bytes, {share:.2f} % of the data")
+    for path, files in done.no_room.items():
+        click.echo(f"{path}: no room for a filter in {files:,} files: raise --budget, or name fewer paths")
+    for path, files in done.mixed.items():
+        click.echo(f"{path}: values of several types, or of one that has no filters, in {files:,} files")
     for file, reason in done.failed.items():
         click.echo(f"{file} was left out: {reason}", err=True)
 

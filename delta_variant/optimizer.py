@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _READING = "delta_variant.TypedScans"
-_SKIPPING_SOURCES = (*report.SOURCES, "Question", "Filters", "Decision", "Demands", "SkipFiles")
+_SKIPPING_SOURCES = (*report.SOURCES, "Question", "Filters", "Index", "Decision", "Demands", "SkipFiles")
 _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates", "TypedScans")
 _log = logging.getLogger("delta_variant")
 

@@ -56,6 +56,7 @@ class Report:
         for scan in self.scans:
             proved = [
                 f"{finding.predicate}: rules out {finding.files_ruled_out} of {scan.files_after_delta} files"
+                + f", {finding.files_by_index} of them by the index" * (finding.files_by_index > 0)
                 for finding in scan.findings
             ]
             notes = [*(proved or scan.predicates), *(f"not used: {reason}" for reason in scan.reasons)]

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from delta_variant import jvm
-from delta_variant.analysis import Analyzed, analyze, inspected
+from delta_variant.analysis import BUDGET, Analyzed, analyze, inspected
 from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
@@ -108,6 +108,8 @@ class VariantTable:
         where: str | None = None,
         *,
         tags_only: bool = False,
+        bloom: Sequence[str] | None = None,
+        budget: float = BUDGET,
         progress: Callable[[Progress], object] | None = None,
     ) -> Analyzed:
         """Give exact bounds to the files that lack them, whoever wrote them, without rewriting data.
@@ -115,6 +117,7 @@ class VariantTable:
         Example:
             table.analyze()
             table.analyze(paths=["v:actor.id"], where="day >= '2026-11-01'")
+            table.analyze(bloom=["v:commit.cid"])
 
         Files without the marker of this package get the bounds that `write` would have given them, from the footer, from typed
         columns, or from the whole VARIANT column, whichever is the least that proves them. A path whose values are all in a
@@ -126,6 +129,12 @@ class VariantTable:
         into the tags of this package, which have little room, so that the table does not need the feature variantShredding.
         Otherwise a table without this feature gets it. progress: called after each commit.
 
+        bloom: paths of strings, integers or decimals that queries look up by `=` or IN, and whose values are scattered over all
+        files. Each file that lacks one gets a filter for these paths, which says whether a value may be in it, in files beside
+        the data; without columns and paths nothing else is done. budget: the share of a file's bytes that its filters may take.
+        A value takes some 6 bits if 1 of 50 other files is to be opened in vain, and 9 for 1 of 400. A path without room for
+        2 bits a value has no filter; the result counts such files.
+
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
         InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that is none or leads into an array,
@@ -133,7 +142,7 @@ class VariantTable:
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
-            return analyze(table, columns, paths, where, tags_only=tags_only, progress=progress)
+            return analyze(table, columns, paths, where, tags_only=tags_only, bloom=bloom, budget=budget, progress=progress)
 
     def inspect(self) -> DataFrame:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.

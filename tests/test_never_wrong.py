@@ -252,7 +252,7 @@ class Table:
     def build(self, session: SparkSession, off: SparkSession) -> None:
         """Makes about ten files by this package and by delta-spark, shredded or not, with bounds or without.
 
-        Then runs DML, and perhaps `analyze`.
+        Then indexes the paths of every second table, runs DML, and perhaps `analyze`.
         """
         rng = self.rng
         mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
@@ -278,6 +278,12 @@ class Table:
         self._append(session, rng.choice(writers), 1, shredded=rng.random() < 0.5)
         for writer in [*writers[:1], "native"] * self.large:
             self._append(session, writer, 1, shredded=True, large=True)
+        if self.seed % 2:
+            paths = [f"{spot.column}:$" + "".join(map(_step, spot.keys)) for spot in self.spots]
+            indexed = dv.VariantTable.forPath(session, self.path).analyze(bloom=paths, budget=1.0).indexed
+            self.history.append(f"index: {indexed}")
+            assert indexed.filters, f"seed {self.seed}: {self.history}"
+            assert not indexed.failed, f"seed {self.seed}: {self.history}"
         for _ in range(rng.choice([0, 1, 1, 2])):
             self._change(session, off)
         if rng.random() < 0.4:
@@ -376,6 +382,10 @@ class Table:
         self.history.append(statement)
         changed = session.sql(statement).first()
         assert changed["num_affected_rows"] == rows, f"seed {self.seed}: {self.history}"
+
+
+def _step(key: str) -> str:
+    return f'["{key}"]' if "'" in key else f"['{key}']"
 
 
 def _put(document: Any, keys: tuple[str, ...], value: Any) -> Any:

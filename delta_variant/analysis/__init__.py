@@ -10,6 +10,7 @@ kept byte for byte.
 """
 
 from delta_variant.analysis.driver import Analyzed, analyze
+from delta_variant.analysis.index import BUDGET, Indexed
 from delta_variant.analysis.inspection import inspected
 
-__all__ = ["Analyzed", "analyze", "inspected"]
+__all__ = ["BUDGET", "Analyzed", "Indexed", "analyze", "inspected"]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
 from pyspark.sql import types as t
 
 from delta_variant import jvm, stats
+from delta_variant.analysis.index import Indexed, index
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages
 from delta_variant.errors import InvalidSchemaError, TableError
@@ -56,6 +57,8 @@ class Analyzed:
     """Files that could not be read, and why. They were left out."""
     feature: str | None = None
     """The table feature that the table has got."""
+    indexed: Indexed | None = None
+    """What was done for the index of values, if one was asked for."""
 
 
 def analyze(
@@ -65,21 +68,46 @@ def analyze(
     where: str | None,
     *,
     tags_only: bool,
+    bloom: Sequence[str] | None,
+    budget: float,
     progress: Callable[[Progress], object] | None,
 ) -> Analyzed:
     """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own."""
-    spark, features = table.spark, table.features()
-    asked = _asked(features, columns, paths)
+    if not 0 < budget <= 1:
+        raise TableError(f"budget={budget} is not a share of the data's size: choose one above 0 and up to 1, such as 0.01")
+    features, done = table.features(), Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
     by_name = columns is not None or paths is not None
+    to_index = _asked(features, None, bloom) if bloom else {}
+    if by_name or not to_index:
+        done = _analyzed(table, features, _asked(features, columns, paths), where, by_name, tags_only, progress)
+    if to_index:
+        with jvm.delta_errors(f"indexing {table.name}"):
+            analysis = _analysis(table, everything=True)
+            analysis.start(BATCH_FILES, where)
+            done = replace(done, indexed=index(table, features, to_index, analysis, budget, progress))
+    return done
+
+
+def _analysis(table: Table, *, everything: bool) -> Any:
+    """The files of a table (`java/Analysis.java`). everything: whether those with the marker are among them."""
+    spark = table.spark
+    return jvm.construct(
+        spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
+        stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
+    )  # fmt: skip
+
+
+def _analyzed(
+    table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], where: str | None, by_name: bool,
+    tags_only: bool, progress: Callable[[Progress], object] | None,
+) -> Analyzed:  # fmt: skip
+    """Gives the files their bounds."""
     feature = _prepared(table, features, tags_only=tags_only)
     plan = _plan(table, features, asked, tags_only=tags_only, by_name=by_name)
     done = Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, (), {}, feature)
-    function = jvm.python_function(spark, partial(analyze_messages, plan))
+    function = jvm.python_function(table.spark, partial(analyze_messages, plan))
     with jvm.delta_errors(f"analyzing {table.name}"):
-        analysis = jvm.construct(
-            spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
-            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name,
-        )  # fmt: skip
+        analysis = _analysis(table, everything=plan.by_name)
         whole = json.loads(analysis.start(BATCH_FILES, where))
         files = 0
         for batch in range(whole["batches"]):

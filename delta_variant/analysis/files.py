@@ -103,7 +103,7 @@ def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inferen
     if not todo:
         return None
     opened = columns.opened(source)
-    groups = [_group(opened.schema_arrow, one.column) for one in todo]
+    groups = [group_of(opened.schema_arrow, one.column) for one in todo]
     parquet = columns.Columns(opened, {group for group in groups if group is not None})
     footer = Footer(parquet.metadata)
     for one, group in zip(todo, groups, strict=True):
@@ -218,7 +218,7 @@ def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str,
     return stats.BOUNDS_TAG_VALUE, tags_with(lambda _: ())
 
 
-def _group(schema: pa.Schema, column: Column) -> ColumnPath | None:
+def group_of(schema: pa.Schema, column: Column) -> ColumnPath | None:
     """The names of a column in a file; None if the file lacks it."""
     fields, group = list(schema), []
     for depth, name in enumerate(column.names):

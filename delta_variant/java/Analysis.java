@@ -122,6 +122,22 @@ public class Analysis {
         .put("bytes", totals.isNullAt(1) ? 0 : totals.getLong(1)).toString();
   }
 
+  /** The Add actions of all batches, as a DataFrame. */
+  public Dataset listed() {
+    return files(snapshot).toDF();
+  }
+
+  /**
+   * Commits a transaction identifier of this application, unless the table has one. Such a commit conflicts with no other one,
+   * since it has read nothing.
+   */
+  public void announce(String application) {
+    if (log.update(false, Option.empty(), entry).transactions().contains(application)) return;
+    List actions = new ArrayList();
+    actions.add(new SetTransaction(application, 1, Option.apply(Long.valueOf(System.currentTimeMillis()))));
+    log.startTransaction(entry, Option.empty()).commit(seq(actions), new DeltaOperations.ComputeStats(seq(new ArrayList())));
+  }
+
   /**
    * Reads the files of a batch. task: a PySpark function from the messages of delta_variant/analysis/task.py to its reports.
    * Returns their totals, as JSON.

@@ -30,14 +30,16 @@ public class Decision {
   private final List all;  // AddFiles
   private final FileBounds files;
   private final Tree.Values[] bounds;
+  private final Tree.Members[] members;
   private final Filters filters;
   private boolean spares;
 
-  public Decision(DeltaScan scan, List all, FileBounds files, Tree.Values[] bounds, Filters filters) {
+  public Decision(DeltaScan scan, List all, FileBounds files, Tree.Values[] bounds, Tree.Members[] members, Filters filters) {
     this.scan = scan;
     this.all = all;
     this.files = files;
     this.bounds = bounds;
+    this.members = members;
     this.filters = filters;
   }
 
@@ -84,7 +86,7 @@ public class Decision {
   }
 
   private List left(JsonNode json, boolean[][] delta) throws InterruptedException {
-    Tree tree = Tree.of(json, bounds, filters.constants(), delta);
+    Tree tree = Tree.of(json, bounds, filters.constants(), delta, members);
     List left = new ArrayList();
     synchronized (files) {
       for (int f = 0; f < all.size(); f++) {
@@ -102,8 +104,10 @@ public class Decision {
     ArrayNode result = new ObjectMapper().createArrayNode();
     for (int q = 0; q < questions.size(); q++) {
       JsonNode question = Bounds.item(questions, q);
-      Tree out = Tree.of(question.get("tree"), bounds, filters.constants(), null);
-      Tree maybe = Tree.of(question.get("question"), bounds, filters.constants(), null);
+      Tree out = tree(question.get("tree"));
+      Tree maybe = tree(question.get("question"));
+      Tree byBounds = tree(question.get("bounds"));
+      Tree member = question.hasNonNull("member") ? tree(question.get("member")) : null;
       Map counts = new TreeMap();
       synchronized (files) {
         for (int f = 0; f < all.size(); f++) {
@@ -111,7 +115,8 @@ public class Decision {
           int number = files.number(file.path());
           if (number < 0) continue;
           String verdict = undecided(number, question, hasTag(file, marker, markerValues));
-          if (out.of(number) == Tree.FALSE) verdict = "out";
+          if (out.of(number) == Tree.FALSE) verdict = byBounds.of(number) == Tree.FALSE ? "out" : "index";
+          else if (member != null && member.of(number) == Tree.NULL && isIndexed(question)) verdict = "unindexed";
           else if (maybe.of(number) == Tree.TRUE) verdict = "maybe";
           Integer before = (Integer) counts.get(verdict);
           counts.put(verdict, Integer.valueOf(before == null ? 1 : before.intValue() + 1));
@@ -123,6 +128,15 @@ public class Decision {
       }
     }
     return result;
+  }
+
+  private Tree tree(JsonNode tree) {
+    return Tree.of(tree, bounds, filters.constants(), null, members);
+  }
+
+  /** Whether the index has filters for the path of a question. */
+  private boolean isIndexed(JsonNode question) {
+    return members[Bounds.item(question.get("member"), 1).asInt()].some();
   }
 
   /** The verdict on a file for which the question is neither FALSE nor TRUE. */

@@ -234,7 +234,7 @@ public class FileBounds {
     }
     InternalRow[] read = null;
     try {
-      if (rows == null && !missing.isEmpty()) read = new Jobs(log, total).values(missing, scanned);
+      if (rows == null && (!missing.isEmpty() || files == null)) read = new Jobs(log, total).values(missing, scanned);
     } catch (Throwable failure) {
       failed(failure);
     }

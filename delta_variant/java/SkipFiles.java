@@ -166,11 +166,15 @@ public class SkipFiles extends Rule {
     boolean logged = Boolean.parseBoolean(conf().getConfString(LOG_SCANS, "false"));
     ObjectNode outcome = ask(scanFilters, conditions, log, files, false, logged || Scans.explaining());
     LogicalRelation result = scan;
-    if (!outcome.withArray("bounds").isEmpty()) {
+    if (!outcome.withArray("bounds").isEmpty() || !outcome.withArray("members").isEmpty()) {
       FileBounds known = known(log, prepared, read);
       if (known.failure() == null) {
         Tree.Values[] bounds = known.read(log, outcome.get("bounds"), scanFilters.types(), conf().sessionLocalTimeZone());
-        Decision decision = new Decision(prepared, files, known, bounds, scanFilters);
+        Index[] indexes = new Index[outcome.get("members").size()];
+        for (int m = 0; m < indexes.length; m++) {
+          indexes[m] = new Index(prepared.scannedSnapshot(), files, known, Bounds.item(outcome.get("members"), m));
+        }
+        Decision decision = new Decision(prepared, files, known, bounds, indexes, scanFilters);
         List left = outcome.hasNonNull("tree") ? decision.left(outcome.get("tree")) : null;
         // Without any file, the plan would end before MERGE has counted the rows of its source.
         if (left != null && left.isEmpty() && Scans.isCommand(index)) left.add(files.get(0));
@@ -178,6 +182,9 @@ public class SkipFiles extends Rule {
         if (outcome.has("reasons") && decision.sparesDelta()) {
           outcome.withArray("reasons").add(
               "Delta was not asked about ordinary columns in an OR, because that would take longer than it saves");
+        }
+        for (int m = 0; m < indexes.length && outcome.has("reasons"); m++) {
+          if (indexes[m].reason() != null) outcome.withArray("reasons").add(indexes[m].reason());
         }
         if (outcome.has("verdicts")) outcome.set("tally", decision.tally(outcome.get("verdicts"), marker, markerValues));
       } else if (outcome.has("reasons")) {
@@ -201,6 +208,7 @@ public class SkipFiles extends Rule {
     request.put("marked", Decision.anyTag(files, marker, markerValues));
     request.put("nonnull", Decision.anyTag(files, nonNull, null));
     request.put("times", Decision.anyTag(files, times, null));
+    request.put("index", !exact && files.size() > 1 && Index.announced(log.snapshot()));
     request.put("exact", exact);
     request.put("trust_all", Boolean.parseBoolean(conf().getConfString(TRUST_ALL, "false")));
     request.put("explain", explain);

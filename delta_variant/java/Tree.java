@@ -29,18 +29,33 @@ public abstract class Tree {
     public abstract Ordering order();
   }
 
+  /** Which files may have rows with a value at one path, by the index of values (Index). */
+  public abstract static class Members {
+    /** FALSE if no row of the file has one of these values, NULL if that is not known. */
+    public abstract int of(int file, Object[] values);
+
+    /** Whether anything is known of any file. */
+    public abstract boolean some();
+  }
+
+  /** A tree that asks no index. */
+  public static Tree of(JsonNode tree, Values[] bounds, List constants, boolean[][] others) {
+    return of(tree, bounds, constants, others, new Members[0]);
+  }
+
   /**
    * The tree of a reply. `constants` are Object[] without nulls. `others` says for each predicate on ordinary columns, and
    * each file, whether Delta's data skipping keeps the file; it is null if Delta was not asked.
    */
-  public static Tree of(JsonNode tree, Values[] bounds, List constants, boolean[][] others) {
+  public static Tree of(JsonNode tree, Values[] bounds, List constants, boolean[][] others, Members[] members) {
     String op = Bounds.item(tree, 0).asText();
     if (op.equals("all") || op.equals("any")) {
       Tree[] parts = new Tree[tree.size() - 1];
-      for (int p = 0; p < parts.length; p++) parts[p] = of(Bounds.item(tree, p + 1), bounds, constants, others);
+      for (int p = 0; p < parts.length; p++) parts[p] = of(Bounds.item(tree, p + 1), bounds, constants, others, members);
       return new Joined(parts, op.equals("all") ? FALSE : TRUE);
     }
     if (op.equals("other")) return new Other(others == null ? null : others[Bounds.item(tree, 1).asInt()]);
+    if (op.equals("member")) return new Member(members[Bounds.item(tree, 1).asInt()], values(Bounds.item(tree, 2), constants));
     Values first = bounds[Bounds.item(tree, 1).asInt()];
     if (op.equals("values")) return new Truth(first);
     if (op.equals("between") || op.equals("differs")) {
@@ -51,6 +66,14 @@ public abstract class Tree {
     Object constant = ((Object[]) constants.get(Bounds.item(tree, 2).asInt()))[0];
     if (op.endsWith("startswith")) return new StartsWith(first, (UTF8String) constant, op.startsWith("NOT") ? FALSE : TRUE);
     return new Check(first, op, constant);
+  }
+
+  private static Object[] values(JsonNode numbers, List constants) {
+    List values = new ArrayList();
+    for (int n = 0; n < numbers.size(); n++) {
+      values.addAll(Arrays.asList((Object[]) constants.get(Bounds.item(numbers, n).asInt())));
+    }
+    return values.toArray();
   }
 
   /**
@@ -102,6 +125,20 @@ public abstract class Tree {
 
     public int of(int file) {
       return kept == null || kept[file] ? NULL : FALSE;
+    }
+  }
+
+  private static class Member extends Tree {
+    private final Members members;
+    private final Object[] values;
+
+    Member(Members members, Object[] values) {
+      this.members = members;
+      this.values = values;
+    }
+
+    public int of(int file) {
+      return members.of(file, values);
     }
   }
 

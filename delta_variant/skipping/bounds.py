@@ -8,6 +8,7 @@ A tree refers to bounds by number. `Projection` lists each distinct bound once, 
     ["between", min, max, [constant, ...]]         whether a value of these lists lies between two bounds
     ["differs", min, max, [constant, ...]]         whether the path has other values than those of these lists
     ["values", bound]                              whether a row has the path
+    ["member", path, [constant, ...]]              whether, by the index of values, a row may have one of these values
     ["other", number]                              what Delta's skipping says of a predicate on ordinary columns
 
 Unknown results are NULL, which keeps the file: for a missing bound, a bound of another type, or a bound that does not fit
@@ -19,8 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from delta_variant.membership import place as indexed_place
 from delta_variant.paths import normalized
-from delta_variant.skipping.casts import KINDS, TIMES, kinds_for
+from delta_variant.skipping.casts import KINDS, TIMES, indexed_scale, kinds_for
 from delta_variant.stats import place
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Log:
     """Whether any file has the tag for strings that spell times (`stats.TIMES_TAG`)."""
     exact: bool = False
     """Whether only bounds count that are values of the file; else bounds may also be wider."""
+    index: int = 0
+    """For how many values of a path the index may be asked in each file; 0 if the table has none."""
     trust_all: bool = False
     """Whether bounds of every type count in files without the marker too (`spark.delta_variant.trustAllBounds`)."""
 
@@ -61,6 +65,8 @@ class Projection:
 
     log: Log
     bounds: dict[tuple[str, Path], int] = field(default_factory=dict)
+    members: dict[Path, int] = field(default_factory=dict)
+    """The distinct paths of which the index is asked."""
 
     def number(self, side: str, path: Path) -> int:
         """The number of a bound, which is added if it is new."""
@@ -70,6 +76,11 @@ class Projection:
         """Each bound as `java/Bounds.java` reads it: its location in the log, the types that it may have, and the types that it
         is cast to."""
         return [self._bound(side, path) for side, path in self.bounds]
+
+    def members_json(self) -> list[dict[str, Any]]:
+        """Each path of `members` as `java/Index.java` reads it: its name in the index, and the decimal places of the numbers
+        that it is compared with, -1 for strings."""
+        return [{"place": indexed_place(path.column, path.keys), "scale": indexed_scale(path)} for path in self.members]
 
     def _bound(self, side: str, path: Path) -> dict[str, Any]:
         return {
@@ -135,6 +146,19 @@ def _numbers(constants: Sequence[Constants]) -> list[int]:
 
 
 @dataclass(frozen=True)
+class Member:
+    """Whether a row may have one of the constants at the path, by the index of values. NULL for a file without a filter."""
+
+    path: Path
+    constants: tuple[Constants, ...]
+
+    def json(self, projection: Projection) -> list[Any]:
+        """The tree as JSON, in the form that the module describes."""
+        number = projection.members.setdefault(self.path, len(projection.members))
+        return ["member", number, _numbers(self.constants)]
+
+
+@dataclass(frozen=True)
 class HasValues:
     """Whether any row has a value at the path: the side `values` of `Projection`. Used only if `Log.nonnull` is set.
 
@@ -181,7 +205,7 @@ class AnyOf:
         return ["any", *(part.json(projection) for part in self.parts)]
 
 
-Bounds = Check | Between | OtherThan | HasValues | OtherColumns | AllOf | AnyOf
+Bounds = Check | Between | OtherThan | Member | HasValues | OtherColumns | AllOf | AnyOf
 
 ROWS_MIGHT_MATCH: Final = AllOf(())
 ROWS_CANNOT_MATCH: Final = AnyOf(())

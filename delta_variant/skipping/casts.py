@@ -7,7 +7,10 @@ protocol/README.md, "Predicates on bounds".
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from delta_variant.skipping.predicates import Path
 
 KINDS: Final[dict[str, tuple[tuple[str, ...], bool]]] = {
     "exact": (("BIGINT", "DECIMAL"), False),
@@ -46,6 +49,7 @@ KINDS_FOR: Final[dict[str, tuple[str, ...]]] = {
 }
 TIMES: Final = ("date", "timestamp", "timestamp_ntz")
 """The types for which strings have bounds of their own, in a tag (`stats.TIMES_TAG`)."""
+_INEXACT: Final = ("float", "double")
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
@@ -53,6 +57,22 @@ def kinds_for(requested: str) -> tuple[str, ...]:
     """The kinds of bounds whose order Spark's cast to the requested type preserves in every time zone: a query may be analyzed
     in one zone and planned in another."""
     return KINDS_FOR.get(requested.partition("(")[0], ())
+
+
+def indexed_scale(path: Path) -> int | None:
+    """The decimal places of the numbers that a path is compared with, -1 for strings; None for a type of which the index knows
+    nothing.
+
+    The index has values, and a query compares casts of them. A number that needs no more decimal places than the type asked for
+    is the same number after the cast, or the cast fails. A string is the same string.
+    """
+    if path.text or any(target in _INEXACT for target in path.casts):
+        return None
+    if path.type == "string":
+        return None if path.casts else -1
+    if path.type.startswith("decimal("):
+        return _decimal(path.type)[1]
+    return 0 if path.type in _DIGITS else None
 
 
 def keeps_order(source: str, target: str) -> bool:

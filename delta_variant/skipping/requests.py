@@ -1,12 +1,13 @@
 """One scan's request → the reply that Java evaluates: `answer`. JSON in, JSON out (`java/Filters.java`, `java/SkipFiles.java`).
 
     {"operands": [expression, ...], "filters": [filter, ...], "columns": [[name, ...], ...], "files": count,
-     "marked": bool, "nonnull": bool, "times": bool, "exact": bool, "trust_all": bool, "explain": bool}
+     "marked": bool, "nonnull": bool, "times": bool, "index": bool, "exact": bool, "trust_all": bool, "explain": bool}
 
 `operands` are the distinct expressions that the filters compare. `columns` have bounds as VARIANT in Delta's parsed
-statistics. `files` is the number of files in the scan. `marked` to `trust_all` are those of `bounds.Log`. `explain` asks for
-reasons in the reply. A filter is {"op": ..., "args": [...]}; its arguments are filters, {"operand": number} or
-{"constant": number, "type": ..., "texts": [...], "size": ..., "null": ...}. An unknown filter keeps every file.
+statistics. `files` is the number of files in the scan. `marked` to `trust_all` are those of `bounds.Log`, but `index` says
+whether the table may have an index, and may be left out. `explain` asks for reasons in the reply. A filter is
+{"op": ..., "args": [...]}; its arguments are filters, {"operand": number} or {"constant": number, "type": ..., "texts": [...],
+"size": ..., "null": ...}. An unknown filter keeps every file.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ MAX_BOUNDS: Final = 128
 """Distinct bounds. A path has two, and a file of this package has bounds for 32 paths of a column."""
 MAX_ALL_BOUNDS: Final = 4_000_000
 """Bounds that are read for all files of a scan, which takes a few seconds the first time."""
+MAX_PROBES: Final = 1_000_000
+"""Values that the index is asked for by one comparison, for all files of a scan, which takes a tenth of a second."""
 MAX_QUESTIONS: Final = 128
 """Questions of one query for which `explain` counts files."""
 
@@ -58,9 +61,9 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """The reply to a request.
 
     `tree` is the predicate on bounds (see `bounds`), or None if nothing can be proven. `bounds` lists the bounds that it
-    compares. With `explain`, the reply also has `predicates`, the query's predicates on Variant paths as text; `reasons`, why
-    parts of them are not used; `verdicts`, from which Java computes what each question proves for a file; and the `request`,
-    from which `questions` makes the questions again.
+    compares, and `members` the paths of which it asks the index. With `explain`, the reply also has `predicates`, the query's
+    predicates on Variant paths as text; `reasons`, why parts of them are not used; `verdicts`, from which Java computes what
+    each question proves for a file; and the `request`, from which `questions` makes the questions again.
 
     >>> operand = {"get": {"column": ["v"], "name": "v"}, "path": "$.a", "type": "int"}
     >>> less = {"op": "<", "args": [{"operand": 0}, {"constant": 0, "type": "int", "texts": ["5"]}]}
@@ -70,7 +73,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     predicate, log = questions(request)
     trees, projection, reasons = _affordable(predicate, log, max(request["files"], 1))
-    reply: dict[str, Any] = {"tree": ["all", *trees] if projection.bounds else None}
+    reply: dict[str, Any] = {"tree": ["all", *trees] if projection.bounds or projection.members else None}
     if request["explain"]:
         each = list(leaves(predicate))
         if len(each) > MAX_QUESTIONS:
@@ -84,7 +87,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "verdicts": verdicts(each[:MAX_QUESTIONS], projection),
             "request": request,
         }
-    return reply | {"bounds": projection.json()}
+    return reply | {"bounds": projection.json(), "members": projection.members_json()}
 
 
 def _affordable(predicate: And, log: Log, files: int) -> tuple[list[Any], Projection, list[str]]:
@@ -96,7 +99,7 @@ def _affordable(predicate: And, log: Log, files: int) -> tuple[list[Any], Projec
     for part in predicate.parts:
         bounds, unused = translate(part, log)
         reasons += unused
-        needed = Projection(log, dict(known.bounds))
+        needed = Projection(log, dict(known.bounds), dict(known.members))
         tree = bounds.json(needed)
         comparisons, read = count + size(bounds), len(needed.bounds)
         long = comparisons > min(MAX_COMPARISONS, MAX_ALL_COMPARISONS / files)
@@ -128,7 +131,8 @@ def questions(request: Mapping[str, Any]) -> tuple[And, Log]:
     filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
     whole = merged(And(tuple(filters)))
     columns = tuple(map(tuple, request["columns"]))
-    log = Log(columns, **{key: request[key] for key in ("marked", "nonnull", "times", "exact", "trust_all")})
+    index = MAX_PROBES // max(1, request.get("files", 1)) if request.get("index") else 0
+    log = Log(columns, index=index, **{key: request[key] for key in ("marked", "nonnull", "times", "exact", "trust_all")})
     return whole if isinstance(whole, And) else And((whole,)), log
 
 

@@ -21,10 +21,11 @@ from delta_variant.skipping.bounds import (
     Check,
     HasValues,
     Log,
+    Member,
     OtherColumns,
     OtherThan,
 )
-from delta_variant.skipping.casts import KINDS, kinds_for
+from delta_variant.skipping.casts import KINDS, indexed_scale, kinds_for
 from delta_variant.skipping.predicates import (
     And,
     Comparison,
@@ -75,13 +76,31 @@ def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
         case Unknown(reason):
             return ROWS_MIGHT_MATCH, [reason] if reason else []
         case leaf:
-            static = useless(leaf, log)
-            if static or isinstance(leaf, NotNull):
-                return (ROWS_MIGHT_MATCH, [static]) if static else (HasValues(leaf.path), [])
+            static, found = useless(leaf, log), member(leaf, log)
+            if static:
+                return (found, []) if found else (ROWS_MIGHT_MATCH, [static])
+            if isinstance(leaf, NotNull):
+                return HasValues(leaf.path), []
             bounds = question(leaf)
-            if not log.nonnull or bounds == ROWS_CANNOT_MATCH:
+            if bounds == ROWS_CANNOT_MATCH:
                 return bounds, []
-            return (HasValues(leaf.path) if bounds == ROWS_MIGHT_MATCH else AllOf((HasValues(leaf.path), bounds))), []
+            all_of: list[Bounds] = [HasValues(leaf.path)] if log.nonnull else []
+            all_of += [bounds] if bounds != ROWS_MIGHT_MATCH else []
+            all_of += [found] if found else []
+            return (all_of[0] if len(all_of) == 1 else AllOf(tuple(all_of))), []
+
+
+def member(leaf: Leaf, log: Log) -> Member | None:
+    """The question for the index of values: whether a row may have one of some values. None if the index cannot answer."""
+    match leaf:
+        case Comparison("=" | "<=>", path, constant) if not constant.null:
+            constants: tuple[Constants, ...] = (constant,)
+        case In(path, constants, negated=False):
+            pass
+        case _:
+            return None
+    fits = all(part.type == path.result for part in constants) and 0 < sum(part.size for part in constants) <= log.index
+    return Member(path, constants) if fits and indexed_scale(path) is not None else None
 
 
 def useless(leaf: Leaf, log: Log) -> str | None:

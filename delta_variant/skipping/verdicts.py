@@ -6,13 +6,13 @@ computes one verdict for each file and comparison; and the counts of verdicts, i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from delta_variant.skipping.bounds import accepted
 from delta_variant.skipping.casts import TIMES
 from delta_variant.skipping.predicates import NotNull
-from delta_variant.skipping.translation import question, translate, useless
+from delta_variant.skipping.translation import member, question, translate, useless
 from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from delta_variant.skipping.predicates import Leaf
 
 _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "other"
+_INDEX, _UNINDEXED = "index", "unindexed"
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,17 @@ class Finding:
     """Files that this question alone rules out, of those that Delta's own data skipping left."""
     reasons: tuple[str, ...]
     """Why the question does not rule out more files."""
+    files_by_index: int = 0
+    """How many of the files that it rules out only the index of values does."""
 
 
 def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
     """What Java needs to compute a verdict for each file, on each comparison that bounds can answer.
 
-    The verdict is `out` if `tree` is FALSE: the file is ruled out. Otherwise it is `maybe` if `question` is TRUE: the file may
-    match. Otherwise the type of the path's bound (`kind`, None for IS NOT NULL) gives the verdict: `none` if there is no bound;
+    The verdict is `out` if `tree` is FALSE: the file is ruled out; but `index` if `bounds`, the tree without the index, is not.
+    Otherwise it is `unindexed` if `member`, the question for the index, is NULL, and other files have filters for the path.
+    Otherwise it is `maybe` if `question` is TRUE: the file may match. Otherwise the type of the path's bound (`kind`, None if
+    bounds do not answer the question) gives the verdict: `none` if there is no bound;
     the type itself if it is in neither `kinds` nor `marked`; `unmarked` if it is in `marked` and the file has no marker; and
     `other` in all other cases.
 
@@ -51,19 +56,27 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, An
     >>> verdict["tree"], verdict["kinds"]
     (['<', 0, 0], ['DATE', 'TIMESTAMP_NTZ'])
     """
-    log = projection.log
     return [
-        {
-            "number": number,
-            "tree": translate(leaf, log)[0].json(projection),
-            "question": (translate(leaf, log)[0] if isinstance(leaf, NotNull) else question(leaf)).json(projection),
-            "kind": None if isinstance(leaf, NotNull) else projection.number("kind", leaf.path),
-            "kinds": accepted(leaf.path, log, needs_marker=False),
-            "marked": accepted(leaf.path, log, needs_marker=True),
-        }
+        _verdict(number, leaf, projection)
         for number, leaf in enumerate(asked)
-        if useless(leaf, log) is None
+        if useless(leaf, projection.log) is None or member(leaf, projection.log)
     ]
+
+
+def _verdict(number: int, leaf: Leaf, projection: Projection) -> dict[str, Any]:
+    log, asked = projection.log, member(leaf, projection.log)
+    by_bounds = translate(leaf, replace(log, index=0))[0]
+    static = isinstance(leaf, NotNull) or useless(leaf, log) is not None
+    return {
+        "number": number,
+        "tree": translate(leaf, log)[0].json(projection),
+        "bounds": by_bounds.json(projection),
+        "member": asked and asked.json(projection),
+        "question": (by_bounds if isinstance(leaf, NotNull) or static else question(leaf)).json(projection),
+        "kind": None if static else projection.number("kind", leaf.path),
+        "kinds": accepted(leaf.path, log, needs_marker=False),
+        "marked": accepted(leaf.path, log, needs_marker=True),
+    }
 
 
 def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
@@ -76,7 +89,7 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
     """
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
-    if static:
+    if static and not member(leaf, log):
         return Finding(str(leaf), path.place, 0, (static,))
     words = {
         _NONE: f"no bounds for {path.place} in",
@@ -89,8 +102,11 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
         words["STRING"] = f"strings at {path.place}, of which the tag {TIMES_TAG} has no bounds, in"
     reasons = []
     for verdict, count in sorted(counts.items()):
-        if verdict not in {_OUT, _MAYBE}:
+        if verdict == _UNINDEXED:
+            reasons.append(f"the index has no filter for {path.place} in {count} of {files} files")
+        elif verdict not in {_OUT, _INDEX, _MAYBE}:
             compared = "string" if path.text else path.type
             text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {compared}, in"
             reasons.append(f"{text} {count} of {files} files")
-    return Finding(str(leaf), path.place, counts.get(_OUT, 0), tuple(reasons))
+    by_index = counts.get(_INDEX, 0)
+    return Finding(str(leaf), path.place, counts.get(_OUT, 0) + by_index, tuple(reasons), by_index)

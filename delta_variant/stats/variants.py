@@ -116,7 +116,7 @@ class VariantStats:
                 self._add(child, (*keys, field.name), reached=reached)
         elif has_order(typed.type) or pa.types.is_boolean(typed.type):
             path = self._paths.setdefault(keys, _Path(typed.type))
-            nulls = 0 if value < 0 else _json_nulls(children[value])
+            nulls = 0 if value < 0 else json_nulls(children[value])
             if path is None or nulls is None or not reached:
                 self._paths[keys] = None
                 return
@@ -199,7 +199,7 @@ def children_of(group: pa.Array) -> list[pa.Array]:
     return list(group.flatten()) if group.null_count else [group.field(i) for i in range(group.type.num_fields)]
 
 
-def _json_nulls(values: pa.Array) -> int | None:
+def json_nulls(values: pa.Array) -> int | None:
     """The number of Variants if all of them are JSON nulls; None if one is not."""
     count: int = len(values) - values.null_count
     if count and pc.any(pc.not_equal(values, pa.scalar(_JSON_NULL, values.type))).as_py():

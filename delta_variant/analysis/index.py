@@ -1,0 +1,122 @@
+"""The driver's side of the index of values (`membership`): which files lack filters, the job that builds them, the commit.
+
+In: a table, and paths. Out: files in the table's directory, and a transaction identifier by which queries know that there are
+some. Source: `protocol/README.md`, "The index of values".
+
+Invariants: no Add action and no metadata is changed, so no other writer is disturbed. After any failure the filters that are
+written stay, and the next call builds the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from delta_variant.analysis.index_files import Path
+from delta_variant.analysis.index_plan import IndexPlan
+from delta_variant.analysis.index_task import Report, index_files
+from delta_variant.analysis.plan import Column
+from delta_variant.features import TableFeatures
+from delta_variant.membership import MAX_COLUMNS, read_entries
+from delta_variant.paths import ColumnPath, dotted
+from delta_variant.progress import Progress
+from delta_variant.transaction import Table
+from delta_variant.writer import mapping
+
+BUDGET = 0.01
+"""The share of a data file's bytes that its filters may take."""
+APPLICATION = "delta_variant.index"
+"""The application of the transaction identifier that says that the table may have an index."""
+_BATCH_FILES = 5000
+_TASKS_PER_CORE, _FILES_PER_TASK = 4, 8
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What an analysis did for the index of values."""
+
+    files: int
+    """How many files lacked filters."""
+    filters: int
+    """How many filters they have got, at most one for each path."""
+    bytes: int
+    """The size of these filters on disk."""
+    bytes_data: int
+    """The size of the files."""
+    bytes_read: int
+    no_room: dict[str, int]
+    """By path, how many files have no room for a useful filter: ask for fewer paths, or raise `budget`."""
+    mixed: dict[str, int]
+    """By path, how many files have values of several types, or of one that has no filters."""
+    failed: dict[str, str]
+    """Files that could not be read, and why."""
+
+
+def index(
+    table: Table, features: TableFeatures, asked: dict[ColumnPath, list[ColumnPath]], analysis: Any, budget: float,
+    progress: Callable[[Progress], object] | None,
+) -> Indexed:  # fmt: skip
+    """Builds the filters that files of a table lack.
+
+    asked: paths by the logical names of their columns. analysis: the `java/Analysis.java` of all files, after `start`.
+    """
+    spark = table.spark
+    rows = DataFrame(analysis.listed(), spark).select("path", "size").collect()
+    physical = mapping.physical_paths(features.schema)
+    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
+    columns = tuple(_column(physical[logical], ids, keys) for logical, keys in asked.items())
+    names = {
+        (physical[logical], path): f"{dotted(logical)}:{'.'.join(path)}" for logical, keys in asked.items() for path in keys
+    }
+    files = max(1, int(table.snapshot().numOfFiles()))
+    plan = IndexPlan(table.storage, columns, budget, min(MAX_COLUMNS, max(8, files.bit_length() + 2)))
+    todo = list(_lacking(plan, {row.path: row.size for row in rows}, names))
+    context = spark.sparkContext
+    total, looked, whole = Report(), 0, sum(size for _, size, _ in todo)
+    counts: Counter[tuple[Path, str]] = Counter()
+    for first in range(0, len(todo), _BATCH_FILES):
+        batch = todo[first : first + _BATCH_FILES]
+        cores = context.defaultParallelism
+        tasks = min(len(batch), _TASKS_PER_CORE * cores, max(cores, len(batch) // _FILES_PER_TASK))
+        for report in context.parallelize(batch, tasks).mapPartitions(partial(index_files, plan)).collect():
+            counts.update(report.counts)
+            total.written += report.written
+            total.read += report.read
+            total.failed.update(report.failed)
+        looked += sum(size for _, size, _ in batch)
+        if progress is not None:
+            progress(Progress(first + len(batch), len(todo), looked, whole, 0))
+    if rows:
+        analysis.announce(APPLICATION)
+
+    def of_kind(kind: str) -> dict[str, int]:
+        return {names[path]: count for (path, found), count in counts.items() if found == kind}
+
+    filters = sum(count for (_, kind), count in counts.items() if kind not in {"small", "mixed"})
+    return Indexed(len(todo), filters, total.written, whole, total.read, of_kind("small"), of_kind("mixed"), total.failed)
+
+
+def _column(names: ColumnPath, ids: dict[ColumnPath, int], paths: Sequence[ColumnPath]) -> Column:
+    numbers = tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
+    return Column(names, numbers, True, None, tuple(dict.fromkeys(paths)), ())
+
+
+def _lacking(plan: IndexPlan, files: dict[str, int], paths: Iterable[Path]) -> Iterator[tuple[str, int, frozenset[Path]]]:
+    """The files that lack an entry for some of the paths: their path, size, and these paths."""
+    system = plan.location.open()
+    known: dict[Path, set[str]] = {}
+    for path in paths:
+        known[path] = {
+            entry.path
+            for entry in read_entries(plan.location, system, *path)
+            if files.get(entry.path) == entry.size and (entry.kind != "small" or entry.budget >= plan.budget)
+        }
+    for name, size in files.items():
+        lacking = frozenset(path for path in known if name not in known[path])
+        if lacking:
+            yield name, size, lacking

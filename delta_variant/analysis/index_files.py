@@ -1,0 +1,128 @@
+"""The filters of one data file (`membership`): from typed columns, or from the whole VARIANT column.
+
+In: a data file. Out: an entry of the index for each path that is asked for. Source: `protocol/README.md`, "The index of
+values".
+
+A typed column is read alone if the footer proves that it holds every value of its path. Otherwise the VARIANT column is read
+as a whole, and the path is shredded in memory by the type that its values have.
+
+Invariants: a filter has every value of its path that is not a JSON null. Memory is bounded by a batch of 8 MiB and 32 bytes
+for each distinct value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from delta_variant import layouts, membership, schema, shredding
+from delta_variant.analysis.files import group_of
+from delta_variant.analysis.index_plan import IndexPlan
+from delta_variant.membership import Entry, Values, sidecars
+from delta_variant.parquet import columns
+from delta_variant.parquet.statistics import Footer
+from delta_variant.paths import ColumnPath
+from delta_variant.stats.variants import children_of, json_nulls
+
+Path = tuple[ColumnPath, ColumnPath]
+"""The physical names of a column, and the keys of a path in it."""
+
+
+def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
+    """The entries of a file. A column that the file lacks has none.
+
+    source: the open file. file: its path and size in the log. lacking: the paths that it has no entries for.
+    """
+    opened = columns.opened(source)
+    groups = {column.names: group_of(opened.schema_arrow, column) for column in plan.columns}
+    parquet = columns.Columns(opened, {group for group in groups.values() if group is not None})
+    footer, found = Footer(parquet.metadata), {}
+    for column in plan.columns:
+        group = groups[column.names]
+        for keys in column.paths:
+            if group is not None and (column.names, keys) in lacking:
+                found[column.names, keys] = _values(parquet, group, keys, footer)
+    return _entries(found, file, plan)
+
+
+def _entries(found: Mapping[Path, Values | None], file: tuple[str, int], plan: IndexPlan) -> dict[Path, Entry]:
+    """Filters in the room that they may have together. Those of few values leave room for the others."""
+    paths = sum(len(column.paths) for column in plan.columns)
+    room = file[1] * plan.budget - sidecars.ENTRY_SIZE * paths
+    entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())
+    room *= left / paths
+    for path, values in sorted(found.items(), key=lambda item: 0 if item[1] is None else len(item[1].hashes)):
+        if values is None:
+            entries[path] = Entry(*file, plan.budget, "mixed")
+            continue
+        count = len(values.hashes)
+        shape = membership.shape(count, max(0, int(room / left)), plan.max_columns)
+        if shape is None:
+            entries[path] = Entry(*file, plan.budget, "small", values=count)
+        else:
+            data = membership.build(values.hashes, *shape)
+            entries[path] = Entry(*file, plan.budget, values.kind, values.scale, count, shape[0], data)
+            room -= len(data)
+        left -= 1
+    return entries
+
+
+def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, footer: Footer) -> Values | None:
+    """The values of a path; None if they can have no filter."""
+    for column in parquet.typed_columns(group):
+        if column.keys == keys and footer.is_proven(column):
+            kind = membership.kind_of(column.kind)
+            if kind is None:
+                return None
+            values = Values(kind)
+            for batch in parquet.batches([column.number]):
+                array = batch.to_struct_array()
+                for name in group:
+                    array = children_of(array)[array.type.get_field_index(name)]
+                array = _child(array, "typed_value")
+                for key in keys:
+                    array = _child(_child(array, key), "typed_value")
+                if not values.add(array):
+                    return None
+            return values
+    return _shredded(parquet, group, keys)
+
+
+def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> Values | None:
+    """The values of a path from whole Variants."""
+    sample = schema.Sample()
+    for rows in _variants(parquet, group):
+        sample.add(rows)
+    wanted = sample.schema_of([keys])
+    kind = wanted and membership.kind_of(_leaf(wanted, keys))
+    if kind is None:
+        return None
+    values = Values(kind)
+    for rows in _variants(parquet, group):
+        array = shredding.shred(rows, wanted)
+        for key in keys:
+            array = _child(_child(array, "typed_value"), key)
+        if json_nulls(_child(array, "value")) is None or not values.add(_child(array, "typed_value")):
+            return None
+    return values
+
+
+def _variants(parquet: columns.Columns, group: ColumnPath) -> Iterator[pa.Array]:
+    for batch in parquet.batches(parquet.leaves(group)):
+        array = batch.to_struct_array()
+        for name in group:
+            array = children_of(array)[array.type.get_field_index(name)]
+        yield layouts.unshred(array)
+
+
+def _leaf(kind: pa.DataType, keys: ColumnPath) -> pa.DataType:
+    for key in keys:
+        kind = kind.field(key).type
+    return kind
+
+
+def _child(group: pa.Array, name: str) -> pa.Array:
+    """A field of a struct, null where the struct is."""
+    return children_of(group)[group.type.get_field_index(name)]

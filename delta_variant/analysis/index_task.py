@@ -1,0 +1,61 @@
+"""A task that builds filters: data files → files of the index, and a report.
+
+Invariant: a file that cannot be read does not stop the others. What is written stays, also if the task fails later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from delta_variant.analysis.files import CountingFile
+from delta_variant.analysis.index_files import Path, index_file
+from delta_variant.analysis.index_plan import IndexPlan
+from delta_variant.errors import DeltaVariantError
+from delta_variant.membership import Entry, write_sidecar
+
+FLUSH_BYTES = 16 << 20
+"""A task writes its filters when they have so many bytes."""
+
+
+@dataclass
+class Report:
+    """What a task did. counts: entries by path and kind. written: bytes of the index. read: bytes of data files."""
+
+    counts: dict[tuple[Path, str], int] = field(default_factory=lambda: defaultdict(int))
+    written: int = 0
+    read: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def index_files(plan: IndexPlan, files: Iterable[tuple[str, int, frozenset[Path]]]) -> Iterator[Report]:
+    """Runs one task. files: their paths and sizes in the log, and the paths of Variants that the index lacks for them."""
+    system, report, waiting = plan.location.open(), Report(), defaultdict[Path, list[Entry]](list)
+    size = 0
+
+    def flush() -> None:
+        for path, entries in waiting.items():
+            report.written += write_sidecar(plan.location, system, *path, entries)
+        waiting.clear()
+
+    for name, bytes_, lacking in files:
+        try:
+            with CountingFile(system.open_input_file(plan.location.file(name))) as source:
+                found = index_file(source, (name, bytes_), plan, lacking)
+                report.read += source.count
+        except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
+            report.failed[name] = str(error)
+            continue
+        for path, entry in found.items():
+            waiting[path].append(entry)
+            report.counts[path, entry.kind] += 1
+            size += len(entry.filter or b"")
+        if size >= FLUSH_BYTES:
+            flush()
+            size = 0
+    flush()
+    report.counts = dict(report.counts)
+    yield report

@@ -1,0 +1,53 @@
+"""Membership filters of sets of hashes: `build` and `contains` (the package's docstring has the theory).
+
+In: distinct 64-bit hashes. Out: bytes, little-endian words. Invariants: a filter contains every hash that it was built of.
+Building never fails, and is deterministic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from delta_variant.kernels import filters
+
+Hashes = npt.NDArray[np.uint64]
+
+MIN_COLUMNS = 2
+"""A filter of fewer bits a value lets a third of the other files pass, or more."""
+MAX_COLUMNS = 60
+MAX_VALUES = 1 << 23
+"""A filter has at most so many values: building it takes 16 bytes for each."""
+
+
+def shape(values: int, size: int, max_columns: int) -> tuple[int, int] | None:
+    """(words of a column, words of the filter) of the best filter for a number of values in `size` bytes.
+
+    None if there is no room for MIN_COLUMNS. The rows of a column exceed the values by (4 + columns / 4) / 64: with fewer of
+    them, more equations depend on each other's bits, and more foreign values pass (the paper, "Analysis of Homogeneous
+    Ribbon Filters").
+
+    >>> shape(1000, 1100, 10)
+    (17, 137)
+    """
+    bits = 8 * size / max(1, values)
+    columns = min(bits, max_columns)
+    words = max(1, -int(-values * (1 + (4 + columns / 4) / 64) // 64))
+    total = min(size // 8, max_columns * words)
+    return (words, total) if total >= MIN_COLUMNS * words else None
+
+
+def build(hashes: Hashes, words: int, total: int) -> bytes:
+    """A filter of distinct hashes. words, total: what `shape` gives for their number."""
+    rows = np.zeros(64 * words, np.uint64)
+    filters.band(hashes, words, rows)
+    solution = np.zeros(total, np.uint64)
+    filters.solve(rows, words, np.zeros(-(-total // words), np.uint64), solution)
+    return solution.tobytes()
+
+
+def contains(data: bytes, words: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Whether a filter may have been built of each of these hashes."""
+    found = np.empty(len(hashes), np.bool_)
+    filters.probe(hashes, words, np.frombuffer(data, np.uint64), found)
+    return found

@@ -1,0 +1,117 @@
+"""The files of the index: Parquet, in a directory of the table for each path, with one row for each data file.
+
+In: the filters of some data files. Out: one file, written once and never changed. Source: `protocol/README.md`, "The index of
+values", I1. Pages have checksums, so that a damaged file is noticed.
+
+Invariant: a file is complete when it can be seen under its name.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from delta_variant.membership.values import hash_strings
+from delta_variant.paths import normalized
+from delta_variant.storage import Storage
+
+DIRECTORY = "_delta_variant_index"
+"""The directory of the index in that of the table. Delta's VACUUM leaves directories alone that begin with an underscore."""
+FORMAT = "1"
+_VERSION, _PATH = b"delta_variant.index", b"delta_variant.path"
+_SCHEMA = pa.schema({
+    "path": pa.string(), "size": pa.int64(), "budget": pa.float64(), "kind": pa.string(), "scale": pa.int32(),
+    "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
+})  # fmt: skip
+ENTRY_SIZE = 256
+"""What a row takes beside its filter, with a share of the file's footer."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the index has of one path of one data file."""
+
+    path: str
+    """The data file, as its Add action has it."""
+    size: int
+    """Its bytes, by the same action."""
+    budget: float
+    """The share of the file's bytes that the filter had room in."""
+    kind: str
+    """`string`, `exact`, `mixed` (values of several types, or of one without filters) or `small` (no room for a filter)."""
+    scale: int = 0
+    """How many decimal places exact numbers need."""
+    values: int = 0
+    words: int = 0
+    """The number of words of a full column of the filter."""
+    filter: bytes | None = None
+
+
+def place(column: Sequence[str], keys: Sequence[str]) -> str:
+    """The text that identifies a path: its column's physical names, and its keys.
+
+    >>> print(place(("v",), ("commit", "cid")))
+    [["v"],"$['commit']['cid']"]
+    """
+    return json.dumps([list(column), normalized(tuple(keys))], ensure_ascii=False, separators=(",", ":"))
+
+
+def directory(column: Sequence[str], keys: Sequence[str]) -> str:
+    """The directory of a path's files, relative to the table's."""
+    hashes = hash_strings(pa.array([place(column, keys)]))
+    assert hashes is not None
+    return f"{DIRECTORY}/{np.uint64(hashes[0]):016x}"
+
+
+def write_sidecar(
+    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], entries: Collection[Entry]
+) -> int:
+    """Writes a file with some entries of a path. Returns its size in bytes."""
+    schema = _SCHEMA.with_metadata({_VERSION: FORMAT, _PATH: place(column, keys)})
+    table = pa.Table.from_pylist([vars(entry) for entry in entries], schema)
+    sink = io.BytesIO()
+    pq.write_table(
+        table, sink, compression={name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names},
+        use_dictionary=["kind"], write_statistics=False, store_schema=False, write_page_checksum=True,
+    )  # fmt: skip
+    folder, name = f"{location.root}/{directory(column, keys)}", f"{uuid.uuid4()}.parquet"
+    if location.has_directories:
+        system.create_dir(folder)
+    # Where files can be seen before they are complete, they get their name when they are.
+    target = f"{folder}/{'.' * location.has_directories}{name}"
+    with system.open_output_stream(target) as stream:
+        stream.write(sink.getbuffer())
+    if location.has_directories:
+        system.move(target, f"{folder}/{name}")
+    return sink.tell()
+
+
+def read_entries(
+    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
+) -> Iterator[Entry]:
+    """The entries of a path, by default without their filters.
+
+    Files that cannot be read, or are of another version, are left out.
+    """
+    folder = fs.FileSelector(f"{location.root}/{directory(column, keys)}", allow_not_found=True)
+    columns = [name for name in _SCHEMA.names if filters or name != "filter"]
+    for info in system.get_file_info(folder):
+        if info.type != fs.FileType.File or not info.base_name.endswith(".parquet") or info.base_name.startswith("."):
+            continue
+        try:
+            with system.open_input_file(info.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+                found = file.metadata.metadata or {}
+                if found.get(_VERSION) != FORMAT.encode() or found.get(_PATH) != place(column, keys).encode():
+                    continue
+                rows = file.read(columns).to_pylist()
+        except (OSError, pa.ArrowException):
+            continue
+        yield from (Entry(**row) for row in rows)

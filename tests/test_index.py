@@ -1,0 +1,355 @@
+"""The index of values of tables: `analyze(bloom=…)`, and the queries that it serves. test_membership tests the filters."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import delta_variant as dv
+from delta_variant import jvm, membership, report
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.transaction import Table
+from tests.strategies import column
+from tests.support import forget, scans, without_rules
+from tests.test_never_wrong import string
+from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
+
+pytestmark = pytest.mark.spark
+
+FILES, ROWS = 20, 4000
+DOCUMENT = (
+    "struct(sha1(cast(id AS string)) AS cid, id * 7919 % 4001 AS n, id % 4 AS few, "
+    "struct(cast(id * 31 % 4001 / 100BD AS decimal(10,2)) AS price) AS o)"
+)
+PATHS = ["v:cid", "v:n", "v:o.price"]
+NEEDLE = "v:cid::string = sha1('77')"
+
+
+def rows(spark, first=0, last=ROWS, files=FILES):
+    """Rows with these ids, in random order of every path."""
+    df = spark.range(first, last).orderBy("id").selectExpr("id", f"parse_json(to_json({DOCUMENT})) AS v")
+    return df.repartitionByRange(files, "id")
+
+
+@pytest.fixture(scope="module")
+def base(spark, tmp_path_factory):
+    """A table with an index in each file, of which the bounds rule out none for a value in the middle."""
+    path = tmp_path_factory.mktemp("index") / "base"
+    dv.write(rows(spark), path)
+    done = table(spark, path).analyze(bloom=PATHS, budget=0.1)
+    assert (done.files, done.commits, done.version) == (0, 0, None), "bounds are not computed"
+    assert (done.indexed.files, done.indexed.filters) == (FILES, 3 * FILES)
+    assert (done.indexed.no_room, done.indexed.mixed, done.indexed.failed) == ({}, {}, {})
+    return path
+
+
+@pytest.fixture
+def copy(base, tmp_path):
+    shutil.copytree(base, tmp_path / "t")
+    return tmp_path / "t"
+
+
+@pytest.fixture(scope="module")
+def on(spark):
+    """A session with the rules."""
+    session = spark.newSession()
+    dv.enable(session)
+    yield session
+    dv.disable(session)
+
+
+def table(spark, path):
+    return dv.VariantTable.forPath(spark, path)
+
+
+def opened(on, path, where=NEEDLE, what="v:cid::string", version=""):
+    """How many files a query opens. Its rows are those of a session without rules."""
+    query = on.sql(f"SELECT {what} FROM delta.`{path}` {version} WHERE {where}")
+    [scan] = scans(query)
+    found = sorted(map(str, query.collect()))
+    with without_rules(on):
+        assert found == sorted(map(str, on.sql(f"SELECT {what} FROM delta.`{path}` {version} WHERE {where}").collect()))
+    return scan.files_after_bounds
+
+
+def sidecars(path):
+    return sorted((Path(path) / membership.DIRECTORY).rglob("*.parquet"))
+
+
+LOOKUPS = {
+    NEEDLE: (1, 2),
+    "sha1('77') = variant_get(v, '$.cid', 'string')": (1, 2),
+    "v:cid::string <=> sha1('77')": (1, 2),
+    "v:cid::string IN (sha1('77'), sha1('3999'), 'x')": (2, 4),
+    "v:cid::string = 'x'": (0, 2),
+    "v:n::bigint = 2000": (1, 3),
+    "v:n::int = 2000L": (1, 3),
+    "v:n::decimal(10,2) = 2000.00": (1, 3),
+    "v:o.price::decimal(10,2) = 20.25": (1, 3),
+    "v:o.price::decimal(10,3) = 20.25": (1, 3),
+    "v:n::bigint = 2000 OR v:cid::string = sha1('77')": (1, 5),
+    "v:n::bigint = 2000 AND id < 10": (0, 2),
+    "v:cid::string = sha1('77') AND v:few::int > -1": (1, 2),
+}
+"""Predicates that the index answers: the least and the most files that they open."""
+OTHERS = [
+    "v:cid::string <> sha1('77')",
+    "NOT v:cid::string = sha1('77')",
+    "v:cid::string > sha1('77') AND v:cid::string < sha1('78')",
+    "upper(v:cid::string) = upper(sha1('77'))",
+    "v:cid::string COLLATE UTF8_LCASE = sha1('77')",
+    "v:n::double = 2000",
+    "v:n::string = '2000'",
+    "v:o.price::int = 20",
+    "v:o.price::decimal(10,1) = 20.2",
+    "v:few::int = 2",
+    "v:cid::string = sha1('77') OR v:few::int = 2",
+]
+"""Predicates that it does not answer, because equal values of the query may be different values of the file."""
+
+
+@pytest.mark.parametrize("where", LOOKUPS)
+def test_lookups(on, base, where):
+    """A look-up opens the files that have the value, and few others; its rows are those of a full scan (I4)."""
+    least, most = LOOKUPS[where]
+    assert least <= opened(on, base, where) <= most
+
+
+def test_what_the_index_does_not_answer(on, base):
+    """A comparison whose cast may make different values equal, and one that is no equality, is left to bounds (I4)."""
+    for where in OTHERS:
+        assert opened(on, base, where) > FILES / 2, where
+
+
+def test_explained(on, base):
+    """`explain` says how many files the index rules out, and how many have no filter."""
+    [scan] = dv.explain(on.sql(f"SELECT v FROM delta.`{base}` WHERE {NEEDLE}")).scans
+    [finding] = scan.findings
+    assert finding.files_ruled_out == FILES - scan.files_after_bounds
+    assert finding.files_by_index >= finding.files_ruled_out - 3
+    text = str(report.Report([scan]))
+    assert f"rules out {finding.files_ruled_out} of {FILES} files, {finding.files_by_index} of them by the index" in text
+    assert not finding.reasons
+    [scan] = dv.explain(on.sql(f"SELECT v FROM delta.`{base}` WHERE v:few::int = 2")).scans
+    assert scan.findings[0].files_by_index == 0
+
+
+def test_joins_and_commands(spark, on, base, copy):
+    """Keys of a join, and DELETE, UPDATE and MERGE, are looked up as constants are (I4)."""
+    query = on.sql(f"SELECT id FROM delta.`{base}` JOIN (VALUES (sha1('77')), (sha1('78'))) k(c) ON v:cid::string = c")
+    [scan] = [scan for scan in scans(query) if scan.files_total]
+    assert scan.files_after_bounds <= 4
+    assert sorted(row.id for row in query.collect()) == [77, 78]
+    assert on.sql(f'UPDATE delta.`{copy}` SET v = parse_json(\'{{"cid": "new"}}\') WHERE {NEEDLE}').first()[0] == 1
+    assert on.sql(f"SELECT id FROM delta.`{copy}` WHERE v:cid::string = 'new'").first().id == 77
+    assert on.sql(f"DELETE FROM delta.`{copy}` WHERE v:cid::string IN (sha1('78'), 'new')").first()[0] == 2
+    assert opened(on, copy) <= 2, "the rewritten file has no filter"
+    assert on.sql(f"SELECT count(*) FROM delta.`{copy}`").first()[0] == ROWS - 2
+
+
+def test_every_value_is_found(spark, on, tmp_path):
+    """Whatever the value, its file is opened: the driver has the hashes and the filters of the tasks (I2, I3)."""
+    texts = ["", " ", "a", "é", "\U0001f600" * 3, "it's", *("x" * size for size in (3, 4, 7, 8, 31, 32, 33, 63, 64, 100, 5000))]
+    numbers = [
+        "0",
+        "5",
+        "-5",
+        "5.50",
+        "0.001",
+        "-0.25",
+        "9223372036854775807",
+        "1" * 30,
+        "12345678901234567890.123456",
+        "-" + "9" * 33 + ".5",
+    ]
+    documents = [{"s": text, "n": Decimal(number)} for text, number in itertools.zip_longest(texts, numbers, fillvalue="0")]
+    documents = [{**document, "s": document["s"] or ""} for document in documents]
+    parts = [documents[number::4] for number in range(4)]
+    for part in parts:
+        source = tmp_path / "source.parquet"
+        dv.parquet.write_table(pa.table({"v": column(part)}), source)
+        dv.write(spark.read.parquet(str(source)), tmp_path / "t")
+    assert table(spark, tmp_path / "t").analyze(bloom=["v:s", "v:n"], budget=1.0).indexed.filters == 8
+    asked = [f"v:s::string = {string(document['s'])}" for document in documents]
+    asked += [f"v:n::decimal(38,{max(0, -document['n'].as_tuple().exponent)}) = {document['n']:f}BD" for document in documents]
+    for where in asked:
+        assert opened(on, tmp_path / "t", where, "v") >= 1
+        assert on.sql(f"SELECT v FROM delta.`{tmp_path / 't'}` WHERE {where}").count() >= 1, where
+
+
+# ---- what becomes of it ---------------------------------------------------------------------------------------------------
+
+
+def test_appended_files_are_kept(spark, on, copy):
+    """Files that were added since have no filter and are opened; the next analysis indexes them alone (I1)."""
+    dv.write(rows(spark, ROWS, ROWS + 400, 2), copy)
+    rows(spark, ROWS + 400, ROWS + 600, 1).write.format("delta").mode("append").save(str(copy))
+    assert 4 <= opened(on, copy) <= 5
+    assert opened(on, copy, "v:cid::string = sha1('4500')") <= 5
+    [scan] = dv.explain(on.sql(f"SELECT v FROM delta.`{copy}` WHERE {NEEDLE}")).scans
+    assert "the index has no filter for v:cid in 3 of 23 files" in scan.reasons
+    done = table(spark, copy).analyze(bloom=PATHS, budget=0.1).indexed
+    assert (done.files, done.filters) == (3, 9)
+    assert opened(on, copy) <= 2
+    before = {file: file.stat().st_mtime_ns for file in sidecars(copy)}
+    assert table(spark, copy).analyze(bloom=PATHS, budget=0.1).indexed.files == 0
+    assert before == {file: file.stat().st_mtime_ns for file in sidecars(copy)}
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "changed", "text", "foreign", "all changed"])
+def test_damaged_index(on, copy, damage):
+    """Whatever becomes of the files of the index, no row is lost, and the data files of damaged ones are kept (I1)."""
+    some = sidecars(copy)
+    for number, file in enumerate(some):
+        data = file.read_bytes()
+        if damage == "all changed" or number % 2:
+            continue_at = len(data) // 3
+            made = {
+                "missing": None,
+                "empty": b"",
+                "cut": data[: len(data) // 2],
+                "changed": data[:continue_at] + bytes([data[continue_at] ^ 0xFF]) + data[continue_at + 1 :],
+                "all changed": bytes(byte ^ 0xA5 for byte in data),
+                "text": b"not Parquet",
+                "foreign": some[number - 1].read_bytes() if some[number - 1].parent != file.parent else b"",
+            }[damage]
+            file.unlink()
+            if made is not None:
+                file.write_bytes(made)
+    count = opened(on, copy)
+    assert count == FILES if damage == "all changed" else count >= 1
+    for other in ("v:n::bigint = 2000", "v:o.price::decimal(10,2) = 20.25", "v:cid::string = sha1('1234')"):
+        opened(on, copy, other)
+
+
+def test_another_file_of_the_same_name(on, copy):
+    """A filter counts only for a file of the size that it was made for (I1)."""
+    folder = copy / membership.directory(("v",), ("cid",))
+    for file in folder.iterdir():
+        found = pq.read_table(file)
+        sizes = found.column("size").to_pylist()
+        changed = found.set_column(1, "size", [[size + 1 for size in sizes]])
+        pq.write_table(changed.replace_schema_metadata(found.schema.metadata), file)
+    assert opened(on, copy) == FILES
+
+
+def test_kept_by_vacuum_and_read_by_others(spark, on, copy):
+    """VACUUM, checkpoints, RESTORE, time travel and clones leave rows as they are; other engines read the table (I1)."""
+    with without_rules(on):
+        before = on.sql(f"SELECT id FROM delta.`{copy}`").count()
+    kept = sidecars(copy)
+    spark.sql(f"DELETE FROM delta.`{copy}` WHERE id < 300")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"VACUUM delta.`{copy}` RETAIN 0 HOURS")
+    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert sidecars(copy) == kept
+    assert opened(on, copy, "v:cid::string = sha1('777')") <= 4
+    spark.sql(f"OPTIMIZE delta.`{copy}`")
+    assert opened(on, copy, "v:cid::string = sha1('777')") == 1
+    jvm_log = Table.of(spark, f"delta.`{copy}`").log
+    jvm_log.checkpoint(jvm_log.update(False, jvm.option(spark), jvm.option(spark)), jvm.option(spark))
+    forget(spark)
+    assert opened(on, copy, "v:cid::string = sha1('777')") == 1
+    with without_rules(on):
+        found = on.sql(f"SELECT DISTINCT _metadata.file_path FROM delta.`{copy}`").collect()
+    files = [str(copy / Path(row[0]).name) for row in found]
+    assert duckdb.sql(f"SELECT count(*) FROM read_parquet({files})").fetchone() == (before - 300,)
+    assert sum(pq.read_table(file, columns=["id"]).num_rows for file in files) == before - 300
+
+
+def test_versions_and_clones(spark, on, copy, tmp_path):
+    """Older and restored versions, shallow clones and copied directories have the rows that they have without an index (I1)."""
+    dv.write(rows(spark, ROWS, ROWS + 200, 1), copy)
+    assert opened(on, copy, version="VERSION AS OF 0") == FILES, "before it was announced"
+    assert opened(on, copy, version="VERSION AS OF 1") <= 2
+    spark.sql(f"RESTORE TABLE delta.`{copy}` TO VERSION AS OF 0")
+    assert opened(on, copy) <= 2
+    clone = tmp_path / "clone"
+    spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{copy}`")
+    assert opened(on, clone) == FILES, "the files of a clone are elsewhere"
+    table(spark, clone).analyze(bloom=["v:cid"], budget=0.1)
+    assert opened(on, clone) <= 2
+    moved = tmp_path / "moved"
+    shutil.copytree(copy, moved)
+    assert opened(on, moved) <= 2
+
+
+def test_concurrent_append(spark, gate, copy):  # noqa: F811
+    """An append and an analysis at the same time are both done, whichever commits first, and no row is lost (I1)."""
+    bare = copy.parent / "bare"
+    dv.write(rows(spark, 0, 400, 4), bare)
+    for order in (0, 1):
+        path = copy.parent / f"t{order}"
+        shutil.copytree(bare, path)
+        results = []
+        ours = lambda: results.append(table(spark, path).analyze(bloom=["v:cid"], budget=0.2))  # noqa: B023, E731
+        theirs = lambda: rows(spark, 400, 500, 1).write.format("delta").mode("append").save(str(path))  # noqa: B023, E731
+        assert both(spark, gate, str(path), *([ours, theirs] if order else [theirs, ours])) == ("done", "done")
+        assert spark.sql(f"SELECT id FROM delta.`{path}`").count() == 500
+        assert results[0].indexed.filters >= 4
+
+
+KILLED = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import delta_variant as dv
+from delta_variant.analysis import index
+index._BATCH_FILES = 5
+spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+def progress(p):
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+dv.VariantTable.forPath(spark, sys.argv[1]).analyze(bloom=["v:cid"], budget=0.1, progress=progress)
+"""
+
+
+@pytest.mark.slow
+def test_killed(spark, on, tmp_path):
+    """An analysis that is killed leaves the table as it was; the next one builds the filters that are missing (I1)."""
+    dv.write(rows(spark), tmp_path / "t")
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "t")]
+    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
+    assert sidecars(tmp_path / "t")
+    opened(on, tmp_path / "t")
+    told = []
+    done = table(spark, tmp_path / "t").analyze(bloom=["v:cid"], budget=0.1, progress=told.append).indexed
+    assert done.files == FILES - 5
+    assert [p.files for p in told][-1] == FILES - 5
+    assert opened(on, tmp_path / "t") <= 2
+
+
+def test_room_and_types(spark, tmp_path):
+    """The index takes at most its share of the data's size; the result names paths without room, or without a type (I3)."""
+    dv.write(rows(spark), tmp_path)
+    done = table(spark, tmp_path).analyze(bloom=["v:cid", "v:o"]).indexed
+    assert done.no_room.keys() == {"v:cid"}
+    assert done.mixed == {"v:o": FILES}
+    done = table(spark, tmp_path).analyze(bloom=["v:cid"], budget=0.08).indexed
+    assert (done.filters, done.no_room) == (FILES, {})
+    assert 0 < done.bytes < 0.08 * done.bytes_data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"bloom": ["id:a"]}, InvalidSchemaError),
+        ({"bloom": ["v:a[0]"]}, InvalidPathError),
+        ({"bloom": ["v:a"], "budget": 0}, TableError),
+    ],
+)
+def test_refused(spark, base, arguments, error):
+    """A column that is not VARIANT, a path through an array and a budget that is none are errors."""
+    with pytest.raises(error):
+        table(spark, base).analyze(**arguments)
