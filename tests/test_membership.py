@@ -84,7 +84,7 @@ def test_no_false_negatives(hashes, size, most):
     assert membership.build(distinct, *shape) == data
 
 
-@pytest.mark.parametrize("bits", [2.2, 3.0, 5.5, 7.9, 11.0])
+@pytest.mark.parametrize("bits", [2.6, 3.0, 5.5, 7.9, 11.0])
 @pytest.mark.parametrize("count", [300, 20_000])
 def test_false_positives(count, bits):
     """As many foreign values pass as the theory has it: half of them in each column, at most an eighth more (I3)."""

@@ -84,7 +84,10 @@ def analyze(
         with jvm.delta_errors(f"indexing {table.name}"):
             analysis = _analysis(table, everything=True)
             analysis.start(BATCH_FILES, where)
-            done = replace(done, indexed=index(table, features, to_index, analysis, budget, progress))
+            indexed, version = index(table, features, to_index, analysis, budget, progress)
+            done = replace(done, indexed=indexed)
+            if version >= 0:
+                done = replace(done, version=version, commits=done.commits + 1)
     return done
 
 

@@ -60,8 +60,8 @@ class Indexed:
 def index(
     table: Table, features: TableFeatures, asked: dict[ColumnPath, list[ColumnPath]], analysis: Any, budget: float,
     progress: Callable[[Progress], object] | None,
-) -> Indexed:  # fmt: skip
-    """Builds the filters that files of a table lack.
+) -> tuple[Indexed, int]:  # fmt: skip
+    """Builds the filters that files of a table lack. Returns also the version of the commit, -1 without one.
 
     asked: paths by the logical names of their columns. analysis: the `java/Analysis.java` of all files, after `start`.
     """
@@ -91,14 +91,14 @@ def index(
         looked += sum(size for _, size, _ in batch)
         if progress is not None:
             progress(Progress(first + len(batch), len(todo), looked, whole, 0))
-    if rows:
-        analysis.announce(APPLICATION)
+    version = int(analysis.announce(APPLICATION, bool(total.written))) if rows else -1
 
     def of_kind(kind: str) -> dict[str, int]:
         return {names[path]: count for (path, found), count in counts.items() if found == kind}
 
     filters = sum(count for (_, kind), count in counts.items() if kind not in {"small", "mixed"})
-    return Indexed(len(todo), filters, total.written, whole, total.read, of_kind("small"), of_kind("mixed"), total.failed)
+    no_room, mixed = of_kind("small"), of_kind("mixed")
+    return Indexed(len(todo), filters, total.written, whole, total.read, no_room, mixed, total.failed), version
 
 
 def _column(names: ColumnPath, ids: dict[ColumnPath, int], paths: Sequence[ColumnPath]) -> Column:

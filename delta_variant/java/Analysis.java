@@ -128,14 +128,17 @@ public class Analysis {
   }
 
   /**
-   * Commits a transaction identifier of this application, unless the table has one. Such a commit conflicts with no other one,
-   * since it has read nothing.
+   * Commits the next transaction identifier of this application, or only the first one if there is nothing new. Such a commit
+   * conflicts with no other one, since it has read nothing. Returns its version, -1 without one.
    */
-  public void announce(String application) {
-    if (log.update(false, Option.empty(), entry).transactions().contains(application)) return;
+  public long announce(String application, boolean isNew) {
+    Option last = log.update(false, Option.empty(), entry).transactions().get(application);
+    if (last.isDefined() && !isNew) return -1;
+    long next = last.isDefined() ? ((Number) last.get()).longValue() + 1 : 0;
     List actions = new ArrayList();
-    actions.add(new SetTransaction(application, 1, Option.apply(Long.valueOf(System.currentTimeMillis()))));
-    log.startTransaction(entry, Option.empty()).commit(seq(actions), new DeltaOperations.ComputeStats(seq(new ArrayList())));
+    actions.add(new SetTransaction(application, next, Option.apply(Long.valueOf(System.currentTimeMillis()))));
+    OptimisticTransaction transaction = log.startTransaction(entry, Option.empty());
+    return transaction.commit(seq(actions), new DeltaOperations.ComputeStats(seq(new ArrayList())));
   }
 
   /**

@@ -75,13 +75,14 @@ def write_sidecar(
     location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], entries: Collection[Entry]
 ) -> int:
     """Writes a file with some entries of a path. Returns its size in bytes."""
-    schema = _SCHEMA.with_metadata({_VERSION: FORMAT, _PATH: place(column, keys)})
-    table = pa.Table.from_pylist([vars(entry) for entry in entries], schema)
     sink = io.BytesIO()
-    pq.write_table(
-        table, sink, compression={name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names},
-        use_dictionary=["kind"], write_statistics=False, store_schema=False, write_page_checksum=True,
-    )  # fmt: skip
+    compression = {name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names}
+    with pq.ParquetWriter(
+        sink, _SCHEMA, compression=compression, use_dictionary=["kind"], write_statistics=False, store_schema=False,
+        write_page_checksum=True,
+    ) as writer:  # fmt: skip
+        writer.write_table(pa.Table.from_pylist([vars(entry) for entry in entries], _SCHEMA))
+        writer.add_key_value_metadata({_VERSION: FORMAT, _PATH: place(column, keys)})
     folder, name = f"{location.root}/{directory(column, keys)}", f"{uuid.uuid4()}.parquet"
     if location.has_directories:
         system.create_dir(folder)
@@ -109,7 +110,8 @@ def read_entries(
         try:
             with system.open_input_file(info.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
                 found = file.metadata.metadata or {}
-                if found.get(_VERSION) != FORMAT.encode() or found.get(_PATH) != place(column, keys).encode():
+                is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == place(column, keys).encode()
+                if not is_ours or file.schema_arrow.names != _SCHEMA.names:
                     continue
                 rows = file.read(columns).to_pylist()
         except (OSError, pa.ArrowException):
