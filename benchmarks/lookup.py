@@ -26,7 +26,12 @@ from benchmarks.jsonbench import documents
 
 FILES, ASKED, ROUNDS = 100, 50, 15
 BUDGETS = 0.01, 0.03, 0.08
-UUID = "concat_ws('-', substr(sha1(id), 1, 8), substr(sha1(id), 9, 4), substr(sha1(id), 13, 4), substr(sha1(id), 17, 16))"
+SHA = "sha1(cast(id AS string))"
+UUID = (
+    "concat_ws('-', "
+    + ", ".join(f"substr({SHA}, {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
+    + ")"
+)
 
 
 def seconds(action: Callable[[], object]) -> tuple[float, object]:

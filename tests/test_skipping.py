@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from dataclasses import replace
 from itertools import count
@@ -583,6 +584,50 @@ def test_verdicts_are_asked_for_what_bounds_can_answer():
     assert verdicts([useless], Projection(LOG)) == []
     [found] = verdicts([useless, Comparison("=", A, big(5))], Projection(LOG))
     assert found["number"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "scale"),
+    [
+        (S, -1),
+        (A, 0),
+        (replace(A, type="tinyint", casts=("int", "decimal(12,2)")), 0),
+        (replace(A, type="decimal(38,10)"), 10),
+        (replace(A, type="decimal(5,1)", casts=("decimal(10,2)",)), 1),
+        (replace(A, casts=("double",)), None),
+        (replace(A, type="double"), None),
+        (replace(S, type="timestamp", text=True), None),
+        (replace(S, type="string collate UTF8_LCASE"), None),
+        (replace(S, type="date"), None),
+        (FLAG, None),
+    ],
+    ids=str,
+)
+def test_types_that_the_index_answers(path, scale):
+    """The index is asked where a cast keeps different values apart; the scale of numbers is that of the first cast (I4)."""
+    value = Constants(path.result, ("5",))
+    indexed = replace(LOG, index=10)
+    for leaf in (Comparison("=", path, value), Comparison("<=>", path, value), In(path, (value,))):
+        projection = Projection(indexed)
+        tree = translate(leaf, indexed)[0].json(projection)
+        assert ('"member"' in json.dumps(tree)) == (scale is not None)
+        assert [member["scale"] for member in projection.members_json()] == [scale] * (scale is not None)
+        assert "member" not in json.dumps(translate(leaf, LOG)[0].json(Projection(LOG)))
+
+
+def test_comparisons_that_the_index_does_not_answer():
+    """The index is not asked for other comparisons, for NULL, for constants of other types, and for too many of them (I4)."""
+    indexed = replace(LOG, index=10)
+    values = big(*range(6))
+    leaves = [Comparison(op, A, big(5)) for op in ("<", "<=", ">", ">=", "<>")] + [In(A, (big(5),), negated=True), NotNull(A)]
+    leaves += [
+        Comparison("=", A, big(None)),
+        Comparison("=", A, constants("int", "5")),
+        In(A, (values, values)),
+        In(A, (big(None),)),
+    ]
+    for leaf in leaves:
+        assert "member" not in json.dumps(translate(leaf, indexed)[0].json(Projection(indexed)))
 
 
 def test_constants_read_well():
