@@ -77,8 +77,8 @@ def analyze(
     function = jvm.python_function(spark, partial(analyze_messages, plan))
     with jvm.delta_errors(f"analyzing {table.name}"):
         analysis = jvm.construct(
-            spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
-            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name,
+            spark, jvm.java_class(spark, "Partitions", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
+            jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name,
         )  # fmt: skip
         whole = json.loads(analysis.start(BATCH_FILES, where))
         files = 0
