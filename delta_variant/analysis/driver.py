@@ -95,8 +95,8 @@ def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`java/Analysis.java`). everything: whether those with the marker are among them."""
     spark = table.spark
     return jvm.construct(
-        spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
-        stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
+        spark, jvm.java_class(spark, "Partitions", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
+        jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
     )  # fmt: skip
 
 
