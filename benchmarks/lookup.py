@@ -1,4 +1,4 @@
-"""Look-ups of scattered values, with the index of values and without: python -m benchmarks.lookup [ROWS]
+"""Look-ups of scattered values, with the index of values and without: python -m benchmarks.lookup [ROWS | footers]
 
     events     ROWS (1,000,000) events in 100 files, in random order of their id; `v:id::bigint` and `v:uuid::string`
     bluesky    ROWS documents like Bluesky's in 100 files; `v:commit.cid::string`
@@ -6,8 +6,12 @@
 For each path: the bytes of the index and of the data, the seconds to build it beside those in which Spark reads the path, the
 files that 40 look-ups open without the index and with it, and the milliseconds to plan and to run one. If 1 % of the data's
 size has no room for useful filters, the index is built again with 3 % and 8 %.
+
+    footers    Parquet's own Bloom filters in nested columns like typed ones, 100 files of 10,000 strings: with and without, in
+               turns, the bytes of the files, the rows that Spark's scan reads for one string, and its milliseconds
 """
 
+import hashlib
 import json
 import shutil
 import statistics
@@ -17,6 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -99,11 +105,41 @@ def tables(spark: SparkSession, folder: Path, rows: int) -> None:
     dv.write(lines, folder / "bluesky", parse_json={"v": "value"})
 
 
+def footers(spark: SparkSession, folder: Path) -> None:
+    count, leaf = 10_000, "s.typed_value.id.typed_value"
+    options = {"with": {leaf: {"ndv": count, "fpp": 0.01}}, "without": None}
+    for name, option in options.items():
+        (folder / name).mkdir()
+        for part in range(FILES):
+            ids = [hashlib.sha1(str(n).encode()).hexdigest() for n in range(part, count * FILES, FILES)]
+            others = [hashlib.sha1(str(-n).encode()).hexdigest() * 3 for n in range(count)]
+            rows = [
+                {"typed_value": {"id": {"typed_value": text}}, "other": other} for text, other in zip(ids, others, strict=True)
+            ]
+            pq.write_table(
+                pa.table({"s": rows}), folder / name / f"{part}.parquet", bloom_filter_options=option, use_dictionary=False
+            )
+    frames = {name: spark.read.parquet(str(folder / name)) for name in options}
+    wanted = {name: frame.where(f"{leaf} = sha1('77')").select("s.other") for name, frame in frames.items()}
+    taken: dict[str, list[float]] = {name: [] for name in options}
+    for _ in range(ROUNDS):
+        for name, query in wanted.items():
+            taken[name].append(seconds(query.collect)[0])
+    for name, query in wanted.items():
+        size = sum(file.stat().st_size for file in (folder / name).glob("*.parquet"))
+        scan = query._jdf.queryExecution().executedPlan().collectLeaves().apply(0)  # noqa: SLF001  # no public name
+        read = scan.metrics().apply("numOutputRows").value() // ROUNDS
+        print(f"  {name}: {size:,} bytes, {read:,} rows read, {1000 * statistics.median(taken[name]):.0f} ms")
+
+
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    rows = int(sys.argv[1]) if sys.argv[1:] not in ([], ["footers"]) else 1_000_000
     folder = Path(tempfile.mkdtemp(prefix="delta-variant-lookup-"))
     spark = session(**{"spark.driver.memory": "4g", "spark.databricks.delta.optimizeWrite.enabled": "false"})
     try:
+        if sys.argv[1:] == ["footers"]:
+            footers(spark, folder)
+            return
         tables(spark, folder, rows)
         for name, path, absent in (
             ("events", "uuid::string", "'a'"), ("events", "id::bigint", "-1"), ("bluesky", "commit.cid::string", "'a'"),

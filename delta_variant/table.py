@@ -133,7 +133,7 @@ class VariantTable:
         bloom: paths of strings, integers or decimals that queries look up by `=` or IN, and whose values are scattered over all
         files. Each file that lacks one gets a filter for these paths, which says whether a value may be in it, in files beside
         the data; without columns and paths nothing else is done. budget: the share of a file's bytes that its filters may take.
-        A value takes some 6 bits if 1 of 50 other files is to be opened in vain, and 9 for 1 of 400. A path without room for
+        A value takes 7 bits if 1 of 50 other files is to be opened in vain, and 10 if 1 of 500. A path without room for
         2 bits a value has no filter; the result counts such files.
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another

@@ -7,8 +7,8 @@
 Theory. Minimum and maximum rule out no file if every file spans the whole range of a path, as with ids and hashes. A filter is
 a set with false positives: it has every value of the file, and another value with probability p. A look-up then opens 1 + p *
 (files - 1) files. At least log2(1/p) bits a value are needed for that. A Bloom filter needs 1.44 times as many, a binary fuse
-filter 1.13 times for millions of values and 1.25 for ten thousand, in whole bits. A homogeneous ribbon filter needs 1.06 to
-1.11 times, from some hundreds of values to millions. Each value gives a linear equation over 64 successive bits of a column
+filter 1.13 times for millions of values and 1.25 for ten thousand, in whole bits. A homogeneous ribbon filter needs 1.1 to
+1.12 times, from thousands of values to millions. Each value gives a linear equation over 64 successive bits of a column
 of bits, of which there are some more than values; the filter is a solution that is random otherwise, and contains what
 solves it in every column. Gaussian elimination of a band of 64 takes linear time and cannot fail, as all equations are 0 = 0
 at worst. Columns halve p, and the last may be shorter, so a filter fills the bytes that it is given.
