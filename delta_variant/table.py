@@ -208,6 +208,21 @@ class VariantTable:
         with own_session(self._table.spark) as spark:
             return rewriting.unshred(replace(self._table, spark=spark), where, progress)
 
+    def drop_feature(self, *, progress: Callable[[Progress], object] | None = None) -> int:
+        """Take the feature for shredding out of the table's protocol, so that readers need not know it.
+
+        Example:
+            table.drop_feature()
+
+        Shredded files are written anew, plain, and bounds of VARIANT columns leave the log. The protocol then gets the writer
+        feature `checkpointProtection`, as with Delta's DROP FEATURE: readers that know the dropped feature read the whole
+        history, others the versions from this one on. progress: called after each commit that writes files anew. Returns the
+        version of the table. Raises TableError if the protocol does not name the feature, if other writers add shredded files
+        meanwhile, and for what Delta refuses.
+        """
+        with own_session(self._table.spark) as spark:
+            return rewriting.drop_feature(replace(self._table, spark=spark), progress)
+
     def inspect(self) -> DataFrame:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.
 

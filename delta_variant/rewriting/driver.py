@@ -138,7 +138,7 @@ def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], 
         files = files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
         differs = F.col("schema").isNull()
     else:
-        differs = F.col("schema").isNotNull() | (F.col("layout") != "final")
+        differs = is_shredded()
     sizes = {row.path: row.size for row in files.select("path", "size").collect()}
     states = (
         inspected(table, list(sizes)).groupBy("file").agg(F.bool_or(differs).alias("differs"), F.max("error").alias("error"))
@@ -152,6 +152,11 @@ def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], 
     groups = grouped(sets, np.array([sizes[path] for path in paths], np.int64), JOB_BYTES)
     work = _Work(table, Operation(reorganizes=True, where=where), "auto" if shreds else False, None, {})
     return _rewrite(work, [_Job([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
+
+
+def is_shredded() -> Column:
+    """Whether a VARIANT column is shredded, or has a layout that is older than the specification. Over rows of `inspected`."""
+    return F.col("schema").isNotNull() | (F.col("layout") != "final")
 
 
 def _planning(table: Table) -> Rewriting:
