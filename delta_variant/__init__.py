@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from delta_variant.writer import Commit, foreach_batch, write
 
 _MODULE_OF = {
+    "Advice": "rewriting",
     "Analyzed": "analysis",
     "Commit": "writer",
     "Ingested": "ingestion",
     "Progress": "progress",
     "Report": "report",
+    "Rewritten": "rewriting",
     "Scan": "report",
     "VariantTable": "table",
     "configure": "session",
@@ -46,11 +48,13 @@ _MODULE_OF = {
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
 
 __all__ = [
+    "Advice",
     "Analyzed",
     "Commit",
     "Ingested",
     "Progress",
     "Report",
+    "Rewritten",
     "Scan",
     "VariantTable",
     "__version__",
