@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
+    from delta_variant.rewriting import Advice, Rewritten
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write

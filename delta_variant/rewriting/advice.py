@@ -51,8 +51,8 @@ def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str 
             "advise needs to know what data skipping does for the queries: call delta_variant.enable(spark) first"
         )
     frames = [query if isinstance(query, DataFrame) else spark.sql(query) for query in queries]
-    names = {table.name, str(table.log.dataPath())}
-    scans = [scan for df in frames for scan in explain(df).scans if {scan.table, scan.table.split(".", 1)[-1]} & names]
+    name = str(table.log.dataPath()) if table.entry is None else str(table.entry.identifier().unquotedString())
+    scans = [scan for df in frames for scan in explain(df).scans if scan.table == name]
     if not scans:
         raise TableError(f"none of the queries reads {table.name}: advise wants the queries that this table is asked")
     found = [*_to_bound(scans), *_to_shred(scans), *_to_cluster(table, bounds, scans)]
