@@ -41,7 +41,7 @@ def size(spark: SparkSession, table: Path) -> int:
 
 
 def content(spark: SparkSession, table: Path) -> tuple:
-    return tuple(spark.sql(f"SELECT count(*), sum(xxhash64(v::string)) FROM delta.`{table}`").first())
+    return tuple(spark.sql(f"SELECT count(*), bit_xor(xxhash64(v::string)) FROM delta.`{table}`").first())
 
 
 def scattered(spark: SparkSession, folder: Path, rows: int) -> None:
@@ -76,10 +76,9 @@ def kinds(spark: SparkSession, folder: Path, rows: int) -> None:
     def show(when: str) -> None:
         found = table.inspect().where("typed > 0 OR residual > 0")
         typed = found.where("typed > 0").select("path").distinct().count()
-        beside = found.where("path = '$'").agg(F.sum("residual_bytes")).first()[0]
-        print(
-            f"  {when}: {size(spark, folder / 'posts'):,} bytes, {typed} typed paths, residual of the root {beside or 0:,} bytes"
-        )
+        beside = found.agg(F.sum("residual_bytes")).first()[0] or 0
+        total = size(spark, folder / "posts")
+        print(f"  {when}: {total:,} bytes, {typed} typed paths, {beside:,} bytes of residuals")
 
     print(f"{rows:,} documents by kind")
     show("before")

@@ -21,7 +21,7 @@ import pytest
 
 import delta_variant as dv
 from delta_variant import jvm, stats
-from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
 from delta_variant.writer import clustering
 from tests.support import SOAK, scans, without_rules
 from tests.test_analyze import OTHERS, adds, base, by_delta, create, read_log, rows  # noqa: F401  # base is a fixture
@@ -256,6 +256,39 @@ def test_errors(spark, tmp_path):
         dv.VariantTable.forPath(spark, tmp_path / "u").optimize(["v:a"])
 
 
+# ---- advice --------------------------------------------------------------------------------------------------------------
+
+
+def test_advice(spark, tmp_path):
+    """Advice names what helps, and following it saves about the files that it promises; then there is no advice."""
+    create(spark, tmp_path, shredding=None, more="TBLPROPERTIES ('delta_variant.shredding.v' = 'a bigint, b bigint, n bigint')")
+    by_delta(spark, tmp_path, scattered(spark))
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    look_up = f"SELECT v:n::bigint FROM delta.`{tmp_path}` WHERE v:a::bigint = 500"
+    with pytest.raises(SessionError, match="enable"):
+        table.advise([look_up])
+    dv.enable(spark)
+    try:
+        advice = {(one.action, one.paths): one for one in table.advise([look_up, spark.sql(look_up)])}
+        assert advice["bound", ("v:a",)].files_saved == 20
+        assert advice["shred", ("v:n",)].queries == 2
+        assert not any(action == "cluster" for action, _ in advice)
+        table.enable_shredding()
+        table.shred()
+        table.analyze()
+        [advice] = table.advise([look_up])
+        assert (advice.action, advice.paths, advice.files_saved) == ("cluster", ("v:a",), 9)
+        other = look_up.replace("v:a::bigint = 500", "v:b::bigint BETWEEN 20 AND 30")
+        assert {one.paths for one in table.advise([look_up, other])} == {("v:a",), ("v:b",), ("v:a", "v:b")}
+        table.optimize(["v:a"], max_file_size=part(tmp_path, 10))
+        assert opened(spark, tmp_path, "v:a::bigint = 500")[0] == 1
+        assert table.advise([look_up]) == []
+        with pytest.raises(TableError, match="none of the queries reads"):
+            table.advise(["SELECT 1"])
+    finally:
+        dv.disable(spark)
+
+
 # ---- shred and unshred ---------------------------------------------------------------------------------------------------
 
 
@@ -295,6 +328,54 @@ def test_files_left_plain_are_left_alone(spark, tmp_path):
     assert (done.files_added, again.commits) == (1, 0)
     [add] = adds(tmp_path).values()
     assert add["tags"][stats.PLAIN_TAG] == "1"
+
+
+# ---- the feature ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [True, False] if SOAK else [True])
+def test_drop_feature(spark, tmp_path, mapped):
+    """The protocol loses the feature; rows, history and other statistics stay; readers that do not know it start here (W6)."""
+    mode = ", 'delta.columnMapping.mode' = 'name'" if mapped else ""
+    more = f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true'{mode})"
+    create(spark, tmp_path, shredding=None, columns="n bigint, p bigint, v variant", more=more)
+    dv.write(rows(spark), tmp_path)
+    dv.write(rows(spark, 40, 80), tmp_path, shred=False)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    table.analyze()
+    dv.write(rows(spark, 80, 120), tmp_path, shred={"v": "id bigint"})
+    before, version = content(spark, tmp_path), table.drop_feature()
+    protocol = last(tmp_path, "protocol")
+    assert not any("variantShredding" in name for name in [*protocol["readerFeatures"], *protocol["writerFeatures"]])
+    assert "variantType" in protocol["readerFeatures"]
+    assert "delta.enableVariantShredding" not in last(tmp_path, "metaData")["configuration"]
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert (line.version, line.operation) == (version, "DROP FEATURE")
+    for add in adds(tmp_path).values():
+        found = json.loads(add["stats"])
+        assert found["numRecords"]
+        assert len(found["minValues"]) == 2, "the bounds of n and p"
+        assert not any(name.startswith("delta_variant") for name in add.get("tags", {}))
+    assert {row.schema for row in table.inspect().collect()} == {None}
+    assert content(spark, tmp_path) == content(spark, tmp_path, version - 1) == before
+    assert content(spark, tmp_path, 1) == [row for row in before if row[0] < 40]
+    checkpoints = sorted(int(file.name[:20]) for file in Path(tmp_path, "_delta_log").glob("*.checkpoint*.parquet"))
+    assert checkpoints[-1] == version
+    assert len(checkpoints) >= 4
+    by_delta(spark, tmp_path, rows(spark, 120, 130))
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 3")
+    vacuum(spark, tmp_path)
+    assert len(content(spark, tmp_path)) == 129
+    with pytest.raises(TableError, match="nothing to drop"):
+        table.drop_feature()
+    table.enable_shredding()
+    assert table.shred().commits == 1
+
+
+def last(path, kind):
+    """The last action of a kind in the log."""
+    return [action[kind] for file in sorted(Path(path, "_delta_log").glob("*.json"))
+            for action in map(json.loads, file.read_text().splitlines()) if kind in action][-1]  # fmt: skip
 
 
 # ---- beside other writers ------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ Invariants: data files are never changed. A table changes by commits with `dataC
 kept byte for byte.
 """
 
-from delta_variant.analysis.driver import Analyzed, analyze
+from delta_variant.analysis.driver import Analyzed, analyze, remove_bounds
 from delta_variant.analysis.index import BUDGET, Indexed
 from delta_variant.analysis.inspection import inspected
 
-__all__ = ["BUDGET", "Analyzed", "Indexed", "analyze", "inspected"]
+__all__ = ["BUDGET", "Analyzed", "Indexed", "analyze", "inspected", "remove_bounds"]
