@@ -128,7 +128,7 @@ def footers(spark: SparkSession, folder: Path) -> None:
     for name, query in wanted.items():
         size = sum(file.stat().st_size for file in (folder / name).glob("*.parquet"))
         scan = query._jdf.queryExecution().executedPlan().collectLeaves().apply(0)  # noqa: SLF001  # no public name
-        read = scan.metrics().apply("numOutputRows").value() // ROUNDS
+        read = scan.metrics().apply("numOutputRows").value()
         print(f"  {name}: {size:,} bytes, {read:,} rows read, {1000 * statistics.median(taken[name]):.0f} ms")
 
 
