@@ -20,6 +20,7 @@ from delta_variant.version import __version__
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.analysis import Analyzed
+    from delta_variant.conversion import Converted, convert
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Analyzed": "analysis",
     "Commit": "writer",
+    "Converted": "conversion",
     "Ingested": "ingestion",
     "Progress": "progress",
     "Report": "report",
     "Scan": "report",
     "VariantTable": "table",
     "configure": "session",
+    "convert": "conversion",
     "disable": "session",
     "enable": "session",
     "explain": "report",
@@ -48,6 +51,7 @@ _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredd
 __all__ = [
     "Analyzed",
     "Commit",
+    "Converted",
     "Ingested",
     "Progress",
     "Report",
@@ -57,6 +61,7 @@ __all__ = [
     "arrow",
     "binary",
     "configure",
+    "convert",
     "disable",
     "enable",
     "errors",
