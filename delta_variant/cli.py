@@ -144,20 +144,14 @@ def convert_command(
     if parse_json and (columns or partition_by or any(options.values())):
         raise click.UsageError("with --parse-json there are only --cluster-by and --corrupt")
     with _running("convert", conf) as (spark, log), _step("Converting") as show, _quiet(log):
-        done: Any = (
-            _table(spark, target).convert(parse_json, cluster_by=cluster_by, corrupt=corrupt)
-            if parse_json
-            else convert(
-                spark,
-                source,
-                target,
-                columns=columns or None,
-                partition_by=partition_by or None,
-                cluster_by=cluster_by,
-                progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"),
-                **options,
+        done: Any
+        if parse_json:
+            done = _table(spark, target).convert(parse_json, cluster_by=cluster_by, corrupt=corrupt)
+        else:
+            done = convert(
+                spark, source, target, columns=columns or None, partition_by=partition_by or None, cluster_by=cluster_by,
+                progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"), **options,
             )  # fmt: skip
-        )
     if as_json:
         click.echo(json.dumps(asdict(done)))
     elif parse_json:
