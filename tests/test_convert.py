@@ -155,8 +155,9 @@ def test_through_spark(spark, tmp_path, layouts):
     assert canonical(read(spark, tmp_path / "sorted")) == wanted
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path / 'wide'}` (n decimal(20,0), v variant, m bigint GENERATED ALWAYS AS "
-        "(cast(n AS bigint) % 2), d string DEFAULT 'x') USING delta PARTITIONED BY (m) TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
-        "'delta.enableVariantShredding' = 'true', 'delta.feature.allowColumnDefaults' = 'supported')"
+        "(cast(n AS bigint) % 2), d string DEFAULT 'x') USING delta PARTITIONED BY (m) TBLPROPERTIES ("
+        "'delta.columnMapping.mode' = 'name', 'delta.enableVariantShredding' = 'true', "
+        "'delta.feature.allowColumnDefaults' = 'supported')"
     )
     spark.sql(f"ALTER TABLE delta.`{tmp_path / 'wide'}` ADD CONSTRAINT c CHECK (n >= 0)")
     dv.convert(spark, folder, tmp_path / "wide")
