@@ -52,7 +52,7 @@ public class SourceFiles {
   public String list(List sources) throws Exception {
     find(sources);
     for (Iterator i = named.iterator(); i.hasNext(); ) add((FileStatus) i.next(), true);
-    if (!directories.isEmpty()) addAll(below(directories, true, options, Option.empty()), null);
+    if (!directories.isEmpty()) addAll(below(directories, true, options, Option.empty()), new ArrayList(), null);
     return files.toString();
   }
 
@@ -79,7 +79,7 @@ public class SourceFiles {
     for (Iterator i = named.iterator(); i.hasNext(); ) {
       FileStatus file = (FileStatus) i.next();
       roots.add(file.getPath());
-      paths.add(file.getPath().toString());
+      paths.add(file.getPath());
     }
     if (roots.isEmpty()) return found.toString();
     Map parameters = options;
@@ -101,10 +101,7 @@ public class SourceFiles {
       PartitionPath partition = (PartitionPath) i.next();
       values.put(partition.path(), texts(partition.values(), columns, zone));
     }
-    addAll(index, columns.isEmpty() ? null : values);
-    for (int f = 0; f < files.size(); f++) {
-      if (files.get(f).isArray()) ((ArrayNode) files.get(f)).set(3, paths.contains(files.get(f).get(0).asText()));
-    }
+    addAll(index, paths, columns.isEmpty() ? null : values);
     return found.toString();
   }
 
@@ -140,11 +137,11 @@ public class SourceFiles {
     return new InMemoryFileIndex(spark, roots, parameters, schema, NoopCache$.MODULE$, Option.empty(), Option.empty());
   }
 
-  /** Adds the files of a listing. values: those of the columns of their directories; null without such columns. */
-  private void addAll(InMemoryFileIndex index, HashMap values) {
+  /** Adds the files of a listing. paths: those that are named. values: of the columns of directories; null without such. */
+  private void addAll(InMemoryFileIndex index, List paths, HashMap values) {
     for (scala.collection.Iterator i = index.allFiles().iterator(); i.hasNext(); ) {
       FileStatus file = (FileStatus) i.next();
-      ArrayNode added = add(file, false);
+      ArrayNode added = add(file, paths.contains(file.getPath()));
       if (values != null) added.add((ArrayNode) values.get(file.getPath().getParent()));
     }
   }

@@ -120,6 +120,8 @@ def _check_names(fields: Iterable[pa.Field], names: Names) -> None:
 
 def _leaf(kind: pa.DataType, physical: str, logical: str) -> pa.DataType | None:
     """Spark's type for a leaf column; None if it has none."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if physical == "INT96":  # pyarrow has no zone for it; Spark takes it for an instant
