@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,9 +28,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from delta_variant import errors, sources
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
-from delta_variant.parquet_files.columns import has_variant, merged
+from delta_variant.parquet_files.columns import merged, variants
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
-from delta_variant.paths import ColumnPath, parse_column, quoted
+from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
 from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
@@ -140,22 +140,30 @@ def convert(
         )
     conversion.check_target([name for name, *_ in found["files"]], found["directories"])
     schema = t.StructType.fromJson(json.loads(found["schema"]))
-    files, ignored = _wanted(found["files"], schema)
+    for name in folders or {}:
+        if name.lower() not in map(str.lower, schema.names):
+            raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
+    files, ignored = _wanted(found["files"], schema, conversion.drop)
+    schema = t.StructType([field for field in schema if field.name.lower() not in conversion.drop])
     return replace(conversion.run(files, schema, commit_bytes, progress), ignored=ignored)
 
 
-def _wanted(listed: Sequence[Sequence[Any]], folders: t.StructType) -> tuple[list[SourceFile], int]:
-    """The files to read, in the order of their names, and how many were left out because of their suffix."""
-    found: dict[str, tuple[SourceFile, bool]] = {}
-    for name, size, modified, is_named, *values in listed:
-        if folders and not (values and values[0] is not None):
+def _wanted(listed: Sequence[Sequence[Any]], folders: t.StructType, dropped: Collection[str]) -> tuple[list[SourceFile], int]:
+    """The files to read, in the order of their names, and how many were left out because of their suffix.
+
+    folders: the columns of directories. dropped: those that are not needed, in lower case. Raises TableError for a file that is
+    in none of the directories.
+    """
+    kept = [i for i, name in enumerate(folders.names) if name.lower() not in dropped]
+    rows = {name: row for name, *row in listed if row[2] or not name.rpartition("/")[2].startswith("_")}  # _metadata
+    wanted = [name for name, row in sorted(rows.items()) if row[2] or name.lower().endswith(_SUFFIXES)] or sorted(rows)
+    files = []
+    for name in wanted:
+        size, modified, _, *values = rows[name]
+        if folders and not (values and values[0]):
             raise TableError(f"{name} is in no folder {folders.names[0]}=…, and other files are: convert it alone")
-        if is_named or not name.rpartition("/")[2].startswith("_"):  # _metadata and _common_metadata have no rows
-            found[name] = SourceFile(name, size, max(0, modified), tuple(values[0]) if folders else ()), is_named
-    files = [found[name] for name in sorted(found)]
-    wanted = [file for file, is_named in files if is_named or file.name.lower().endswith(_SUFFIXES)]
-    wanted = wanted or [file for file, _ in files]
-    return wanted, len(files) - len(wanted)
+        files.append(SourceFile(name, size, max(0, modified), tuple(values[0][i] for i in kept)))
+    return files, len(rows) - len(files)
 
 
 @dataclass(frozen=True)
@@ -221,11 +229,14 @@ class _Conversion:
     def _schema(self, files: Sequence[SourceFile], folders: t.StructType) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
         pieces, reading = self._pieces(files, folders, whole=True)
-        found = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS)
         with _own_errors("reading the footers"):
-            rows = found.collect()
+            rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS).collect()
         schema = merged((row.file, pa.ipc.read_schema(pa.py_buffer(row.schema))) for row in sorted(rows))
-        if not any(has_variant(field.type) for field in schema) and not self._exists():
+        found = set(variants(schema))
+        missing = [dotted(path) for path in self.columns or () if path not in found]
+        if (missing or not found) and not self._exists():
+            if missing:
+                raise InvalidSchemaError(f"columns: no file has {missing[0]}; the columns are {', '.join(schema.names)}")
             raise InvalidSchemaError(
                 f"none of the columns {', '.join(schema.names)} is a VARIANT: name those that are with columns=[…], or use "
                 "CONVERT TO DELTA"

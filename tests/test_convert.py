@@ -32,6 +32,7 @@ from delta_variant.errors import (
 from delta_variant.transaction import Transaction
 from tests.support import delta_log, forget
 from tests.test_layouts import Writer
+from tests.test_parquet_files import TYPES
 from tests.test_writer import adds, canonical, read, vacuum
 
 pytestmark = pytest.mark.spark
@@ -84,8 +85,9 @@ def write_layouts(spark, folder: Path) -> int:
     pq.write_table(pa.concat_tables([rows(first, first + 20), null]), folder / "without_annotation.parquet")
     first += 20
     texts = pa.table({"n": pa.array(range(first, first + 20), pa.int64()), "j": [text(n) for n in range(first, first + 20)]})
-    duckdb.sql(f"COPY (SELECT n, j::JSON::VARIANT v FROM texts WHERE j IS DISTINCT FROM 'null') TO '{folder / 'duckdb.parquet'}' (FORMAT parquet)")
     assert texts.num_rows == 20
+    query = "SELECT n, j::JSON::VARIANT v FROM texts WHERE j IS DISTINCT FROM 'null'"
+    duckdb.sql(f"COPY ({query}) TO '{folder / 'duckdb.parquet'}' (FORMAT parquet)")
     first += 20
     for name, shredding_on in (("spark", "false"), ("spark_shredded", "true")):
         with jvm.settings(spark, {"spark.sql.variant.writeShredding.enabled": shredding_on}):
@@ -198,7 +200,9 @@ def test_directories(spark, tmp_path):
             folder.mkdir(parents=True)
             parquet.write_table(rows(first + more, first + more + 5), folder / "x y.parquet", shred="auto")
     (tmp_path / "in" / "_SUCCESS").write_text("")
-    (tmp_path / "in" / "day=2026-11-01" / "k=é" / "notes.txt").write_text("not Parquet")
+    (tmp_path / "in" / "notes.txt").write_text("not Parquet")
+    with pytest.raises(InvalidSchemaError, match=r"folders: no file is in a folder hour=…; the folders are day, k"):
+        dv.convert(spark, tmp_path / "in", tmp_path / "t", folders={"hour": "int"})
     done = dv.convert(spark, tmp_path / "in", tmp_path / "t")
     assert (done.files, done.rows, done.ignored) == (6, 30, 1)
     found = read(spark, tmp_path / "t")
@@ -208,10 +212,12 @@ def test_directories(spark, tmp_path):
     assert {(add["partitionValues"]["day"], add["partitionValues"]["k"]) for add in adds(tmp_path / "t", 0)} == {
         (day, k) for day in ("2026-11-01", "2026-11-02", None) for k in ("a/b c", "é")
     }
-    other = dv.convert(spark, f"{tmp_path}/in/day=2026*", tmp_path / "u", folders={"day": "string"}, partition_by=["n"])
+    other = dv.convert(
+        spark, f"{tmp_path}/in/day=2026*", tmp_path / "u", folders={"day": "string"}, partition_by=["n"], drop=["k"]
+    )
     assert other.rows == 20
     kinds = {f.name: f.dataType.simpleString() for f in read(spark, tmp_path / "u").schema}
-    assert kinds == {"n": "bigint", "v": "variant", "day": "string", "k": "string"}
+    assert kinds == {"n": "bigint", "v": "variant", "day": "string"}
     assert sorted(row.n for row in read(spark, tmp_path / "u").where("day = '2026-11-02'").collect()) == list(range(20, 30))
     check_others(spark, tmp_path / "t", found)
 
@@ -261,12 +267,27 @@ def test_named_columns(spark, tmp_path):
     """A struct that looks like a VARIANT stays a struct if the VARIANT columns are named."""
     look = pa.array([{"metadata": b"m", "value": b"v"}], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))
     pq.write_table(pa.table({"v": variants(0, 1), "look": look}), tmp_path / "a.parquet")
-    with pytest.raises(MalformedVariantError, match=r"a\.parquet: column look"):
+    with pytest.raises(MalformedVariantError, match=r"a\.parquet: column look.*columns=\[…\] says which columns are VARIANT"):
         dv.convert(spark, tmp_path / "a.parquet", tmp_path / "t")
     dv.convert(spark, tmp_path / "a.parquet", tmp_path / "t", columns=["V"])
     assert read(spark, tmp_path / "t").select("look.*").collect() == [(b"m", b"v")]
     with pytest.raises(InvalidLayoutError, match=r"columns: look\.value"):
         dv.convert(spark, tmp_path / "a.parquet", tmp_path / "u", columns=["look.value"])
+    with pytest.raises(InvalidSchemaError, match="columns: no file has w; the columns are v, look"):
+        dv.convert(spark, tmp_path / "a.parquet", tmp_path / "u", columns=["w"])
+
+
+def test_types_as_spark_reads_them(spark, tmp_path):
+    """Columns of every type that Spark has arrive as Spark reads them, whatever Arrow calls them."""
+    (tmp_path / "in").mkdir()
+    for name, (kind, values, _) in TYPES.items():
+        table = pa.table({name: pa.array(values * 2, kind), "v": variants(0, 2 * len(values))})
+        pq.write_table(table, tmp_path / "in" / f"{name}.parquet")
+    dv.convert(spark, tmp_path / "in", tmp_path / "t", columns=["v"])
+    found, plain = read(spark, tmp_path / "t"), spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "in"))
+    columns = sorted(TYPES)
+    assert [found.schema[name].dataType for name in columns] == [plain.schema[name].dataType for name in columns]
+    assert canonical(found.select(columns)) == canonical(plain.select(columns))
 
 
 def test_sources_refused(spark, tmp_path):

@@ -16,7 +16,7 @@ from delta_variant import parquet, sources
 from delta_variant.errors import DeltaVariantError, InvalidLayoutError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files import reader
-from delta_variant.parquet_files.columns import VARIANT, has_variant, merged
+from delta_variant.parquet_files.columns import VARIANT, merged, variants
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
 from tests.strategies import column
@@ -116,19 +116,19 @@ def test_types_refused(tmp_path, kind, advice):
 
 def test_which_columns_are_variants(tmp_path):
     """By default what has the structure of a layout is VARIANT, at every depth; named columns are, and the others are not."""
-    variants = column([{"a": 1}, None])
-    lists = pa.array([[row] for row in variants.to_pylist()], pa.list_(variants.type))
-    structs = pa.StructArray.from_arrays([variants, pa.array([1, 2])], ["w", "n"])
-    pq.write_table(pa.table({"v": variants, "s": structs, "l": lists, "n": [1, 2]}), tmp_path / "a.parquet")
+    plain = column([{"a": 1}, None])
+    lists = pa.array([[row] for row in plain.to_pylist()], pa.list_(plain.type))
+    structs = pa.StructArray.from_arrays([plain, pa.array([1, 2])], ["w", "n"])
+    pq.write_table(pa.table({"v": plain, "s": structs, "l": lists, "n": [1, 2]}), tmp_path / "a.parquet")
     schema = schema_of(tmp_path / "a.parquet")
-    assert [has_variant(field.type) for field in schema] == [True, True, True, False]
+    assert list(variants(schema)) == [("v",), ("s", "w"), ("l", "list", "element")]
     found = rows_of(tmp_path / "a.parquet")
-    assert found.column("v").to_pylist() == variants.to_pylist()
+    assert found.column("v").to_pylist() == plain.to_pylist()
     assert found.column("s").to_pylist() == structs.to_pylist()
     assert found.column("l").to_pylist() == lists.to_pylist()
     named = schema_of(tmp_path / "a.parquet", columns=["s.w"])
-    assert [has_variant(field.type) for field in named] == [False, True, False, False]
-    assert rows_of(tmp_path / "a.parquet", columns=["s.w"]).column("v").to_pylist() == variants.to_pylist()
+    assert list(variants(named)) == [("s", "w")]
+    assert rows_of(tmp_path / "a.parquet", columns=["s.w"]).column("v").to_pylist() == plain.to_pylist()
     with pytest.raises(InvalidLayoutError, match=r"a\.parquet: columns: n: a VARIANT column is a struct"):
         schema_of(tmp_path / "a.parquet", columns=["n"])
 
@@ -184,8 +184,8 @@ def test_batches_are_bounded_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(reader, "FIRST_ROWS", 16)
     path = tmp_path / "a.parquet"
-    variants = column([{"long": "x" * 20_000}] * 500)
-    pq.write_table(pa.table({"v": variants}), path, row_group_size=250)
+    plain = column([{"long": "x" * 20_000}] * 500)
+    pq.write_table(pa.table({"v": plain}), path, row_group_size=250)
     assert path.stat().st_size < 200_000
     batches = list(Reader(files(schema=pa.schema([("v", VARIANT)]))).rows(piece(path)))
     assert sum(batch.num_rows for batch in batches) == 500

@@ -205,8 +205,18 @@ def _shown(kind: pa.DataType) -> str:
     return "VARIANT" if is_variant(kind) else str(kind)
 
 
-def has_variant(kind: pa.DataType) -> bool:
-    """Whether a type is VARIANT or has one inside."""
+def variants(kind: Iterable[pa.Field], path: ColumnPath = ()) -> Iterable[ColumnPath]:
+    """The VARIANT columns of a schema and those inside its columns, in lower case."""
+    for field in kind:
+        yield from _variants(field.type, (*path, field.name.lower()))
+
+
+def _variants(kind: pa.DataType, path: ColumnPath) -> Iterable[ColumnPath]:
     if is_variant(kind):
-        return True
-    return pa.types.is_nested(kind) and any(has_variant(kind.field(i).type) for i in range(kind.num_fields))
+        yield path
+    elif pa.types.is_struct(kind):
+        yield from variants(kind, path)
+    elif pa.types.is_list(kind):
+        yield from _variants(kind.value_type, (*path, *ELEMENT))
+    elif pa.types.is_map(kind):
+        yield from _variants(kind.item_type, (*path, *MAP_VALUE))

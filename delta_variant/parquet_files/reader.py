@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
@@ -135,7 +135,9 @@ class Reader:
                 file = opened(source, footer)
                 yield file, FileColumns(file, footers.variant_groups(footer), self._files.columns, self._files.dropped)
         except DeltaVariantError as error:
-            raise type(error)(f"{piece.name}: {error}") from error
+            is_guess = self._files.columns is None and isinstance(error, InvalidLayoutError | MalformedVariantError)
+            hint = ": columns=[…] says which columns are VARIANT" if is_guess else ""
+            raise type(error)(f"{piece.name}: {error}{hint}") from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise TableError(f"cannot read {piece.name}: {error}") from error
         except OSError as error:
