@@ -312,7 +312,7 @@ try:
     loaded = spark.read.format("delta").options(**keys).load(table + "-json")
     done.append([loaded.selectExpr("sum(v:n::int)").first()[0], loaded.where("file LIKE 's3a://lake/%.gz'").count()])
 
-    variants = spark.range(50).selectExpr("id % 2 p", "parse_json(concat('{\"n\":', id, '}')) v")
+    variants = spark.range(50).selectExpr("id % 2 p", "parse_json(concat('{\\"n\\":', id, '}')) v")
     variants.write.options(**keys).partitionBy("p").parquet(table + "-files")
     done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).rows)
     done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).skipped > 1)

@@ -122,6 +122,8 @@ def _leaf(kind: pa.DataType, physical: str, logical: str) -> pa.DataType | None:
     """Spark's type for a leaf column; None if it has none."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
+    if logical == "UUID":  # Spark refuses the file
+        return None
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if physical == "INT96":  # pyarrow has no zone for it; Spark takes it for an instant

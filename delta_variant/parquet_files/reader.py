@@ -1,7 +1,8 @@
 """Reads pieces of Parquet files for one task: pieces in, record batches of the columns of all files out.
 
-Row groups belong to the piece in which they begin. Memory holds one batch: its rows are as many as took about 8 MiB in the row
-group before, decoded, since dictionaries can make the pages of a row group arbitrarily smaller than its values.
+Row groups belong to the piece in which they begin. Memory holds one batch: its rows are as many as took about 8 MiB in the
+batch before, decoded, since dictionaries can make the pages of a row group arbitrarily smaller than its values. A row group is
+read from its beginning again if its batches turn out to be much too large, or to be those of the first few rows of the task.
 
 Invariant: every row of a file is in exactly one of its pieces, and the errors of a file name it.
 """
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from delta_variant.storage import Storage
 
 BATCH_BYTES = 8 << 20
-BATCH_ROWS, FIRST_ROWS = 1 << 14, 1 << 10
+BATCH_ROWS, FIRST_ROWS = 1 << 14, 1 << 4
 """The most rows of a batch, also while nothing is known of their size."""
+_TOO_LARGE = 4  # times
 PIECE = "delta_variant piece"
 """The column with pieces (`Piece.json`) in the rows that a task gets; it is the first."""
 _VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -95,8 +97,7 @@ class Reader:
                 group = file.metadata.row_group(number)
                 if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
                     at = first_row
-                    for read in file.iter_batches(self._batch_rows(group), row_groups=[number], use_threads=False):
-                        self._row_bytes = read.nbytes / max(1, read.num_rows)
+                    for read in self._read(file, number):
                         batch = unshredded(with_types(read, exact), is_variant, at)
                         at += batch.num_rows
                         yield pa.RecordBatch.from_arrays(
@@ -114,6 +115,22 @@ class Reader:
         """The columns of a file."""
         with self._opened(piece) as (_, columns):
             return columns.schema
+
+    def _read(self, file: pq.ParquetFile, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, as pyarrow reads them."""
+        group, done = file.metadata.row_group(number), 0
+        while done < group.num_rows:
+            at, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
+            for read in file.iter_batches(rows, row_groups=[number], use_threads=False):
+                at += read.num_rows
+                if at <= done:
+                    continue
+                new = read.slice(read.num_rows - (at - done))
+                done = at
+                self._row_bytes = max(1.0, new.nbytes / new.num_rows)
+                yield new
+                if is_first or self._batch_rows(group) * _TOO_LARGE < rows:
+                    break
 
     def _batch_rows(self, group: pq.RowGroupMetaData) -> int:
         encoded = group.total_byte_size / max(1, group.num_rows)
