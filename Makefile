@@ -62,6 +62,8 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.inference
 	$(BIN)/python -m benchmarks.skipping
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.analyze
+	$(BIN)/python -m benchmarks.optimize
 	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made

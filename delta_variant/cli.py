@@ -210,6 +210,39 @@ def analyze_command(
         click.echo(f"{file} was left out: {reason}", err=True)
 
 
+# -------------------------------------------------------------------------------------------------------------- optimize
+
+
+@main.command("optimize", epilog="Example: delta-variant optimize tables/events --cluster-by v:actor.id --cluster-by v:ts")
+@click.argument("table")
+@click.option("--cluster-by", "keys", multiple=True, help="A path or a column; by default those stored with the table.")
+@click.option("--where", help="A predicate on partition columns.")
+@click.option("--max-file-size", type=int, help="The size of new files in bytes.")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def optimize_command(
+    table: str, keys: tuple[str, ...], where: str | None, max_file_size: int | None, conf: dict[str, str], as_json: bool,
+) -> None:  # fmt: skip
+    """Write files of a table anew so that each holds a narrow range of the keys, and put small files together.
+
+    TABLE: a path with a slash, or the name of a table.
+    """
+    with _running("optimize", conf) as (spark, log), _step("Optimizing") as show, _quiet(log):
+        done = _table(spark, table).optimize(
+            keys or None, where, max_file_size, progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files")
+        )
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    if done.version is None:
+        click.echo(f"nothing to do: {table} is in order")
+        return
+    click.echo(
+        f"{table} is at version {done.version}: {done.files_added:,} files in the place of {done.files_removed:,}, "
+        f"{done.bytes_added:,} bytes of {done.bytes_removed:,}; {done.files_kept:,} files were in order"
+    )
+
+
 # --------------------------------------------------------------------------------------------------------------- inspect
 
 

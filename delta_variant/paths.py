@@ -30,6 +30,7 @@ _ESCAPE = re.compile(r"\\(u00[01][0-9a-f]|.)", re.DOTALL)
 _SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]")
 _PLAIN = re.compile(r"[\w$-]+")
 _PLAIN_COLUMN = re.compile(r"[\w-]+")
+_LISTED = re.compile(r"""((?:\['[^']*'\]|\["[^"]*"\]|`[^`]*`|[^,])+)(?:,|$)""")
 _COLUMN_STEP = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|$)")
 _MAX_INDEX = 2**31 - 1
 
@@ -160,6 +161,15 @@ def parse_bounded_path(text: str) -> tuple[ColumnPath, tuple[str, ...]]:
     if len(keys) < len(steps):
         raise InvalidPathError(f"{text!r} goes through an array, which has no bounds: choose a path through objects only")
     return column, keys
+
+
+def listed(text: str) -> list[str]:
+    """The items of a list in a table property. Commas in quoted keys (`v['a,b']`) and backquotes belong to an item.
+
+    >>> listed("v:actor.id, `a,b`")
+    ['v:actor.id', '`a,b`']
+    """
+    return [item.strip() for item in _LISTED.findall(text) if item.strip()]
 
 
 def dotted(column: ColumnPath) -> str:

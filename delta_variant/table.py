@@ -20,12 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, VariantType
 
-from delta_variant import jvm
+from delta_variant import jvm, rewriting
 from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
+from delta_variant.rewriting import Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit
@@ -185,6 +186,93 @@ class VariantTable:
         if not request.texts.columns:
             raise InvalidSchemaError("parse_json is empty: name the VARIANT columns and the columns with their texts")
         return write_rows(df, self._table.name, replace(request, in_place=True), self._table.options)[0]
+
+    def optimize(
+        self,
+        cluster_by: Sequence[str] | None = None,
+        where: str | None = None,
+        max_file_size: int | None = None,
+        *,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> Rewritten:
+        """Write files anew so that each holds a narrow range of the clustering keys, shredded, and with bounds.
+
+        Example:
+            table.optimize(cluster_by=["v:actor.id"])
+            table.optimize(cluster_by=["v:actor.id", "v:ts"], where="day >= '2026-11-01'")
+
+        cluster_by: paths of VARIANT columns (`v:actor.id`) and columns (`id`); one is ordered by range, several along a Hilbert
+        curve; by default the keys that `cluster_by` has stored, and without any, small files are put together. where: a
+        predicate on partition columns. max_file_size: the size in bytes that new files are not to exceed by much, by default
+        `delta.targetFileSize` or 128 MiB. progress: called after each commit.
+
+        Files that are in order already are left alone, by their bounds, so that a second call does nothing. Files that were
+        added since are merged into the order when they have a quarter of its size; until then they are put in an order of
+        their own. Each file has a shredding schema of its own. A file with a deletion vector for more than 5 % of its rows is
+        written anew too. The rows stay the same, with their row ids.
+
+        Each job has a commit. After a failure, the next call does what is left. Commits of other writers that add files do not
+        conflict. If one changes or removes the same files, the job is begun again without them. Raises InvalidSchemaError and
+        InvalidPathError for keys that are none, UnsupportedFeatureError for a table that Delta clusters itself, TableError for
+        what Delta refuses and for a column without statistics, ConflictError after several conflicts.
+        """
+        with own_session(self._table.spark) as spark:
+            table = replace(self._table, spark=spark)
+            return rewriting.optimize(table, VariantTable(table).stats, cluster_by, where, max_file_size, progress)
+
+    def cluster_by(self, keys: Sequence[str] | None) -> int:
+        """Store the keys by which `optimize` orders rows, in the property `delta_variant.clusterBy`; None removes them.
+
+        Example:
+            table.cluster_by(["v:kind", "v:ts"])
+
+        Later writes give these paths bounds before others. Returns the version of the table. Raises what `optimize` raises for
+        keys.
+        """
+        with own_session(self._table.spark) as spark:
+            return rewriting.cluster_by(replace(self._table, spark=spark), keys)
+
+    def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
+        """Write plain files anew, shredded, one new file in the place of each old one.
+
+        Example:
+            table.enable_shredding()
+            table.shred()
+
+        where: a predicate on partition columns. progress: called after each commit. A file that this package has left plain,
+        because shredding would make it larger, stays so. Commits, failures and conflicts are as for `optimize`. Raises
+        TableError if the table must not have shredded files, and for what Delta refuses.
+        """
+        with own_session(self._table.spark) as spark:
+            return rewriting.shred(replace(self._table, spark=spark), where, progress)
+
+    def unshred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
+        """Write shredded files anew, plain, one new file in the place of each old one. They have no bounds.
+
+        Example:
+            table.disable_shredding()
+            table.unshred()
+
+        where: a predicate on partition columns. progress: called after each commit. Commits, failures and conflicts are as for
+        `optimize`. Raises TableError for what Delta refuses.
+        """
+        with own_session(self._table.spark) as spark:
+            return rewriting.unshred(replace(self._table, spark=spark), where, progress)
+
+    def drop_feature(self, *, progress: Callable[[Progress], object] | None = None) -> int:
+        """Take the feature for shredding out of the table's protocol, so that readers need not know it.
+
+        Example:
+            table.drop_feature()
+
+        Shredded files are written anew, plain, and bounds of VARIANT columns leave the log. The protocol then gets the writer
+        feature `checkpointProtection`, as with Delta's DROP FEATURE: readers that know the dropped feature read the whole
+        history, others the versions from this one on. progress: called after each commit that writes files anew. Returns the
+        version of the table. Raises TableError if the protocol does not name the feature, if other writers add shredded files
+        meanwhile, and for what Delta refuses.
+        """
+        with own_session(self._table.spark) as spark:
+            return rewriting.drop_feature(replace(self._table, spark=spark), progress)
 
     def inspect(self) -> DataFrame:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.

@@ -213,6 +213,9 @@ class Written:
 class Transaction:
     """One of Delta's transactions on a table, from its snapshot to its commit."""
 
+    _classes: tuple[str, ...] = ("Partitions", "Write")
+    """The Java class of its steps, after those that it needs."""
+
     def __init__(
         self,
         table: Table,
@@ -236,7 +239,7 @@ class Transaction:
         with jvm.delta_errors(f"reading {table.name}"):
             self._write = jvm.construct(
                 self.spark,
-                jvm.java_class(self.spark, "Write"),
+                jvm.java_class(self.spark, *self._classes),
                 self.spark._jsparkSession,
                 (users or self.spark)._jsparkSession,
                 self.log,
@@ -371,7 +374,7 @@ class Transaction:
         is_new_name = self.version < 0 and self._table.identifier is not None and self._table.entry is None
         try:
             with jvm.delta_errors(f"committing to {self._table.name}"):
-                self._write.commit(is_new_name)
+                self._commit(is_new_name)
         except TableError as error:
             if self._write.conflict():
                 raise ConflictError(str(error)) from error.__cause__
@@ -385,6 +388,9 @@ class Transaction:
         if is_new_name:
             self._register()
         return version
+
+    def _commit(self, is_new_name: bool) -> None:
+        self._write.commit(is_new_name)
 
     def _register(self) -> None:
         location = self._table._location()

@@ -129,7 +129,7 @@ def test_inspect_a_file(tmp_path):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_table(tmp_path):
-    """A table is analyzed and then inspected: bounds for the file of delta-spark, which are in the listing."""
+    """A table is analyzed, inspected and optimized: its one file gets bounds, which are listed, and is in order."""
     table = str(tmp_path / "t")
     make = (
         "import sys; from pyspark.sql import SparkSession; import delta_variant as dv; "
@@ -145,6 +145,8 @@ def test_a_table(tmp_path):
     [line] = [path for path in found["paths"] if path["path"] == "$['id']"]
     assert (line["min"], line["max"], line["typed"], line["proven"]) == ("0", "4", 5, True)
     assert run("analyze", table, "--path", "v:a[0]").returncode == 1
+    done = json.loads(run("optimize", table, "--cluster-by", "v:id", "--json").stdout)
+    assert (done["commits"], done["files_kept"]) == (0, 1)
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ Invariants: data files are never changed. A table changes by commits with `dataC
 kept byte for byte.
 """
 
-from delta_variant.analysis.driver import Analyzed, analyze
+from delta_variant.analysis.driver import Analyzed, analyze, remove_bounds
 from delta_variant.analysis.inspection import inspected
 
-__all__ = ["Analyzed", "analyze", "inspected"]
+__all__ = ["Analyzed", "analyze", "inspected", "remove_bounds"]

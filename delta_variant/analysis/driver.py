@@ -9,8 +9,8 @@ Invariant: after any failure the batches that are committed stay, and the next c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from delta_variant import jvm, stats
 from delta_variant.analysis.plan import AnalysisPlan, Column
-from delta_variant.analysis.task import analyze_messages
+from delta_variant.analysis.task import analyze_messages, remove_messages
 from delta_variant.errors import InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
@@ -68,17 +68,36 @@ def analyze(
     progress: Callable[[Progress], object] | None,
 ) -> Analyzed:
     """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own."""
-    spark, features = table.spark, table.features()
+    features = table.features()
     asked = _asked(features, columns, paths)
     by_name = columns is not None or paths is not None
     feature = _prepared(table, features, tags_only=tags_only)
     plan = _plan(table, features, asked, tags_only=tags_only, by_name=by_name)
-    done = Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, (), {}, feature)
-    function = jvm.python_function(spark, partial(analyze_messages, plan))
+    return replace(_run(table, partial(analyze_messages, plan), where, all_files=by_name, progress=progress), feature=feature)
+
+
+def remove_bounds(table: Table) -> Analyzed:
+    """Removes the bounds of VARIANT columns, and the tags of this package, from all files of a table."""
+    with jvm.delta_errors(f"reading {table.name}"):
+        columns = [tuple(names) for names in table.bounds(table.snapshot()).columns()]
+    return _run(table, partial(remove_messages, columns), None, all_files=True, progress=None)
+
+
+def _run(
+    table: Table,
+    task: Callable[[int, Iterator[bytes]], Iterator[bytes]],
+    where: str | None,
+    *,
+    all_files: bool,
+    progress: Callable[[Progress], object] | None,
+) -> Analyzed:
+    """Runs the jobs of an analysis, batch by batch. all_files: files with the marker too."""
+    spark, done = table.spark, Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+    function = jvm.python_function(spark, task)
     with jvm.delta_errors(f"analyzing {table.name}"):
         analysis = jvm.construct(
-            spark, jvm.java_class(spark, "Analysis"), spark._jsparkSession, table.log, jvm.option(spark, table.entry),  # noqa: SLF001
-            stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), plan.by_name,
+            spark, jvm.java_class(spark, "Partitions", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
+            jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), all_files,
         )  # fmt: skip
         whole = json.loads(analysis.start(BATCH_FILES, where))
         files = 0

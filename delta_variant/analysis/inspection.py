@@ -7,7 +7,7 @@ Invariant: nothing but footers is read. A file that cannot be read has one row, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,10 +29,13 @@ SCHEMA = pa.schema({
 })  # fmt: skip
 
 
-def inspected(table: Table) -> DataFrame:
-    """The rows of `VariantTable.inspect` without bounds."""
-    with jvm.delta_errors(f"reading {table.name}"):
-        files = DataFrame(table.snapshot().allFiles().toDF(), table.spark).select("path")
+def inspected(table: Table, paths: Sequence[str] | None = None) -> DataFrame:
+    """The rows of `VariantTable.inspect` without bounds. paths: of the files, by default all of the table."""
+    if paths is not None:
+        files = table.spark.createDataFrame([(path,) for path in paths], "path string")
+    else:
+        with jvm.delta_errors(f"reading {table.name}"):
+            files = DataFrame(table.snapshot().allFiles().toDF(), table.spark).select("path")
     names = mapping.logical_names(table.features().schema)
     return files.mapInArrow(partial(_inspected, table.storage, names), ddl(pa.struct(list(SCHEMA))))
 

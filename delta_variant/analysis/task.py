@@ -7,7 +7,7 @@ others. Its report has the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,12 @@ import pyarrow as pa
 from delta_variant.analysis.files import CountingFile, File, analyze_file
 from delta_variant.analysis.plan import AnalysisPlan
 from delta_variant.errors import DeltaVariantError
+from delta_variant.paths import ColumnPath
 from delta_variant.version import __version__
 from delta_variant.writer.shredding_schemas import Inference
+
+OWN_TAGS = "delta_variant."
+"""How the names of this package's tags begin."""
 
 
 def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
@@ -45,3 +49,26 @@ def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]
         except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
             report["failed"] = str(error)
         yield json.dumps(report).encode()
+
+
+def remove_messages(columns: Sequence[ColumnPath], _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
+    """Runs one task that removes bounds and tags. columns: the VARIANT columns, by their names in statistics.
+
+    Messages and reports are those of `analyze_messages`.
+    """
+    for message in messages:
+        given = json.loads(message)
+        statistics, tags = json.loads(given["stats"] or "{}"), given["tags"]
+        removed = [_removed(statistics.get(side), names) for side in ("minValues", "maxValues") for names in columns]
+        kept = {name: text for name, text in tags.items() if not name.startswith(OWN_TAGS)}
+        report: dict[str, Any] = {"file": given["file"], "read": 0}
+        if any(removed) or kept != tags:
+            report |= {"stats": json.dumps(statistics, separators=(",", ":")), "tags": kept, "source": "log", "rows": 0}
+        yield json.dumps(report).encode()
+
+
+def _removed(values: Any, names: ColumnPath) -> bool:
+    """Removes a column from the values of a side. Returns whether it was there."""
+    for name in names[:-1]:
+        values = values.get(name) if isinstance(values, dict) else None
+    return isinstance(values, dict) and values.pop(names[-1], None) is not None

@@ -15,18 +15,13 @@ import java.util.Set;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonRDD;
-import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.DeltaConcurrentModificationException;
 import org.apache.spark.sql.delta.DeltaLog;
-import org.apache.spark.sql.delta.DeltaLog$;
 import org.apache.spark.sql.delta.DeltaOperations;
-import org.apache.spark.sql.delta.DeltaTableUtils;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.actions.AddFile;
@@ -75,32 +70,12 @@ public class Analysis {
     return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
   }
 
-  /** The predicate, resolved. One with an unresolved name that has a dot would be taken for a predicate on rows. */
-  private List predicate(String where) {
-    Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), snapshot.metadata().partitionSchema());
-    String columns = snapshot.metadata().partitionColumns().mkString(", ");
-    Expression condition;
-    try {
-      condition = ((Filter) ((org.apache.spark.sql.classic.Dataset) partitions.where(where)).queryExecution().analyzed()).condition();
-    } catch (Throwable unresolved) {
-      if (!(unresolved instanceof AnalysisException)) org.apache.spark.unsafe.Platform.throwException(unresolved);
-      throw new IllegalArgumentException("where='" + where + "' is not a predicate on the partition columns (" + columns + "): "
-          + unresolved.getMessage(), unresolved);
-    }
-    if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, snapshot.metadata().partitionColumns(), spark)) {
-      throw new IllegalArgumentException("where='" + where + "' is not a predicate on the partition columns (" + columns + ")");
-    }
-    List conditions = new ArrayList();
-    conditions.add(condition);
-    return conditions;
-  }
-
   /** The Add actions that are to be looked at, in a version of the table. */
   private Dataset files(Snapshot snapshot) {
     Dataset files = snapshot.allFiles().filter(wanted);
     if (predicates.isEmpty()) return files;
-    return DeltaLog$.MODULE$.filterFileList(snapshot.metadata().partitionSchema(), files.toDF(), predicates,
-        seq(new ArrayList()), true).as(((org.apache.spark.sql.classic.Dataset) files).encoder());
+    org.apache.spark.sql.classic.Dataset all = (org.apache.spark.sql.classic.Dataset) files;
+    return Partitions.of(snapshot.metadata(), all, predicates).as(all.encoder());
   }
 
   /** The Add actions of a batch, which the hashes of their paths decide. */
@@ -115,7 +90,7 @@ public class Analysis {
    */
   public String start(int size, String where) {
     snapshot = log.update(false, Option.empty(), entry);
-    predicates = seq(where == null ? new ArrayList() : predicate(where));
+    predicates = Partitions.predicates(spark, snapshot.metadata(), where);
     Row totals = (Row) files(snapshot).agg(functions.count("*"), new Column[] {functions.sum("size")}).first();
     batches = (int) Math.max(1, (totals.getLong(0) + size - 1) / size);
     return JSON.createObjectNode().put("batches", totals.getLong(0) == 0 ? 0 : batches).put("files", totals.getLong(0))

@@ -19,10 +19,8 @@ import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -31,7 +29,6 @@ import org.apache.spark.sql.delta.DeltaConcurrentModificationException;
 import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.DeltaOperations;
 import org.apache.spark.sql.delta.DeltaOptions;
-import org.apache.spark.sql.delta.DeltaTableUtils;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.actions.Action$;
@@ -66,9 +63,10 @@ public class Write {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final WriteIntoDelta command;
-  private final OptimisticTransaction transaction;
+  protected final OptimisticTransaction transaction;
   private final SparkSession users;  // its settings may hold a transaction identifier, which Delta resets there
-  private final ArrayList actions = new ArrayList();
+  protected final ArrayList actions = new ArrayList();
+  private boolean hasFiles = false;
   private boolean conflict = false;
 
   /**
@@ -91,7 +89,7 @@ public class Write {
     return Option.empty();
   }
 
-  private static Seq seq(List values) {
+  protected static Seq seq(List values) {
     return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
   }
 
@@ -249,12 +247,12 @@ public class Write {
     metrics.put("numOutputRows", Long.valueOf(rows));
     metrics.put("numOutputBytes", Long.valueOf(bytes));
     registerMetrics(metrics);
-    if (files > 0) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
+    hasFiles = files > 0;
     return totals.put("files", files).put("rows", rows).put("bytes", bytes).put("left_plain", plain).toString();
   }
 
   /** Registers what DESCRIBE HISTORY shows as operationMetrics. */
-  private void registerMetrics(Map metrics) {
+  protected void registerMetrics(Map metrics) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
     Map registered = new HashMap();
     for (java.util.Iterator i = metrics.entrySet().iterator(); i.hasNext(); ) {
@@ -273,21 +271,10 @@ public class Write {
     remove(transaction.filterFiles());
   }
 
-  /**
-   * Removes the files that a predicate on partition columns selects; the transaction reads these files. The predicate is
-   * resolved first: Delta would take one with an unresolved name that has a dot for a predicate on rows, which every file might
-   * satisfy.
-   */
+  /** Removes the files that a predicate on partition columns selects; the transaction reads these files. */
   public void removeWhere(String predicate) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
-    Dataset partitions = (Dataset) spark.createDataFrame(new ArrayList(), transaction.metadata().partitionSchema());
-    Expression condition = ((Filter) partitions.where(predicate).queryExecution().analyzed()).condition();
-    if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, transaction.metadata().partitionColumns(), spark)) {
-      throw new IllegalArgumentException("the predicate uses columns that are not partition columns: " + predicate);
-    }
-    List conditions = new ArrayList();
-    conditions.add(condition);
-    remove(transaction.filterFiles(seq(conditions), false));
+    remove(transaction.filterFiles(Partitions.predicates(spark, transaction.metadata(), predicate), false));
   }
 
   /** Removes the old files of the partitions to which `run` added files. */
@@ -329,14 +316,20 @@ public class Write {
 
   /** Commits. createsName: whether the commit is recorded as the creation of a table by name, and not as a write. */
   public void commit(boolean createsName) {
+    if (hasFiles) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
     Option identifier = command.createSetTransaction(users, transaction.deltaLog(), Option.apply(command.options()));
     addAll(identifier);
     if (createsName) transaction.removeExistsDefaultFromSchema();
     DeltaOperations.Operation operation = createsName
         ? (DeltaOperations.Operation) new DeltaOperations.CreateTable(transaction.metadata(), true, true, none())
         : write();
+    commit(operation, scala.collection.immutable.Map$.MODULE$.empty());
+  }
+
+  /** Commits the actions. tags: those of the CommitInfo. */
+  protected void commit(DeltaOperations.Operation operation, scala.collection.immutable.Map tags) {
     try {
-      transaction.commitIfNeeded(seq(actions), operation, scala.collection.immutable.Map$.MODULE$.empty());
+      transaction.commitIfNeeded(seq(actions), operation, tags);
     } catch (Throwable failure) {
       for (Throwable t = failure; t != null; t = t.getCause()) conflict |= t instanceof DeltaConcurrentModificationException;
       org.apache.spark.unsafe.Platform.throwException(failure);

@@ -46,6 +46,8 @@ NONNULL_TAG = "delta_variant.nonnull"
 TIMES_TAG = "delta_variant.times"
 TAGS_ONLY = "delta_variant.tagsOnly"
 """The table property of a table whose bounds are in tags only, since it lacks the feature that has them in statistics."""
+PLAIN_TAG = "delta_variant.plain"
+"""The tag of a file with VARIANT columns that `write` chose to leave plain, so that `shred` need not try again."""
 MAX_TAGGED_FILES = 2000
 """New files of a table that has this many files get the marker only."""
 MAX_SIZE = 512 - len(f"{BOUNDS_TAG}{BOUNDS_TAG_VALUE}")

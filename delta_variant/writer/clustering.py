@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+CLUSTER_BY = "delta_variant.clusterBy"
+"""The table property with the keys of `VariantTable.optimize`, separated by commas."""
 _NO_ORDER = (t.VariantType, t.MapType)
 _OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
-_OPTIMIZE_WRITE_OF_SESSION = "spark.databricks.delta.optimizeWrite.enabled"
+OPTIMIZE_WRITE_OF_SESSION = "spark.databricks.delta.optimizeWrite.enabled"
 
 
 def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[Column]:
@@ -62,9 +64,13 @@ def _keys(schema: t.StructType, text: str) -> list[Column]:
         raise InvalidSchemaError(
             f"cluster_by: {paths.dotted(names)} is {data_type.simpleString().upper()}, and only VARIANT columns have paths"
         )
-    value = F.try_variant_get(column, path, "variant")
+    return sort_key(F.try_variant_get(column, path, "variant"))
+
+
+def sort_key(value: Column) -> list[Column]:
+    """What VARIANT values are sorted by: first a DOUBLE, then a STRING."""
     is_text = F.schema_of_variant(value) == "STRING"  # strings are sorted by their bytes, even if they look like numbers
-    return [F.when(~is_text, F.try_variant_get(column, path, "double")), F.try_variant_get(column, path, "string")]
+    return [F.when(~is_text, F.try_variant_get(value, "$", "double")), F.try_variant_get(value, "$", "string")]
 
 
 def _has_order(data_type: t.DataType) -> bool:
@@ -93,7 +99,7 @@ def _column(schema: t.StructType, names: paths.ColumnPath, text: str) -> tuple[C
 
 def rebalances(spark: SparkSession, properties: Mapping[str, str]) -> bool:
     """Whether Spark's rebalancing gathers the rows of a partition: by the session's setting, else the table's, else yes."""
-    return (spark.conf.get(_OPTIMIZE_WRITE_OF_SESSION, None) or properties.get(_OPTIMIZE_WRITE) or "true").lower() != "false"
+    return (spark.conf.get(OPTIMIZE_WRITE_OF_SESSION, None) or properties.get(_OPTIMIZE_WRITE) or "true").lower() != "false"
 
 
 @dataclass(frozen=True)

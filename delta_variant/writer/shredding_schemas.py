@@ -19,7 +19,6 @@ Invariant: Spark can read every schema that this module returns.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -27,7 +26,8 @@ import pyarrow as pa
 from delta_variant import schema as shredding_schema
 from delta_variant import types as variant_types
 from delta_variant.errors import DeltaVariantError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.paths import ColumnPath, dotted, parse_column, parse_column_path, parse_variant_path, rooted
+from delta_variant.paths import ColumnPath, dotted, listed, parse_column, parse_column_path, parse_variant_path, rooted
+from delta_variant.writer.clustering import CLUSTER_BY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +38,6 @@ Shred = Literal["auto", False]
 
 SHREDDING = "delta_variant.shredding."
 BOUNDS = "delta_variant.bounds."
-
-_LISTED = re.compile(r"""((?:\['[^']*'\]|\["[^"]*"\]|[^,])+)(?:,|$)""")
 
 
 # ------------------------------------------------------------------------------------------------- given, on the driver
@@ -80,14 +78,14 @@ def given(
 def first_bounds(
     schema: StructType, properties: Mapping[str, str], cluster_by: Sequence[str] = ()
 ) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
-    """The paths that get bounds first, by VARIANT column: those of `cluster_by`, then those of the table property.
+    """The paths that get bounds first, by VARIANT column: those of `cluster_by`, then those of the table properties.
 
-    Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property raises
-    InvalidPathError, as does invalid text.
+    Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property for bounds
+    raises InvalidPathError, as does invalid text.
     """
     columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
-    for text in cluster_by:
+    for text in (*cluster_by, *listed(properties.get(CLUSTER_BY, ""))):
         column, variant_path = parse_column_path(text)
         path, type_name = columns.get(_folded(column), ((), ""))
         if type_name == "variant" and variant_path is not None:
@@ -98,8 +96,8 @@ def first_bounds(
         if key.startswith(BOUNDS):
             path, type_name = columns.get(_folded(parse_column(key[len(BOUNDS) :])), ((), ""))
             if type_name == "variant":
-                listed = [_keys(item.strip(), key) for item in _LISTED.findall(text) if item.strip()]
-                chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *listed)))
+                keys = [_keys(item, key) for item in listed(text)]
+                chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *keys)))
     return chosen
 
 

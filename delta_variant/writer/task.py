@@ -311,6 +311,8 @@ class _Task:
             readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
             marker = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
             add["tags"] = {stats.BOUNDS_TAG: marker, **(shredded.stats.tags() if self._plan.tags else {})}
+        if self._plan.infer and kept.has_plain:
+            add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         self._reports.append({
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
             "rows": kept.rows,
@@ -329,6 +331,7 @@ class _File:
         self._plan, self.sink, self.shredding_schemas = plan, sink, schemas
         fields = [pa.field(f.name, physical_type(f.type, (f.name,), plan.variants, schemas)) for f in schema]
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
+        self.has_plain = not set(shreddable(schema, plan.variants)) <= set(schemas)
         self.rows = self.size = 0
         self.incoming_bytes = 0  # of its rows as Spark sent them
         self.stats = stats.FileStats(

@@ -1,0 +1,355 @@
+"""The driver's side of `optimize`, `shred` and `unshred`: which files are written anew, the jobs that do it, and their commits.
+
+In: a table, and what its files are to be like. Out: commits of Delta's OPTIMIZE or REORG, one for each job. Source: Delta
+PROTOCOL, "Add File and Remove File": actions with `dataChange` = false rearrange rows that are in the table already.
+
+Invariant: after any failure the jobs that are committed stay, and the next call goes on with the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
+
+from delta_variant import jvm, stats
+from delta_variant.analysis import inspected
+from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.features import TableFeatures
+from delta_variant.paths import listed, normalized, parse_bounded_path, parse_column_path, quoted
+from delta_variant.progress import Progress
+from delta_variant.rewriting import source
+from delta_variant.rewriting.arrangement import CLUSTERED_TAG, NONE, Files, Indices, Ranges, disordered, expected_bytes, grouped
+from delta_variant.rewriting.transaction import Operation, Rewriting
+from delta_variant.transaction import Table
+from delta_variant.writer import clustering, file_sizes, mapping
+from delta_variant.writer import job as spark_job
+from delta_variant.writer.arguments import Request
+
+if TYPE_CHECKING:
+    from delta_variant.writer.shredding_schemas import Shred
+
+JOB_BYTES = 32 << 30
+"""A job writes files of about so many bytes, or one set of files that belong together."""
+TRIES = 3
+"""How often a job is begun again after a conflict."""
+_WHOLE = 1 << 62
+_FULL = 0.9
+"""The size of a file that is aimed at, as a part of the largest: samples and compression vary."""
+_MOST_DELETED = 0.05
+"""A file is written anew if a deletion vector has more of its rows, as with Delta's OPTIMIZE."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a rewriting did."""
+
+    version: int | None
+    """The last version that it committed; None if there was nothing to do."""
+    commits: int
+    files_removed: int
+    files_added: int
+    files_kept: int
+    """How many of the files that it considered were left alone."""
+    rows: int
+    bytes_removed: int
+    bytes_added: int
+
+
+def optimize(
+    table: Table,
+    bounds: Callable[[], DataFrame],
+    keys: Sequence[str] | None,
+    where: str | None,
+    max_file_size: int | None,
+    progress: Callable[[Progress], object] | None,
+) -> Rewritten:
+    """Optimizes a table, as `VariantTable.optimize` says.
+
+    table: in a session of its own. bounds: makes the DataFrame of `VariantTable.stats`.
+    """
+    planning = _planning(table)
+    features = planning.features
+    clustering_columns = planning.clustering_columns()
+    if clustering_columns:
+        raise UnsupportedFeatureError(
+            f"{table.name} is clustered by Delta (CLUSTER BY): run OPTIMIZE, or ALTER TABLE {table.name} CLUSTER BY NONE first"
+        )
+    cluster_by = checked_keys(features, listed(features.properties.get(clustering.CLUSTER_BY, "")) if keys is None else keys)
+    file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
+    if file_bytes < 1:
+        raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
+    paths, partitions, files = _files(planning, bounds, cluster_by, where)
+    sets: list[Indices] = []
+    for partition in np.unique(partitions):
+        chosen = np.flatnonzero(partitions == partition)
+        sets += [chosen[indices] for indices in disordered(files.some(chosen), file_bytes)]
+    run = f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"
+    tags = {CLUSTERED_TAG: run} if cluster_by else {}
+    work = _Work(table, Operation(reorganizes=False, where=where, cluster_by=cluster_by), "auto", file_bytes, tags)
+    jobs = [
+        _Job([paths[i] for i in chosen], max(1, math.ceil(expected_bytes(files, chosen) / (_FULL * file_bytes))))
+        for chosen in grouped(sets, files.sizes, JOB_BYTES)
+    ]
+    return _rewrite(work, jobs, dict(zip(paths, files.sizes.tolist(), strict=True)), progress)
+
+
+def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
+    """Stores the keys of `optimize` with the table, or removes them. Returns the version of the table."""
+    if keys:
+        text = ", ".join(checked_keys(table.features(), keys)).replace("'", "\\'")
+        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY}' = '{text}')"
+    else:
+        change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY}')"
+    with jvm.delta_errors(f"altering {table.name}"):
+        table.spark.sql(f"ALTER TABLE {table.name} {change}")
+    return int(table.snapshot().version())
+
+
+def shred(table: Table, where: str | None, progress: Callable[[Progress], object] | None) -> Rewritten:
+    """Writes plain files anew, shredded, as `VariantTable.shred` says. table: in a session of its own."""
+    table.features().check_shredding()
+    return _reorganize(table, where, progress, shreds=True)
+
+
+def unshred(table: Table, where: str | None, progress: Callable[[Progress], object] | None) -> Rewritten:
+    """Writes shredded files anew, plain, as `VariantTable.unshred` says. table: in a session of its own."""
+    return _reorganize(table, where, progress, shreds=False)
+
+
+def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
+    """Writes the files anew in which a VARIANT column has another layout than it is to have."""
+    planning = _planning(table)
+    files = planning.add_actions(where)
+    if shreds:
+        # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
+        typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
+        files = files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
+        differs = F.col("schema").isNull()
+    else:
+        differs = is_shredded()
+    sizes = {row.path: row.size for row in files.select("path", "size").collect()}
+    states = (
+        inspected(table, list(sizes)).groupBy("file").agg(F.bool_or(differs).alias("differs"), F.max("error").alias("error"))
+    )
+    rows = states.collect()
+    for row in rows:
+        if row.error is not None:
+            raise TableError(f"{table.name} has a file that cannot be read, {row.file}: {row.error}")
+    paths = sorted(row.file for row in rows if row.differs)
+    sets = [np.array([i], np.int64) for i in range(len(paths))]
+    groups = grouped(sets, np.array([sizes[path] for path in paths], np.int64), JOB_BYTES)
+    work = _Work(table, Operation(reorganizes=True, where=where), "auto" if shreds else False, None, {})
+    return _rewrite(work, [_Job([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
+
+
+def is_shredded() -> Column:
+    """Whether a VARIANT column is shredded, or has a layout that is older than the specification. Over rows of `inspected`."""
+    return F.col("schema").isNotNull() | (F.col("layout") != "final")
+
+
+def _planning(table: Table) -> Rewriting:
+    """A transaction that is not committed, on the snapshot by which files are chosen."""
+    planning = Rewriting(table, Operation(reorganizes=False), {})
+    planning.features.check_writable(overwrite=False)
+    return planning
+
+
+# ---- the files of the table ----------------------------------------------------------------------------------------------
+
+
+def checked_keys(features: TableFeatures, keys: Sequence[str]) -> tuple[str, ...]:
+    """The clustering keys. Raises InvalidSchemaError and InvalidPathError for those that the table cannot have."""
+    if isinstance(keys, str):
+        raise InvalidSchemaError(f"cluster_by={keys!r} must be a list of columns and paths: [{keys!r}]")
+    schema, _ = spark_job.schemas(features.schema)
+    clustering.keys(schema, keys)
+    for key in keys:
+        column, path = parse_column_path(key)
+        if path is not None:
+            parse_bounded_path(key)
+        elif column[0].lower() in [name.lower() for name in features.partition_by]:
+            raise InvalidSchemaError(f"cluster_by: {key} is a partition column, whose values are apart already: leave it out")
+    return tuple(keys)
+
+
+def _files(
+    planning: Rewriting, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
+) -> tuple[list[str], NDArray[np.int64], Files]:
+    """The files of the partitions that `where` selects: their paths, the numbers of their partitions, and their ranges.
+
+    Raises TableError for a key of which Delta keeps no statistics.
+    """
+    add = planning.add_actions(where)
+    records, deleted = F.col("stats.numRecords"), F.coalesce("deletionVector.cardinality", F.lit(0))
+    columns = [
+        F.col("path"), F.col("size"), (records - deleted).alias("rows"), F.to_json("partitionValues").alias("partition"),
+        F.col("tags")[CLUSTERED_TAG].alias("run"),
+        F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("rewritten"),
+    ]  # fmt: skip
+    ordinary = [key for key in cluster_by if parse_column_path(key)[1] is None]
+    sides = ("minValues", "maxValues")
+    columns += [_statistic(planning, add, side, key).alias(f"{side} {key}") for key in ordinary for side in sides]
+    rows = add.select(*columns)
+    for key in cluster_by:
+        if key not in ordinary:
+            column, keys = parse_bounded_path(key)
+            of_path = bounds().where((F.col("column") == ".".join(column)) & (F.col("path") == normalized(keys)))
+            of_path = of_path.dropDuplicates(["file"]).select(
+                F.col("file").alias("path"),
+                *(F.struct(*clustering.sort_key(F.col(side))).alias(f"{side}Values {key}") for side in ("min", "max")),
+            )
+            rows = rows.join(of_path, "path", "left")
+    table = rows.toArrow().combine_chunks()
+    ranges = [_ranks(*(table[f"{side} {key}"] for side in sides)) for key in cluster_by]
+    low, high = (
+        np.stack([both[end] for both in ranges], 1) if ranges else np.zeros((len(table), 0), np.int64) for end in (0, 1)
+    )
+    of_keys = pc.starts_with(table["run"], f"{_hash(cluster_by)}.") if cluster_by else pa.nulls(len(table), pa.bool_())
+    runs = pc.if_else(of_keys, table["run"], None).combine_chunks().dictionary_encode().indices.fill_null(NONE)
+    sizes, rewritten = _numbers(table["size"]), table["rewritten"].to_numpy()
+    counted = table["rows"].is_valid().to_numpy()
+    rows_each = _numbers(table["rows"].fill_null(0))
+    bytes_each = sizes[counted].sum() / max(1, rows_each[counted].sum()) or 1
+    rows_each = np.where(counted, rows_each, (sizes / bytes_each).astype(np.int64))
+    files = Files(sizes, rows_each, low, high, _numbers(runs), rewritten)
+    partitions = table["partition"].combine_chunks().dictionary_encode().indices
+    return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
+
+
+def _statistic(planning: Rewriting, add: DataFrame, side: str, key: str) -> Column:
+    """The smallest or the largest value of an ordinary column, from the statistics of a file."""
+    physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(planning.features.schema).items()}
+    column, _ = parse_column_path(key)
+    found: Any = add.schema
+    for name in (names := ("stats", side, *physical[tuple(map(str.lower, column))])):
+        if not isinstance(found, t.StructType) or name not in found.names:
+            raise TableError(
+                f"{planning.features.table} keeps no statistics of {key}: Delta keeps them for the first "
+                "delta.dataSkippingNumIndexedCols columns, and not for all types"
+            )
+        found = found[name].dataType
+    return F.col(".".join(map(quoted, names)))
+
+
+def _ranks(low: pa.ChunkedArray, high: pa.ChunkedArray) -> tuple[Ranges, Ranges]:
+    """The ranks of the ends of ranges among all of these ends; NONE where one of the two is missing."""
+    ends = pa.chunked_array([*low.chunks, *high.chunks], low.type)
+    if pa.types.is_struct(ends.type):  # a sort key: a double or, if it is null, a string
+        number, text = (_rank(pc.struct_field(ends, i)) for i in (0, 1))
+        ranks = np.where(number != NONE, number, np.where(text != NONE, number.max(initial=NONE) + 1 + text, NONE))
+    else:
+        ranks = _rank(ends)
+    first, last = ranks[: len(low)], ranks[len(low) :]
+    known = (first != NONE) & (last != NONE)
+    return np.where(known, first, NONE), np.where(known, last, NONE)
+
+
+def _rank(values: pa.ChunkedArray) -> Ranges:
+    known = pc.unique(values).drop_null()
+    return _numbers(pc.index_in(values, known.take(pc.sort_indices(known)), skip_nulls=True).fill_null(NONE))
+
+
+def _numbers(array: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    return np.asarray(array.to_numpy(zero_copy_only=False) if isinstance(array, pa.Array) else array.to_numpy(), np.int64)
+
+
+# ---- the jobs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the jobs of an operation are to do."""
+
+    table: Table
+    operation: Operation
+    shred: Shred
+    file_bytes: int | None
+    """The size of new files; None for one new file in the place of each old one."""
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Job:
+    paths: list[str]
+    """The files that it writes anew."""
+    files: int
+    """The number of new files."""
+
+
+def _rewrite(
+    work: _Work, jobs: Sequence[_Job], sizes: Mapping[str, int], progress: Callable[[Progress], object] | None
+) -> Rewritten:
+    """Runs the jobs. sizes: of all files that were considered, by path."""
+    paths = [path for job in jobs for path in job.paths]
+    done = Rewritten(None, 0, 0, 0, len(sizes) - len(paths), 0, 0, 0)
+    total = sum(sizes[path] for path in paths)
+    files = 0
+    for job in jobs:
+        done = _tried(work, job, done)
+        files += len(job.paths)
+        if progress is not None:
+            progress(Progress(files, len(sizes) - done.files_kept, done.bytes_removed, total, done.rows))
+    return done
+
+
+def _tried(work: _Work, job: _Job, done: Rewritten, tries: int = TRIES) -> Rewritten:
+    """Runs a job. After a conflict it is run again, with the files that the table still has."""
+    try:
+        return _run(work, job, done)
+    except ConflictError:
+        if tries == 1:
+            raise
+    return _tried(work, job, done, tries - 1)
+
+
+def _run(work: _Work, job: _Job, done: Rewritten) -> Rewritten:
+    rewriting = Rewriting(work.table, work.operation, work.tags)
+    rows = rewriting.open(job.paths)
+    count, size = rewriting.opened
+    if not count:
+        return done
+    spark, features, cluster_by = work.table.spark, rewriting.features, work.operation.cluster_by
+    settings: Mapping[str, str] = {}
+    if work.file_bytes is None:
+        settings = source.one_by_one()
+    elif cluster_by:
+        schema, _ = spark_job.schemas(features.schema)
+        rows = source.clustered(rows, schema, cluster_by, features.partition_by, job.files)
+    else:
+        settings = source.packed(work.file_bytes)
+    request = Request.of(
+        rows, "append", shred=work.shred, partition_by=(), cluster_by=cluster_by, replace_where=None, partition_overwrite=None,
+        merge_schema=None, overwrite_schema=False, compression=None, max_rows_per_file=None, txn=None, user_metadata=None,
+        parse_json=None, on_error="fail", corrupt=None,
+    )  # fmt: skip
+    plan = spark_job.make_plan(rewriting, request)
+    plan = replace(plan, max_bytes=_WHOLE if work.file_bytes is None else 2 * work.file_bytes)
+    with jvm.settings(spark, settings):
+        read, rows = rewriting.planned(rows)
+        rows = spark_job.transport(rows, rewriting, plan, read, replace(request, cluster_by=()))
+        written = spark_job.run(rewriting, plan, read, rows)
+    try:
+        version = rewriting.commit()
+    except TableError:
+        spark_job.delete(plan, [plan.location.file(path) for path in rewriting.written])
+        raise
+    return Rewritten(
+        version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
+        done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
+    )  # fmt: skip
+
+
+def _hash(keys: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()[:8]

@@ -1,0 +1,415 @@
+"""`VariantTable.optimize`, `shred` and `unshred` on tables of all kinds and beside other writers.
+
+test_arrangement tests which files are chosen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import delta_variant as dv
+from delta_variant import jvm, stats
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.writer import clustering
+from tests.support import SOAK, scans, without_rules
+from tests.test_analyze import OTHERS, adds, base, by_delta, create, read_log, rows  # noqa: F401  # base is a fixture
+from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
+
+pytestmark = pytest.mark.spark
+
+SCATTERED = "struct((id * 37) % 1000 AS a, (id * 91) % 1000 AS b, concat('s', (id * 53) % 1000) AS s, id AS n)"
+"""Three keys that are spread over all files."""
+
+
+def scattered(spark, first=0, last=1000, files=10):
+    return spark.range(first, last, 1, files).selectExpr("id AS n", "id % 2 AS p", f"parse_json(to_json({SCATTERED})) AS v")
+
+
+def opened(spark, path, where):
+    """The files that a query opens, of so many."""
+    session = spark.newSession()
+    dv.enable(session)
+    try:
+        [scan] = scans(session.sql(f"SELECT v:n::bigint FROM delta.`{path}` WHERE {where}"))
+    finally:
+        dv.disable(session)
+    return scan.files_after_bounds, scan.files_total
+
+
+def content(spark, path, version=None, columns="n, p, v::string"):
+    """The rows of a table, by Spark's own scan."""
+    of_version = "" if version is None else f" VERSION AS OF {version}"
+    with without_rules(spark):
+        return sorted(map(tuple, spark.sql(f"SELECT {columns} FROM delta.`{path}`{of_version}").collect()))
+
+
+def part(path, count):
+    """A size of files of which a table has about so many."""
+    return sum(add["size"] for add in adds(path).values()) // count
+
+
+def actions(path, version):
+    return [json.loads(line) for line in Path(path, "_delta_log", f"{version:020}.json").read_text().splitlines()]
+
+
+def vacuum(spark, path):
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # of 10,000 tasks
+    try:
+        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+
+
+def test_one_key(spark, tmp_path):
+    """Each file gets a narrow range of the key, and nothing else changes; a second call does nothing (M5).
+
+    Other readers and writers go on: time travel, delta-spark's append, checkpoint, VACUUM, DuckDB.
+    """
+    dv.write(scattered(spark), tmp_path)
+    before = content(spark, tmp_path)
+    assert opened(spark, tmp_path, "v:a::bigint = 500")[0] == 10
+    table, told = dv.VariantTable.forPath(spark, tmp_path), []
+    size = part(tmp_path, 8)
+    done = table.optimize(cluster_by=["v:a"], max_file_size=size, progress=told.append)
+    assert (done.version, done.commits, done.files_removed, done.files_kept, done.rows) == (1, 1, 10, 0, 1000)
+    assert [(p.files, p.files_total, p.rows) for p in told] == [(10, 10, 1000)]
+    assert done.files_added == len(adds(tmp_path)) >= 5
+    assert opened(spark, tmp_path, "v:a::bigint = 500") == (1, done.files_added)
+    assert content(spark, tmp_path) == content(spark, tmp_path, 0) == before
+    changes = [next(iter(action.values())) for action in actions(tmp_path, 1) if "add" in action or "remove" in action]
+    assert {change["dataChange"] for change in changes} == {False}
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert (line.operation, line.operationParameters["zOrderBy"]) == ("OPTIMIZE", '["v:a"]')
+    assert line.operationMetrics["numRemovedFiles"] == "10"
+    assert table.optimize(cluster_by=["v:a"], max_file_size=size).commits == 0
+    by_delta(spark, tmp_path, scattered(spark, 1000, 1010, 1))
+    jvm.static(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(tmp_path)).checkpoint()
+    vacuum(spark, tmp_path)
+    after = content(spark, tmp_path)
+    assert len(after) == 1010
+    assert {file.name for file in tmp_path.glob("*.parquet")} == set(adds(tmp_path))
+    files = [str(tmp_path / file) for file in adds(tmp_path)]
+    assert duckdb.sql(f"SELECT count(*), sum(n) FROM read_parquet({files})").fetchall() == [
+        (1010, sum(row[0] for row in after))
+    ]
+
+
+def test_several_keys(spark, tmp_path):
+    """Along a Hilbert curve, a look-up by either key opens few of the files; a second call does nothing (M5)."""
+    dv.write(scattered(spark, 0, 4000, 16), tmp_path)
+    before = content(spark, tmp_path)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    size = part(tmp_path, 24)
+    done = table.optimize(cluster_by=["v:a", "v:b"], max_file_size=size)
+    assert done.files_added >= 16
+    for where in ("v:a::bigint = 500", "v:b::bigint = 500"):
+        assert opened(spark, tmp_path, where)[0] <= done.files_added / 2, where
+    assert table.optimize(cluster_by=["v:a", "v:b"], max_file_size=size).commits == 0
+    assert content(spark, tmp_path) == before
+
+
+def test_appends_are_merged_when_they_have_grown(spark, tmp_path):
+    """A small append is left beside the order; several are put in an order of their own; many are merged with the rest."""
+    shred = {"v": "a bigint, b bigint, s string, n bigint"}
+    dv.write(scattered(spark, 0, 8000, 2), tmp_path, shred=shred)
+    table, size = dv.VariantTable.forPath(spark, tmp_path), part(tmp_path, 2)
+    table.optimize(cluster_by=["v:a"], max_file_size=size)
+    many = len(adds(tmp_path))
+    dv.write(scattered(spark, 8000, 8100, 1), tmp_path, shred=shred)
+    assert table.optimize(cluster_by=["v:a"], max_file_size=size).commits == 0
+    assert opened(spark, tmp_path, "v:a::bigint = 500") == (2, many + 1)
+    dv.write(scattered(spark, 8100, 8200, 1), tmp_path, shred=shred)
+    done = table.optimize(cluster_by=["v:a"], max_file_size=size)
+    assert (done.files_removed, done.files_kept) == (2, many)
+    dv.write(scattered(spark, 8200, 30000, 1), tmp_path, shred=shred)
+    done = table.optimize(cluster_by=["v:a"], max_file_size=size)
+    assert done.files_kept == 0
+    assert opened(spark, tmp_path, "v:a::bigint = 500")[0] == 1
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"] if SOAK else ["name"])
+def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, tmp_path, mode):
+    """Rows keep their ids and versions, deleted rows stay so, `where` chooses partitions, names are mapped (W5)."""
+    enabled = ", ".join(f"'delta.enable{name}' = 'true'" for name in ("VariantShredding", "DeletionVectors", "RowTracking"))
+    mapped = "" if mode == "none" else f", 'delta.columnMapping.mode' = '{mode}'"
+    more = f"PARTITIONED BY (p) TBLPROPERTIES ({enabled}{mapped})"
+    create(spark, tmp_path, shredding=None, more=more)
+    by_delta(spark, tmp_path, scattered(spark, files=4))
+    dv.write(scattered(spark, 1000, 1100, 1), tmp_path)
+    if mode != "none":
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}` RENAME COLUMN v TO w")
+    v = "v" if mode == "none" else "w"
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n % 10 = 3")
+    columns = f"n, p, {v}::string, _metadata.row_id, _metadata.row_commit_version"
+    before = content(spark, tmp_path, columns=columns)
+    table, size = dv.VariantTable.forPath(spark, tmp_path), part(tmp_path, 8)
+    done = [table.optimize([f"{v}:a"], where, size) for where in ("p = 1", "p = 1", None)]
+    assert [one.files_removed for one in done] == [5, 0, 5]
+    assert [one.files_kept for one in done] == [0, done[0].files_added, done[0].files_added]
+    assert content(spark, tmp_path, columns=columns) == before
+    assert not any(add.get("deletionVector") for add in adds(tmp_path).values())
+    assert opened_by(spark, tmp_path, f"{v}:a::bigint = 500") <= 2
+    spark.sql(f"UPDATE delta.`{tmp_path}` SET p = 0 WHERE n = 4")
+    after = content(spark, tmp_path, columns="n, _metadata.row_id")
+    assert after == sorted((row[0], row[3]) for row in before)
+    with pytest.raises(TableError, match="is not a predicate on the partition columns"):
+        table.optimize([f"{v}:a"], where="n = 3")
+
+
+def opened_by(spark, path, where):
+    session = spark.newSession()
+    dv.enable(session)
+    try:
+        [scan] = scans(session.sql(f"SELECT n FROM delta.`{path}` WHERE {where}"))
+    finally:
+        dv.disable(session)
+    return scan.files_after_bounds
+
+
+def test_stored_keys(spark, tmp_path):
+    """`optimize()` takes the keys that `cluster_by` has stored, and later writes give their paths bounds first."""
+    dv.write(scattered(spark), tmp_path)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    table.cluster_by(["v:['a']", "n"])
+    assert table.optimize(max_file_size=part(tmp_path, 4)).files_added > 1
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert json.loads(line.operationParameters["zOrderBy"]) == ["v:['a']", "n"]
+    table.cluster_by(None)
+    assert clustering.CLUSTER_BY not in {row.key for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{tmp_path}`").collect()}
+
+
+def test_small_files_are_packed(spark, tmp_path):
+    """Without keys, files that are smaller than half of the size are put together, each kind of partition for itself."""
+    dv.write(scattered(spark, files=20), tmp_path / "t")
+    done = dv.VariantTable.forPath(spark, tmp_path / "t").optimize()
+    assert (done.files_removed, done.files_added, done.rows) == (20, 1, 1000)
+    assert dv.VariantTable.forPath(spark, tmp_path / "t").optimize().commits == 0
+    dv.write(scattered(spark, files=5), tmp_path / "u", partition_by=["p"])
+    dv.write(scattered(spark, 1000, 1100, 3), tmp_path / "u")
+    before = content(spark, tmp_path / "u")
+    done = dv.VariantTable.forPath(spark, tmp_path / "u").optimize()
+    assert (done.files_added, done.rows) == (2, 1100)
+    assert content(spark, tmp_path / "u") == before
+
+
+def test_ordinary_columns_and_strings(spark, tmp_path):
+    """Ordinary columns and strings are keys too. Strings longer than their bounds do not make files look out of order."""
+    long = "struct(concat(repeat('x', 40), (id * 37) % 1000) AS s)"
+    dv.write(spark.range(0, 1000, 1, 8).selectExpr("id * 7 % 1000 AS n", f"parse_json(to_json({long})) AS v"), tmp_path)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    for key in (["n"], ["v:s"]):
+        size = part(tmp_path, 8)
+        assert table.optimize(key, max_file_size=size).files_added > 1
+        table.optimize(key, max_file_size=size)  # packs files that have become smaller by their order
+        assert table.optimize(key, max_file_size=size).commits == 0
+    table.optimize(["n"], max_file_size=size)
+    found = spark.sql(f"SELECT _metadata.file_name, min(n), max(n) FROM delta.`{tmp_path}` GROUP BY 1 ORDER BY 2").collect()
+    assert all(a[2] <= b[1] for a, b in itertools.pairwise(found))
+    assert len(found) > 1
+
+
+def test_every_file_has_its_own_schema(spark, tmp_path):
+    """Clustered by a discriminator, a file shreds the paths of its kind, which are too rare in the table."""
+    kinds = [f"struct('k{kind}' AS kind, id AS x{kind}, id AS n)" for kind in range(30)]
+    choice = " ".join(f"WHEN id % 30 = {i} THEN to_json({text})" for i, text in enumerate(kinds))
+    rows = spark.range(0, 6000, 1, 4).selectExpr("id AS n", "0 AS p", f"parse_json(CASE {choice} END) AS v")
+    dv.write(rows, tmp_path)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    typed = lambda: {row.path for row in table.inspect().where("typed > 0").collect()}  # noqa: E731
+    assert "$['x7']" not in typed()
+    table.optimize(["v:kind"], max_file_size=part(tmp_path, 40))
+    assert {f"$['x{kind}']" for kind in range(30)} <= typed()
+
+
+def test_errors(spark, tmp_path):
+    """Wrong keys and tables that Delta clusters are refused before anything is read."""
+    dv.write(scattered(spark, files=1), tmp_path / "t")
+    table = dv.VariantTable.forPath(spark, tmp_path / "t")
+    for keys, error, text in [
+        ("v:a", InvalidSchemaError, r"must be a list"),
+        (["v"], InvalidSchemaError, "no order"),
+        (["x"], InvalidSchemaError, "no column x"),
+        (["v:a[0]"], InvalidPathError, "through an array"),
+    ]:
+        with pytest.raises(error, match=text):
+            table.optimize(keys)
+        with pytest.raises(error, match=text):
+            table.cluster_by(keys)
+    with pytest.raises(UnsupportedFeatureError, match="max_file_size=0"):
+        table.optimize(max_file_size=0)
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'u'}` (n bigint, v variant) USING delta CLUSTER BY (n)")
+    with pytest.raises(UnsupportedFeatureError, match="clustered by Delta"):
+        dv.VariantTable.forPath(spark, tmp_path / "u").optimize(["v:a"])
+
+
+# ---- shred and unshred ---------------------------------------------------------------------------------------------------
+
+
+def test_shred_and_unshred(spark, tmp_path):
+    """Files get the layout that the table is to have, one for one; rows and ids stay; a second call does nothing (W5)."""
+    enabled = "'delta.enableRowTracking' = 'true', 'delta.enableDeletionVectors' = 'true'"
+    properties = f"TBLPROPERTIES ({enabled}, 'delta_variant.shredding.v' = 'a bigint, n bigint')"
+    create(spark, tmp_path, shredding=None, more=f"PARTITIONED BY (p) {properties}")
+    by_delta(spark, tmp_path, scattered(spark, files=3))
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 5")
+    table, columns = dv.VariantTable.forPath(spark, tmp_path), "n, p, v::string, _metadata.row_id"
+    before = content(spark, tmp_path, columns=columns)
+    with pytest.raises(TableError, match="must not hold shredded files"):
+        table.shred()
+    table.enable_shredding()
+    done = [table.shred(where) for where in ("p = 0", None, None)]
+    assert [(one.files_removed, one.files_added) for one in done] == [(3, 3), (3, 3), (0, 0)]
+    assert {row.schema is None for row in table.inspect().collect()} == {False}
+    assert opened(spark, tmp_path, "p = 1 AND v:n::bigint = 7") == (1, 6)
+    assert content(spark, tmp_path, columns=columns) == before
+    table.disable_shredding()
+    done = [table.unshred(), table.unshred()]
+    assert [(one.files_removed, one.files_added) for one in done] == [(6, 6), (0, 0)]
+    assert {row.schema is None for row in table.inspect().collect()} == {True}
+    assert content(spark, tmp_path, columns=columns) == before
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert line.operation == "REORG"
+
+
+def test_files_left_plain_are_left_alone(spark, tmp_path):
+    """A file that the writer leaves plain says so in a tag, and `shred` does not write it again and again (M6)."""
+    few = spark.range(0, 3, 1, 1).selectExpr("id AS n", f"parse_json(to_json({SCATTERED})) AS v")
+    dv.write(few, tmp_path, shred=False)
+    dv.VariantTable.forPath(spark, tmp_path).enable_shredding()
+    dv.VariantTable.forPath(spark, tmp_path).analyze()
+    [done, again] = [dv.VariantTable.forPath(spark, tmp_path).shred() for _ in range(2)]
+    assert (done.files_added, again.commits) == (1, 0)
+    [add] = adds(tmp_path).values()
+    assert add["tags"][stats.PLAIN_TAG] == "1"
+
+
+# ---- the feature ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [True, False] if SOAK else [True])
+def test_drop_feature(spark, tmp_path, mapped):
+    """The protocol loses the feature; rows, history and other statistics stay; readers that do not know it start here (W6)."""
+    mode = ", 'delta.columnMapping.mode' = 'name'" if mapped else ""
+    more = f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true'{mode})"
+    create(spark, tmp_path, shredding=None, columns="n bigint, p bigint, v variant", more=more)
+    dv.write(rows(spark), tmp_path)
+    dv.write(rows(spark, 40, 80), tmp_path, shred=False)
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    table.analyze()
+    dv.write(rows(spark, 80, 120), tmp_path, shred={"v": "id bigint"})
+    before, version = content(spark, tmp_path), table.drop_feature()
+    protocol = last(tmp_path, "protocol")
+    assert not any("variantShredding" in name for name in [*protocol["readerFeatures"], *protocol["writerFeatures"]])
+    assert "variantType" in protocol["readerFeatures"]
+    assert "delta.enableVariantShredding" not in last(tmp_path, "metaData")["configuration"]
+    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}` LIMIT 1").collect()
+    assert (line.version, line.operation) == (version, "DROP FEATURE")
+    for add in adds(tmp_path).values():
+        found = json.loads(add["stats"])
+        assert found["numRecords"]
+        assert len(found["minValues"]) == 2, "the bounds of n and p"
+        assert not any(name.startswith("delta_variant") for name in add.get("tags", {}))
+    assert {row.schema for row in table.inspect().collect()} == {None}
+    assert content(spark, tmp_path) == content(spark, tmp_path, version - 1) == before
+    assert content(spark, tmp_path, 1) == [row for row in before if row[0] < 40]
+    checkpoints = sorted(int(file.name[:20]) for file in Path(tmp_path, "_delta_log").glob("*.checkpoint*.parquet"))
+    assert checkpoints[-1] == version
+    assert len(checkpoints) >= 4
+    by_delta(spark, tmp_path, rows(spark, 120, 130))
+    spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 3")
+    vacuum(spark, tmp_path)
+    assert len(content(spark, tmp_path)) == 129
+    with pytest.raises(TableError, match="nothing to drop"):
+        table.drop_feature()
+    table.enable_shredding()
+    assert table.shred().commits == 1
+
+
+def last(path, kind):
+    """The last action of a kind in the log."""
+    return [action[kind] for file in sorted(Path(path, "_delta_log").glob("*.json"))
+            for action in map(json.loads, file.read_text().splitlines()) if kind in action][-1]  # fmt: skip
+
+
+# ---- beside other writers ------------------------------------------------------------------------------------------------
+
+REWRITINGS = {
+    "optimize": lambda table: table.optimize(["v:id"], max_file_size=1 << 12),
+    "shred": lambda table: table.shred(),
+    "unshred": lambda table: table.unshred(),
+}  # fmt: skip
+CASES = list(itertools.product(REWRITINGS, OTHERS, ("first", "second")))
+CASES = CASES if SOAK else [case for i, case in enumerate(CASES) if i % 5 == 0]
+"""Our operation, the other writer, and whether ours is the first to begin."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ours", "other", "order"), CASES)
+def test_beside_other_writers(spark, gate, base, tmp_path, ours, other, order):  # noqa: F811
+    """A rewriting is begun again without the files that others changed; others get Delta's own conflict (W5).
+
+    No row is lost or comes back.
+    """
+    path, alone = str(tmp_path / "t"), str(tmp_path / "alone")
+    shutil.copytree(base, path)
+    if other == "RESTORE":
+        by_delta(spark, path, rows(spark, 50, 60))
+    shutil.copytree(path, alone)
+    act = lambda: REWRITINGS[ours](dv.VariantTable.forPath(spark, path))  # noqa: E731
+    theirs = partial(OTHERS[other], spark)
+    first, second = (act, partial(theirs, path)) if order == "first" else (partial(theirs, path), act)
+    ended = both(spark, gate, path, first, second)
+    mine, other_end = ended if order == "first" else ended[::-1]
+    assert mine == "done"
+    assert other_end == "done" or (order == "second" and re.fullmatch("Concurrent[A-Za-z]+Exception", other_end))
+    if other_end == "done":
+        theirs(alone)
+    assert content(spark, path) == content(spark, alone)
+    if order == "first":
+        new = {file.name for file in Path(path).glob("*.parquet")} - {file.name for file in Path(base).glob("*.parquet")}
+        assert new <= every_add(path), "files of a transaction that conflicted are deleted"
+
+
+def every_add(path):
+    return {action["add"]["path"] for action in read_log(path) if "add" in action}
+
+
+KILLED = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import delta_variant as dv
+from delta_variant.rewriting import driver
+driver.JOB_BYTES = 1
+spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+dv.VariantTable.forPath(spark, sys.argv[1]).unshred(progress=lambda _: os.killpg(os.getpgid(0), signal.SIGKILL))
+"""
+
+
+@pytest.mark.slow
+def test_killed(spark, base, tmp_path):  # noqa: F811
+    """A rewriting that is killed after its first commit leaves a whole table; the next one does what is left (W5)."""
+    path = tmp_path / "t"
+    shutil.copytree(base, path)
+    before = content(spark, path)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", KILLED, str(path)]
+    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
+    assert content(spark, path) == before
+    done = dv.VariantTable.forPath(spark, path).unshred()
+    assert (done.files_removed, done.files_kept) == (3, 1)
+    assert content(spark, path) == before
