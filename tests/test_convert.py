@@ -451,6 +451,9 @@ def test_texts_that_are_used(spark, tmp_path):
             "n bigint, value string DEFAULT '{}', p bigint", "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
         ),
         "has row ids": ("n bigint, value string, p bigint", "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"),
+        "the property delta_variant.clusterBy": (
+            "n bigint, value string, p bigint", "TBLPROPERTIES ('delta_variant.clusterBy' = 'n,value')"
+        ),
         "the property delta.dataSkippingStatsColumns": (
             "n bigint, value string, p bigint", "TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'n,value')"
         ),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
-from delta_variant.paths import parse_column
-from delta_variant.writer import constraints
+from delta_variant.paths import listed, parse_column, parse_column_path
+from delta_variant.writer import clustering, constraints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,11 +81,12 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
         yield f"the default value of {column}"
     if any(key.startswith("delta.generationExpression") for key in field["metadata"]):
         yield f"the generated column {column}"
-    listed = features.properties.get(_STATS_COLUMNS, "")
-    if column.lower() in {parse_column(name.strip())[0].lower() for name in listed.split(",") if name.strip()}:
-        yield f"the property {_STATS_COLUMNS}"
+    for key in (_STATS_COLUMNS, clustering.CLUSTER_BY):
+        named = [parse_column_path(text)[0][0] for text in listed(features.properties.get(key, ""))]
+        if column.lower() in map(str.lower, named):
+            yield f"the property {key}"
     with jvm.delta_errors("reading the clustering columns of the table"):
-        clustering = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
-        names = jvm.items(clustering.extractLogicalNames(transaction.delta.snapshot()))
+        info = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
+        names = jvm.items(info.extractLogicalNames(transaction.delta.snapshot()))
     if column.lower() in {parse_column(name)[0].lower() for name in names}:
         yield "the clustering"
