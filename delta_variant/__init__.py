@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
+    from delta_variant.rewriting import Advice, Rewritten
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
 
 _MODULE_OF = {
+    "Advice": "rewriting",
     "Analyzed": "analysis",
     "Commit": "writer",
     "Converted": "conversion",
     "Ingested": "ingestion",
     "Progress": "progress",
     "Report": "report",
+    "Rewritten": "rewriting",
     "Scan": "report",
     "VariantTable": "table",
     "configure": "session",
@@ -49,12 +52,14 @@ _MODULE_OF = {
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
 
 __all__ = [
+    "Advice",
     "Analyzed",
     "Commit",
     "Converted",
     "Ingested",
     "Progress",
     "Report",
+    "Rewritten",
     "Scan",
     "VariantTable",
     "__version__",

@@ -8,7 +8,7 @@ columns, and why not more. `java/Scans.java` collects what the two rules recorde
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Scan:
     typed_paths: tuple[str, ...] = ()  # the Variant paths that the query uses
     files_typed: int = 0  # files in which these paths are read from typed columns; Spark's scan reads the other files
     typed_reasons: tuple[str, ...] = ()  # why they are not read from typed columns in all files
+    typed_files: Mapping[str, int] = field(default_factory=dict)  # by path, the opened files in which its column is proven
     files_from_log: int = 0  # files that are not opened, because the log answers MIN, MAX and COUNT(*) for them
 
 
@@ -102,7 +103,7 @@ def of(nodes: Iterable[Mapping[str, Any]], *, enabled: bool) -> Report:
 
 def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
     outcome = json.loads(node.get("outcome", "{}"))
-    findings = _findings(outcome)
+    findings = _findings(outcome, node.get("delta") or 0)
     reasons = [*outcome.get("reasons", ()), *(reason for finding in findings for reason in finding.reasons)]
     if "delta" not in node:
         reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
@@ -123,11 +124,13 @@ def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
         tuple(dict.fromkeys(reasons)),
         findings,
         *reading.outcome(typed),
+        typed_files={reading.shown(path): path["files"] for path in typed.get("paths", ())},
         files_from_log=typed.get("logged", 0),
     )
 
 
-def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
+def _findings(outcome: Mapping[str, Any], left: int) -> tuple[Finding, ...]:
+    """What the comparisons proved. left: how many files Delta's own skipping left."""
     if "request" not in outcome:
         return ()
     if "tally" not in outcome and outcome["bounds"]:
@@ -137,5 +140,6 @@ def _findings(outcome: Mapping[str, Any]) -> tuple[Finding, ...]:
     for number, verdict, files in outcome.get("tally", ()):
         counts.setdefault(number, {})[verdict] = files
     return tuple(
-        finding(leaf, log, counts.get(number, {})) for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
+        finding(leaf, log, counts.get(number, {"none": left}))
+        for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
     )

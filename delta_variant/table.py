@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,7 @@ from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableErr
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.rewriting import Rewritten
+from delta_variant.rewriting import Advice, Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit
@@ -231,6 +231,19 @@ class VariantTable:
         """
         with own_session(self._table.spark) as spark:
             return rewriting.cluster_by(replace(self._table, spark=spark), keys)
+
+    def advise(self, queries: Iterable[str | DataFrame]) -> list[Advice]:
+        """What would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best first.
+
+        Example:
+            for advice in table.advise(["SELECT count(*) FROM events WHERE v:actor.id::bigint = 77"]):
+                print(advice.files_saved, advice.call, advice.reason)
+
+        queries: SQL texts and DataFrames that read this table. They are planned, not run, in a session with `enable`. There is
+        an estimate of the files that it saves, from the overlap of bounds; a path without bounds has no advice on clustering
+        until it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
+        """
+        return rewriting.advise(self._table, self.stats, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
         """Write plain files anew, shredded, one new file in the place of each old one.

@@ -21,7 +21,7 @@ import pytest
 
 import delta_variant as dv
 from delta_variant import jvm, stats
-from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
 from delta_variant.writer import clustering
 from tests.support import SOAK, scans, without_rules
 from tests.test_analyze import OTHERS, adds, base, by_delta, create, read_log, rows  # noqa: F401  # base is a fixture
@@ -254,6 +254,39 @@ def test_errors(spark, tmp_path):
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'u'}` (n bigint, v variant) USING delta CLUSTER BY (n)")
     with pytest.raises(UnsupportedFeatureError, match="clustered by Delta"):
         dv.VariantTable.forPath(spark, tmp_path / "u").optimize(["v:a"])
+
+
+# ---- advice --------------------------------------------------------------------------------------------------------------
+
+
+def test_advice(spark, tmp_path):
+    """Advice names what helps, and following it saves about the files that it promises; then there is no advice."""
+    create(spark, tmp_path, shredding=None, more="TBLPROPERTIES ('delta_variant.shredding.v' = 'a bigint, b bigint, n bigint')")
+    by_delta(spark, tmp_path, scattered(spark))
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    look_up = f"SELECT v:n::bigint FROM delta.`{tmp_path}` WHERE v:a::bigint = 500"
+    with pytest.raises(SessionError, match="enable"):
+        table.advise([look_up])
+    dv.enable(spark)
+    try:
+        advice = {(one.action, one.paths): one for one in table.advise([look_up, spark.sql(look_up)])}
+        assert advice["bound", ("v:a",)].files_saved == 20
+        assert advice["shred", ("v:n",)].queries == 2
+        assert not any(action == "cluster" for action, _ in advice)
+        table.enable_shredding()
+        table.shred()
+        table.analyze()
+        [advice] = table.advise([look_up])
+        assert (advice.action, advice.paths, advice.files_saved) == ("cluster", ("v:a",), 9)
+        other = look_up.replace("v:a::bigint = 500", "v:b::bigint BETWEEN 20 AND 30")
+        assert {one.paths for one in table.advise([look_up, other])} == {("v:a",), ("v:b",), ("v:a", "v:b")}
+        table.optimize(["v:a"], max_file_size=part(tmp_path, 10))
+        assert opened(spark, tmp_path, "v:a::bigint = 500")[0] == 1
+        assert table.advise([look_up]) == []
+        with pytest.raises(TableError, match="none of the queries reads"):
+            table.advise(["SELECT 1"])
+    finally:
+        dv.disable(spark)
 
 
 # ---- shred and unshred ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,6 @@ requests     the uses of a scan's VARIANTs by path, as JSON ─▶ the bounds wh
 """
 
 from delta_variant.reading.casts import cast
-from delta_variant.reading.requests import MAX_GROUPS, groups, outcome, proofs
+from delta_variant.reading.requests import MAX_GROUPS, groups, outcome, proofs, shown
 
-__all__ = ["MAX_GROUPS", "cast", "groups", "outcome", "proofs"]
+__all__ = ["MAX_GROUPS", "cast", "groups", "outcome", "proofs", "shown"]

@@ -50,7 +50,7 @@ def proofs(request: Mapping[str, Any]) -> dict[str, Any]:
         except InvalidPathError as error:
             return {"reasons": [str(error)]}
         if not all(isinstance(step, str) for step in steps):
-            reasons.append(f"{_shown(path)} goes through an array")
+            reasons.append(f"{shown(path)} goes through an array")
         keys.append(steps)
         names = tuple(path["column"])
         has_bounds = names in columns
@@ -101,11 +101,12 @@ def outcome(found: Mapping[str, Any]) -> tuple[tuple[str, ...], int, tuple[str, 
     reasons = list(found.get("reasons", ()))
     typed, files = found.get("typed", 0), found.get("files", 0)
     few = [path for path in paths if path["files"] < files]
-    reasons += [f"{_shown(path)}: a typed column is proven in {path['files']:,} of {files:,} files" for path in few]
+    reasons += [f"{shown(path)}: a typed column is proven in {path['files']:,} of {files:,} files" for path in few]
     if typed < files and not few and not reasons:
         reasons.append(f"the files have more than {MAX_GROUPS} combinations of types")
-    return tuple(map(_shown, paths)), typed, tuple(reasons)
+    return tuple(map(shown, paths)), typed, tuple(reasons)
 
 
-def _shown(path: Mapping[str, Any]) -> str:
+def shown(path: Mapping[str, Any]) -> str:
+    """A path of a scan as users write it."""
     return f"{path['name']}:{path['path'].removeprefix('$').removeprefix('.') or '$'}"

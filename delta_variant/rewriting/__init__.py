@@ -3,13 +3,14 @@
     statistics in the log ─▶ sets of files (`arrangement`) ─▶ rows in order (`source`) ─▶ `writer` ─▶ one commit for each job
 
 `driver` tells an operation from its beginning to its end; `transaction` is Delta's transaction for it. `feature` takes the
-table feature out of the protocol.
+table feature out of the protocol. `advice` says which keys are worth it.
 
 Invariants: rows never change. Commits have `dataChange` = false. A job that is killed, or that conflicts, leaves the table as
 it was before.
 """
 
+from delta_variant.rewriting.advice import Advice, advise
 from delta_variant.rewriting.driver import Rewritten, cluster_by, optimize, shred, unshred
 from delta_variant.rewriting.feature import drop_feature
 
-__all__ = ["Rewritten", "cluster_by", "drop_feature", "optimize", "shred", "unshred"]
+__all__ = ["Advice", "Rewritten", "advise", "cluster_by", "drop_feature", "optimize", "shred", "unshred"]

@@ -79,9 +79,9 @@ def optimize(
 
     table: in a session of its own. bounds: makes the DataFrame of `VariantTable.stats`.
     """
-    planning = _planning(table)
-    features = planning.features
-    clustering_columns = planning.clustering_columns()
+    chosen = planning(table)
+    features = chosen.features
+    clustering_columns = chosen.clustering_columns()
     if clustering_columns:
         raise UnsupportedFeatureError(
             f"{table.name} is clustered by Delta (CLUSTER BY): run OPTIMIZE, or ALTER TABLE {table.name} CLUSTER BY NONE first"
@@ -90,11 +90,11 @@ def optimize(
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
     if file_bytes < 1:
         raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
-    paths, partitions, files = _files(planning, bounds, cluster_by, where)
+    paths, partitions, files = files_of(chosen, bounds, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):
-        chosen = np.flatnonzero(partitions == partition)
-        sets += [chosen[indices] for indices in disordered(files.some(chosen), file_bytes)]
+        of_partition = np.flatnonzero(partitions == partition)
+        sets += [of_partition[indices] for indices in disordered(files.some(of_partition), file_bytes)]
     run = f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"
     tags = {CLUSTERED_TAG: run} if cluster_by else {}
     work = _Work(table, Operation(reorganizes=False, where=where, cluster_by=cluster_by), "auto", file_bytes, tags)
@@ -130,8 +130,8 @@ def unshred(table: Table, where: str | None, progress: Callable[[Progress], obje
 
 def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
     """Writes the files anew in which a VARIANT column has another layout than it is to have."""
-    planning = _planning(table)
-    files = planning.add_actions(where)
+    chosen = planning(table)
+    files = chosen.add_actions(where)
     if shreds:
         # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
         typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
@@ -159,7 +159,7 @@ def is_shredded() -> Column:
     return F.col("schema").isNotNull() | (F.col("layout") != "final")
 
 
-def _planning(table: Table) -> Rewriting:
+def planning(table: Table) -> Rewriting:
     """A transaction that is not committed, on the snapshot by which files are chosen."""
     planning = Rewriting(table, Operation(reorganizes=False), {})
     planning.features.check_writable(overwrite=False)
@@ -184,14 +184,14 @@ def checked_keys(features: TableFeatures, keys: Sequence[str]) -> tuple[str, ...
     return tuple(keys)
 
 
-def _files(
-    planning: Rewriting, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
+def files_of(
+    snapshot: Rewriting, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
 ) -> tuple[list[str], NDArray[np.int64], Files]:
     """The files of the partitions that `where` selects: their paths, the numbers of their partitions, and their ranges.
 
     Raises TableError for a key of which Delta keeps no statistics.
     """
-    add = planning.add_actions(where)
+    add = snapshot.add_actions(where)
     records, deleted = F.col("stats.numRecords"), F.coalesce("deletionVector.cardinality", F.lit(0))
     columns = [
         F.col("path"), F.col("size"), (records - deleted).alias("rows"), F.to_json("partitionValues").alias("partition"),
@@ -200,7 +200,7 @@ def _files(
     ]  # fmt: skip
     ordinary = [key for key in cluster_by if parse_column_path(key)[1] is None]
     sides = ("minValues", "maxValues")
-    columns += [_statistic(planning, add, side, key).alias(f"{side} {key}") for key in ordinary for side in sides]
+    columns += [_statistic(snapshot, add, side, key).alias(f"{side} {key}") for key in ordinary for side in sides]
     rows = add.select(*columns)
     for key in cluster_by:
         if key not in ordinary:
@@ -228,15 +228,15 @@ def _files(
     return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
 
 
-def _statistic(planning: Rewriting, add: DataFrame, side: str, key: str) -> Column:
+def _statistic(snapshot: Rewriting, add: DataFrame, side: str, key: str) -> Column:
     """The smallest or the largest value of an ordinary column, from the statistics of a file."""
-    physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(planning.features.schema).items()}
+    physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(snapshot.features.schema).items()}
     column, _ = parse_column_path(key)
     found: Any = add.schema
     for name in (names := ("stats", side, *physical[tuple(map(str.lower, column))])):
         if not isinstance(found, t.StructType) or name not in found.names:
             raise TableError(
-                f"{planning.features.table} keeps no statistics of {key}: Delta keeps them for the first "
+                f"{snapshot.features.table} keeps no statistics of {key}: Delta keeps them for the first "
                 "delta.dataSkippingNumIndexedCols columns, and not for all types"
             )
         found = found[name].dataType

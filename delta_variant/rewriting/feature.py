@@ -1,8 +1,9 @@
 """`VariantTable.drop_feature`: the table feature for shredding goes out of the protocol, which delta-spark refuses.
 
 In: a table. Out: a table without shredded files and bounds of VARIANT columns, whose protocol does not name the feature.
-Source: Delta PROTOCOL, "Table Features" and "Checkpoint Protection": readers that do not know a reader-writer feature must not have
-to read a version that needs it, so there are checkpoints that they never go behind, and the protocol protects these.
+Source: Delta PROTOCOL, "Table Features" and "Checkpoint Protection": readers that do not know a reader-writer feature
+must not have to read a version that needs it, so there are checkpoints that they never go behind, and the protocol protects
+these.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -35,6 +35,8 @@ class Finding:
     """Files that this question alone rules out, of those that Delta's own data skipping left."""
     reasons: tuple[str, ...]
     """Why the question does not rule out more files."""
+    files_lacking: int = 0
+    """Files without bounds for the path, or with bounds that another writer may have made too narrow."""
 
 
 def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
@@ -77,7 +79,7 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
     if static:
-        return Finding(str(leaf), path.place, 0, (static,))
+        return Finding(str(leaf), path.place, 0, (static,), files if path.column not in log.columns else 0)
     words = {
         _NONE: f"no bounds for {path.place} in",
         _UNMARKED: f"bounds for {path.place} that another writer may have made too narrow (no tag {BOUNDS_TAG}) in",
@@ -93,4 +95,5 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
             compared = "string" if path.text else path.type
             text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {compared}, in"
             reasons.append(f"{text} {count} of {files} files")
-    return Finding(str(leaf), path.place, counts.get(_OUT, 0), tuple(reasons))
+    lacking = counts.get(_NONE, 0) + counts.get(_UNMARKED, 0)
+    return Finding(str(leaf), path.place, counts.get(_OUT, 0), tuple(reasons), lacking)

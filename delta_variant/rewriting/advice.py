@@ -1,0 +1,124 @@
+"""`VariantTable.advise`: what to cluster by, what to bound and what to shred, for the queries that a table is asked.
+
+In: queries, as `explain` reports on them, and the bounds in the log. Out: advice, each with the files that it would save.
+
+    cluster   a comparison leaves m files, since d files overlap at a value of its path on average. In files ordered by the path
+              it leaves about m / d; by k paths along a Hilbert curve, n^((k-1)/k) times as many
+    bound     files without bounds for the path of a comparison, all of which are opened
+    shred     files in which no typed column is proven for a path that a query uses, so that it is rebuilt row by row
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from delta_variant.errors import DeltaVariantError, SessionError, TableError
+from delta_variant.report import Scan, explain, has_rules
+from delta_variant.rewriting.arrangement import NONE, overlaps
+from delta_variant.rewriting.driver import files_of, planning
+from delta_variant.transaction import Table
+
+_FEW = 2
+"""A path at whose values fewer files than this overlap on average is in order."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would make the queries faster."""
+
+    action: Literal["cluster", "bound", "shred"]
+    paths: tuple[str, ...]
+    queries: int
+    """How many of the queries it serves."""
+    files_saved: int
+    """How many files fewer these queries would open, all together; for `shred`, read row by row. An estimate."""
+    reason: str
+    call: str
+    """What does it."""
+
+
+def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str | DataFrame]) -> list[Advice]:
+    """Advice for these queries, as `VariantTable.advise` says. bounds: makes the DataFrame of `VariantTable.stats`."""
+    spark = table.spark
+    if not has_rules(spark):
+        raise SessionError(
+            "advise needs to know what data skipping does for the queries: call delta_variant.enable(spark) first"
+        )
+    frames = [query if isinstance(query, DataFrame) else spark.sql(query) for query in queries]
+    name = str(table.log.dataPath()) if table.entry is None else str(table.entry.identifier().unquotedString())
+    scans = [scan for df in frames for scan in explain(df).scans if scan.table == name]
+    if not scans:
+        raise TableError(f"none of the queries reads {table.name}: advise wants the queries that this table is asked")
+    found = [*_to_bound(scans), *_to_shred(scans), *_to_cluster(table, bounds, scans)]
+    return sorted(found, key=lambda advice: -advice.files_saved)
+
+
+def _to_bound(scans: Sequence[Scan]) -> Iterable[Advice]:
+    lacking: dict[str, list[int]] = defaultdict(list)
+    for scan in scans:
+        for path, files in {finding.path: finding.files_lacking for finding in scan.findings if finding.files_lacking}.items():
+            lacking[path].append(min(files, scan.files_after_bounds or 0))
+    for path, each in lacking.items():
+        if sum(each):
+            reason = f"up to {max(each):,} files have no bounds for {path} that can be used"
+            yield Advice("bound", (path,), len(each), sum(each), reason, f"table.analyze(paths=[{path!r}])")
+
+
+def _to_shred(scans: Sequence[Scan]) -> Iterable[Advice]:
+    plain: dict[str, list[int]] = defaultdict(list)
+    for scan in scans:
+        for path, files in scan.typed_files.items():
+            if files < (scan.files_after_bounds or 0):
+                plain[path].append((scan.files_after_bounds or 0) - files)
+    for path, each in plain.items():
+        reason = f"no typed column is proven for {path} in up to {max(each):,} files that queries open"
+        call = "table.enable_shredding(); table.shred(); table.analyze()"
+        yield Advice("shred", (path,), len(each), sum(each), reason, call)
+
+
+def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[Scan]) -> Iterable[Advice]:
+    """Advice for each path that queries compare, and for the two best if they serve different queries."""
+    asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # number of the scan, files left by the path, files opened
+    for number, scan in enumerate(scans):
+        for finding in scan.findings:
+            left = (scan.files_after_delta or 0) - finding.files_ruled_out
+            if finding.files_lacking < left:
+                asked[finding.path].append((number, left, scan.files_after_bounds or 0))
+    saved: dict[str, dict[int, int]] = {}
+    overlap: dict[str, float] = {}
+    count = 1
+    for path, questions in asked.items():
+        try:
+            _, _, files = files_of(planning(table), bounds, [path], None)
+        except DeltaVariantError:
+            continue  # a path through an array, which has no bounds
+        ranged = np.flatnonzero(files.low[:, 0] != NONE)
+        [overlap[path]] = overlaps(files, ranged)
+        count = max(count, len(files))
+        if overlap[path] >= _FEW:
+            saved[path] = _saved(questions, overlap[path])
+            reason = f"{overlap[path]:.0f} of {len(files):,} files overlap at a value of {path}, on average"
+            yield _clustering((path,), saved[path], reason)
+    best = sorted(saved, key=lambda path: -sum(saved[path].values()))[:2]
+    if len(best) == 2 and set(saved[best[1]]) - set(saved[best[0]]):
+        both: dict[int, int] = defaultdict(int)
+        for path in best:
+            for number, files_saved in _saved(asked[path], overlap[path] / count**0.5).items():
+                both[number] = max(both[number], files_saved)
+        yield _clustering((best[0], best[1]), both, f"queries compare {best[0]} and {best[1]}, not always both")
+
+
+def _saved(questions: Iterable[tuple[int, int, int]], divisor: float) -> dict[int, int]:
+    """For each scan, the files that it opens fewer if its comparison leaves so many times fewer files."""
+    return {number: int(max(0, opened - max(1, left / max(1, divisor)))) for number, left, opened in questions}
+
+
+def _clustering(paths: tuple[str, ...], saved: dict[int, int], reason: str) -> Advice:
+    call = f"table.optimize(cluster_by={list(paths)!r})"
+    return Advice("cluster", paths, len(saved), sum(saved.values()), reason, call)
