@@ -72,15 +72,6 @@ public class Rewrite extends Write {
     return bytes;
   }
 
-  /** The paths of the files that `run` has written. */
-  public List written() {
-    List paths = new ArrayList();
-    for (int a = 0; a < actions.size(); a++) {
-      if (actions.get(a) instanceof AddFile) paths.add(((AddFile) actions.get(a)).path());
-    }
-    return paths;
-  }
-
   /**
    * Commits the new files in the place of the old ones. reorganizes: DESCRIBE HISTORY shows REORG, not OPTIMIZE. where: the
    * predicate on partition columns, or null. clusterBy: what the rows are ordered by. tags: more tags for the new files.

@@ -108,7 +108,7 @@ def optimize(
 def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
     """Stores the keys of `optimize` with the table, or removes them. Returns the version of the table."""
     if keys:
-        text = ", ".join(checked_keys(table.features(), keys)).replace("'", "\\'")
+        text = ", ".join(checked_keys(table.features(), keys)).replace("\\", "\\\\").replace("'", "\\'")
         change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY}' = '{text}')"
     else:
         change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY}')"
@@ -161,9 +161,9 @@ def is_shredded() -> Column:
 
 def planning(table: Table) -> Rewriting:
     """A transaction that is not committed, on the snapshot by which files are chosen."""
-    planning = Rewriting(table, Operation(reorganizes=False), {})
-    planning.features.check_writable(overwrite=False)
-    return planning
+    transaction = Rewriting(table, Operation(reorganizes=False), {})
+    transaction.features.check_writable(overwrite=False)
+    return transaction
 
 
 # ---- the files of the table ----------------------------------------------------------------------------------------------
@@ -205,7 +205,8 @@ def files_of(
     for key in cluster_by:
         if key not in ordinary:
             column, keys = parse_bounded_path(key)
-            of_path = bounds().where((F.col("column") == ".".join(column)) & (F.col("path") == normalized(keys)))
+            of_column = F.lower("column") == ".".join(column).lower()
+            of_path = bounds().where(of_column & (F.col("path") == normalized(keys)))
             of_path = of_path.dropDuplicates(["file"]).select(
                 F.col("file").alias("path"),
                 *(F.struct(*clustering.sort_key(F.col(side))).alias(f"{side}Values {key}") for side in ("min", "max")),
@@ -340,13 +341,8 @@ def _run(work: _Work, job: _Job, done: Rewritten) -> Rewritten:
         read, rows = rewriting.planned(rows)
         rows = spark_job.transport(rows, rewriting, plan, read, replace(request, cluster_by=()))
         written = spark_job.run(rewriting, plan, read, rows)
-    try:
-        version = rewriting.commit()
-    except TableError:
-        spark_job.delete(plan, [plan.location.file(path) for path in rewriting.written])
-        raise
     return Rewritten(
-        version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
+        rewriting.commit(), done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
         done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
     )  # fmt: skip
 

@@ -66,11 +66,6 @@ class Rewriting(Transaction):
         """The number and the size in bytes of the files that `open` found."""
         return int(self._write.opened()), int(self._write.openedBytes())
 
-    @property
-    def written(self) -> list[str]:
-        """The paths of the new files."""
-        return list(self._write.written())
-
     def _commit(self, is_new_name: bool) -> None:  # noqa: ARG002
         chosen = self._operation
         self._write.replace(chosen.reorganizes, chosen.where, list(chosen.cluster_by), dict(self._tags))

@@ -198,7 +198,7 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
         with events.watched() as sender, jvm.settings(rows.sparkSession, {_TASK_BYTES: str(plan.max_bytes)}):
             written = transaction.run(source, rows, partial(write_messages, plan, schema, sender))
     except BaseException as error:
-        delete(plan, events.files)
+        _delete(plan, events.files)
         if events.error is None:
             explained = _explained(error, table)
             if explained is None:
@@ -209,7 +209,7 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
         if written.error is None:
             return written
         events.error = events.error or written.error
-        delete(plan, events.files)
+        _delete(plan, events.files)
     name, text = events.error
     raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
 
@@ -250,8 +250,8 @@ def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
     return re.sub(rf"(?<!\S)(column|-) ({physical})(?![\w-])", lambda found: f"{found[1]} {names[found[2]]}", text)
 
 
-def delete(plan: Plan, files: list[str]) -> None:
-    """Deletes files of a write that failed, as far as possible; VACUUM deletes the rest."""
+def _delete(plan: Plan, files: list[str]) -> None:
+    """Deletes files as far as possible; VACUUM deletes the rest."""
     storage = plan.location.open()
     for file in files:
         with suppress(OSError):
