@@ -20,6 +20,7 @@ from delta_variant.version import __version__
 if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.analysis import Analyzed
+    from delta_variant.conversion import Converted, convert
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
@@ -32,6 +33,7 @@ _MODULE_OF = {
     "Advice": "rewriting",
     "Analyzed": "analysis",
     "Commit": "writer",
+    "Converted": "conversion",
     "Ingested": "ingestion",
     "Progress": "progress",
     "Report": "report",
@@ -39,6 +41,7 @@ _MODULE_OF = {
     "Scan": "report",
     "VariantTable": "table",
     "configure": "session",
+    "convert": "conversion",
     "disable": "session",
     "enable": "session",
     "explain": "report",
@@ -52,6 +55,7 @@ __all__ = [
     "Advice",
     "Analyzed",
     "Commit",
+    "Converted",
     "Ingested",
     "Progress",
     "Report",
@@ -62,6 +66,7 @@ __all__ = [
     "arrow",
     "binary",
     "configure",
+    "convert",
     "disable",
     "enable",
     "errors",

@@ -24,6 +24,7 @@ import click
 import zstandard
 
 from delta_variant.analysis import BUDGET, Indexed
+from delta_variant.conversion import convert
 from delta_variant.errors import DeltaVariantError
 from delta_variant.ingestion import ingest
 from delta_variant.parquet import inspect
@@ -110,6 +111,63 @@ def ingest_command(
         click.echo(f"{done.ignored:,} files are not .json, .jsonl or .ndjson and were left out: name them to load them")
     if done.bad:
         click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
+
+
+# --------------------------------------------------------------------------------------------------------------- convert
+
+
+@main.command("convert", epilog="Example: delta-variant convert old/ tables/new; delta-variant convert t --parse-json v=value")
+@click.argument("source", nargs=-1)
+@click.argument("target")
+@click.option(
+    "--column", "columns", multiple=True, help="A VARIANT column; by default all that are annotated or look like one."
+)
+@click.option("--drop", multiple=True, help="A column that the table does not get.")
+@click.option("--folder", "folders", multiple=True, callback=_pairs, help="The type of a column of directories: name=type.")
+@click.option("--partition-by", multiple=True, help="A partition column of a new table; by default the columns of directories.")
+@click.option("--cluster-by", multiple=True, help="A column or path by which the rows are sorted, such as v:actor.id.")
+@click.option("--force", is_flag=True, help="Read files that the table has had too.")
+@click.option("--parse-json", multiple=True, callback=_pairs, help="Without SOURCE: a VARIANT column of texts: v=value.")
+@click.option("--corrupt", help="With --parse-json: a column for malformed texts. Without it, the first one is an error.")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def convert_command(
+    source: tuple[str, ...], target: str, columns: tuple[str, ...], partition_by: tuple[str, ...], cluster_by: tuple[str, ...],
+    parse_json: dict[str, str], corrupt: str | None, conf: dict[str, str], as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Load Parquet files with Variants in any layout into a Delta table, or make VARIANT columns of a table's JSON texts.
+
+    SOURCE: files, directories and globs. TARGET: a path, or the name of a table. Files that the table has from an earlier call
+    are left out.
+    """
+    if bool(source) == bool(parse_json) or (corrupt and not parse_json):
+        raise click.UsageError("name SOURCE and TARGET, or a table and --parse-json")
+    if parse_json and (columns or partition_by or any(options.values())):
+        raise click.UsageError("with --parse-json there are only --cluster-by and --corrupt")
+    with _running("convert", conf) as (spark, log), _step("Converting") as show, _quiet(log):
+        done: Any
+        if parse_json:
+            done = _table(spark, target).convert(parse_json, cluster_by=cluster_by, corrupt=corrupt)
+        else:
+            done = convert(
+                spark, source, target, columns=columns or None, partition_by=partition_by or None, cluster_by=cluster_by,
+                progress=lambda p: show(f"{p.files:,} of {p.files_total:,} files, {p.rows:,} rows"), **options,
+            )  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+    elif parse_json:
+        click.echo(f"{target} is at version {done.version}: {done.rows:,} rows in {done.files:,} files, {done.bytes:,} bytes")
+    elif done.version is None:
+        click.echo(f"nothing to convert: {target} has all {done.skipped:,} files")
+    else:
+        click.echo(
+            f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes "
+            f"read, {done.bytes_written:,} written"
+        )
+        if done.skipped:
+            click.echo(f"{done.skipped:,} files were there already")
+        if done.ignored:
+            click.echo(f"{done.ignored:,} files are not .parquet, .parq or .pq and were left out: name them to convert them")
 
 
 # --------------------------------------------------------------------------------------------------------------- analyze

@@ -1,21 +1,18 @@
 """`ingest`: files of JSON documents → a Delta table with a shredded VARIANT column.
 
 In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`, whose tasks read the files
-themselves (`json_files`). The driver lists the files (`java/JsonFiles.java`), leaves out those that the table has already,
-divides the others into pieces and the pieces among tasks, and writes the malformed documents to a table of their own.
+themselves (`json_files`). The driver lists the files, leaves out those that the table has already, divides the others into
+pieces and the pieces among tasks (`sources`), and writes the malformed documents to a table of their own.
 
-Invariant: a file's documents are added to the table once. Each commit has a transaction identifier for every file that it took
-(PROTOCOL.md, "Transaction Identifiers"), so an ingestion that was killed is run again. The table of malformed documents has
-identifiers that also name the table that they are missing in.
+Invariant: a file's documents are added to the table once. The table of malformed documents has identifiers that also name the
+table that they are missing in.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -26,33 +23,24 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import jvm
-from delta_variant.errors import ConflictError, InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.hadoop import storage_of
+from delta_variant import sources
+from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.transaction import Table, Transaction, own_session
+from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Pieces, SourceFile
+from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.driver import write_rows
+from delta_variant.writer.driver import Commit, write_rows
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from delta_variant.storage import Storage
-
 DOCUMENT_BYTES = 16 << 20
-COMMIT_BYTES = 64 << 30
-PIECE_BYTES = 128 << 20
-"""Plain files of lines are read in pieces of this size."""
-TASK_BYTES = 512 << 20
-"""The most that one task reads, unless a single piece has more."""
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
-_OPENING = 4 << 20  # bytes that are parsed in the time that it takes to open a file
-_IDENTIFIER = "delta_variant.ingest/"
-_TRIES = 3
+_OPERATION = "ingest"
 _PIECE = "delta_variant piece"
 _GROUP = "delta_variant group"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -89,19 +77,6 @@ class Ingested:
     bytes_written: int
     bad: int
     """How many malformed documents were left out of the table."""
-
-
-@dataclass(frozen=True)
-class _File:
-    name: str
-    size: int
-    modified: int
-    """Milliseconds since 1970."""
-
-    def identifier(self, missing_in: str = "") -> str:
-        """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
-        text = f"{self.name}\0{missing_in}" if missing_in else self.name
-        return _IDENTIFIER + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def ingest(
@@ -166,8 +141,8 @@ def ingest(
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
     keys = None if records is None else _keys(records)
-    sources = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
-    files, ignored = _listed(spark, sources, storage_options or {})
+    places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+    files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
         spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
         bad_records, max_document_bytes, dict(storage_options or {}), force, _OPTIONS | options,
@@ -182,19 +157,11 @@ def _keys(records: str) -> tuple[str, ...]:
     return keys
 
 
-def _listed(spark: SparkSession, sources: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[_File], int]:
+def _listed(spark: SparkSession, places: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[SourceFile], int]:
     """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
-    jvm.classic(spark)
-    options = jvm.scala_map(spark, storage_options)
-    with jvm.delta_errors(f"listing {', '.join(sources)}"):
-        lister = jvm.construct(spark, jvm.java_class(spark, "JsonFiles"), spark._jsparkSession, options)  # noqa: SLF001
-        listed = json.loads(lister.list(sources))
-    if missing := [source for source in listed if isinstance(source, str)]:
-        raise TableError(f"there are no files: {missing[0]} does not exist")
-    named = {name: is_named for name, _, _, is_named in sorted(listed, key=itemgetter(3))}
-    files = [_File(name, size, max(0, modified)) for name, size, modified in sorted({tuple(file[:3]) for file in listed})]
-    if not files:
-        raise TableError(f"there are no files below {', '.join(sources)}")
+    found = sources.listed(spark, "list", storage_options, places)
+    named = {name: is_named for name, _, _, is_named in sorted(found, key=itemgetter(3))}
+    files = [SourceFile(name, size, max(0, modified)) for name, size, modified in sorted({tuple(file[:3]) for file in found})]
     wanted = [file for file in files if named[file.name] or is_known(file.name)] or files
     for file in wanted:
         if file.name.lower().endswith(_UNREADABLE):
@@ -219,17 +186,17 @@ class _Ingestion:
     force: bool
     options: dict[str, Any]
 
-    def run(self, files: list[_File], commit_bytes: int, progress: Callable[[Progress], object] | None) -> Ingested:
+    def run(self, files: list[SourceFile], commit_bytes: int, progress: Callable[[Progress], object] | None) -> Ingested:
         """Ingests the files that the table has not, one commit after the other."""
         done = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0)
         self._check_bad_records()
-        skipped = set() if self.force else self._known(self.target, {file.identifier(): file for file in files})
+        skipped = self._known(files)
         new = [file for file in files if file.name not in skipped]
         if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these
-            for batch in _batches((file for file in files if file.name in skipped), commit_bytes):
+            for batch in sources.batches((file for file in files if file.name in skipped), commit_bytes):
                 self._write_bad(batch, None)
         total = sum(file.size for file in new)
-        for batch in _batches(new, commit_bytes):
+        for batch in sources.batches(new, commit_bytes):
             taken, done = self._commit(batch, done)
             if progress is not None:
                 progress(Progress(done.files, len(new), done.bytes_read, total, done.rows))
@@ -250,46 +217,43 @@ class _Ingestion:
         with own_session(self.spark) as spark:
             return str(Table.of(spark, self.target, self.storage_options).snapshot().metadata().id())
 
-    def _known(self, table: str | os.PathLike[str], files: Mapping[str, _File]) -> set[str]:
-        """The names of the files that a table has already. files: by their identifiers."""
-        with own_session(self.spark) as spark:
-            known = Transaction(Table.of(spark, table, self.storage_options)).identify(dict.fromkeys(files, 0))
-        return {file.name for identifier, file in files.items() if identifier in known}
+    def _known(self, files: Sequence[SourceFile]) -> set[str]:
+        """The names of the files that the target has already."""
+        if self.force:
+            return set()
+        by_identifier = {file.identifier(_OPERATION): file for file in files}
+        return sources.known(self.spark, self.target, self.storage_options, by_identifier)
 
-    def _commit(self, files: list[_File], done: Ingested) -> tuple[set[str], Ingested]:
+    def _commit(self, files: list[SourceFile], done: Ingested) -> tuple[set[str], Ingested]:
         """Ingests files in one commit. Returns those that were taken: another ingestion may have taken some in between."""
-        for attempt in range(_TRIES):
-            rows, reading = self._pieces(files)
-            request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
-            identifiers = {file.identifier(): file.modified for file in files}
-            request = replace(request, files=reading, identifiers=identifiers, again=self.force)
-            try:
-                commit, bad = write_rows(rows, self.target, request, self.storage_options)
-            except ConflictError:
-                known = set() if self.force else self._known(self.target, {file.identifier(): file for file in files})
-                if not known or attempt == _TRIES - 1:
-                    raise
-                files = [file for file in files if file.name not in known]
-                if not files:
-                    break
-            else:
-                if self.bad_records is not None:
-                    self._write_bad(files, set(bad))
-                return {file.name for file in files}, Ingested(
-                    commit.version, done.commits + 1, done.files + len(files), 0, 0, done.rows + commit.rows,
-                    done.bytes_read + sum(file.size for file in files), done.bytes_written + commit.bytes,
-                    done.bad + sum(bad.values()),
-                )  # fmt: skip
-        return set(), done
+        taken, result = sources.committed(files, self._write, self._known)
+        if result is None:
+            return set(), done
+        commit, bad = result
+        if self.bad_records is not None:
+            self._write_bad(taken, set(bad))
+        return {file.name for file in taken}, Ingested(
+            commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
+            done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
+            done.bad + sum(bad.values()),
+        )  # fmt: skip
 
-    def _pieces(self, files: Sequence[_File], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
+    def _write(self, files: Sequence[SourceFile]) -> tuple[Commit, Mapping[str, int]]:
+        rows, reading = self._pieces(files)
+        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+        identifiers = {file.identifier(_OPERATION): file.modified for file in files}
+        request = replace(request, files=reading, identifiers=identifiers, again=self.force)
+        return write_rows(rows, self.target, request, self.storage_options)
+
+    def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
         """A DataFrame with a row for each piece and the columns of its file, and how the pieces are read.
 
         whole: whether a file is one piece.
         """
-        storages: dict[str, tuple[int, Storage, str]] = {}
-        pieces = [(file, piece) for file in files for piece in self._cut(file, storages, whole=whole)]
-        groups = _groups([_weight(piece) for _, piece in pieces], self.spark.sparkContext.defaultParallelism)
+        of_files = Pieces(self.spark, self.storage_options)
+        pieces = [(file, piece) for file in files for piece in self._cut(of_files.of(file), whole=whole)]
+        weights = [_weight(piece) for _, piece in pieces]
+        groups = sources.groups(weights, self.spark.sparkContext.defaultParallelism, TASK_BYTES)
         rows = [
             (piece.json(), uri(file.name), file.modified, *(_folder(file.name, name) for name in self.folders), group)
             for (file, piece), group in zip(pieces, groups, strict=True)
@@ -307,55 +271,41 @@ class _Ingestion:
         columns += [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
         df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).select(*columns)
         keys = (self.spark.conf.get("spark.sql.variant.allowDuplicateKeys", "false") or "").lower() == "true"
-        given = tuple(storage for _, storage, _ in storages.values())
-        return df, JsonFiles(given, self.form, self.records, self.max_bytes, self.bad_records is None, keys)
+        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, self.bad_records is None, keys)
 
-    def _cut(self, file: _File, storages: dict[str, tuple[int, Storage, str]], *, whole: bool) -> Iterator[Piece]:
-        """The pieces of a file. storages: those of earlier files, by scheme and host; this one's is added."""
-        scheme, host, path = re.fullmatch(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", file.name, re.DOTALL).groups()  # type: ignore[union-attr]
-        root = f"{scheme}://{host}/" if host else f"{scheme or 'file'}:/"
-        if root not in storages:
-            state = self.spark._jsparkSession.sessionState()  # noqa: SLF001  # PySpark gives no public way
-            conf = state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.storage_options))
-            storage = storage_of(self.spark, jvm.static(self.spark, "org.apache.hadoop.fs.Path")(root), conf)
-            storages[root] = len(storages), storage, storage.root.rstrip("/")
-        number, _, prefix = storages[root]
-        piece = Piece(number, prefix + path, file.name, file.size)
+    def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
+        """The pieces of a file."""
         if whole or piece.compression is not None or self.records is not None or self.form in ("array", "document"):
-            yield piece
-            return
-        for start in range(0, max(file.size, 1), PIECE_BYTES):
-            end = start + PIECE_BYTES
-            yield replace(piece, start=start, end=end if end < file.size else None)
+            return iter([piece])
+        return sources.cut(piece, PIECE_BYTES)
 
-    def _write_bad(self, files: Sequence[_File], bad: set[str] | None) -> None:
+    def _write_bad(self, files: Sequence[SourceFile], bad: set[str] | None) -> None:
         """Writes the malformed documents of files to their table. bad: the files that have some; None if that is not known."""
         assert self.bad_records is not None
-        target = self._id()
-        for attempt in range(_TRIES):
-            by_identifier = {file.identifier(target): file for file in files}
-            known = set() if self.force else self._known(self.bad_records, by_identifier)
-            files = [file for file in files if file.name not in known]
-            if not files:
-                return
+        bad_records, target = self.bad_records, self._id()
+
+        def known(files: Sequence[SourceFile]) -> set[str]:
+            by_identifier = {file.identifier(_OPERATION, target): file for file in files}
+            return set() if self.force else sources.known(self.spark, bad_records, self.storage_options, by_identifier)
+
+        def write(files: Sequence[SourceFile]) -> None:
             with_bad = [file for file in files if bad is None or file.name in bad]
             rows = self.spark.createDataFrame([], _BAD)
             if with_bad:
                 pieces, reading = self._pieces(with_bad, whole=True)
                 rows = pieces.select(quoted(_PIECE)).mapInArrow(partial(_bad_rows, reading), _BAD)
             request = Request.of(rows, **_FIXED | _OPTIONS | {"shred": False, "compression": self.options["compression"]})
-            identifiers = {file.identifier(target): file.modified for file in files}
+            identifiers = {file.identifier(_OPERATION, target): file.modified for file in files}
             request = replace(request, identifiers=identifiers, again=self.force)
             try:
-                write_rows(rows, self.bad_records, request, self.storage_options)
-            except ConflictError:
-                if attempt == _TRIES - 1:
-                    raise
+                write_rows(rows, bad_records, request, self.storage_options)
             except PythonException as error:
                 last = str(error).strip().splitlines()[-1]
                 raise TableError(f"reading the malformed documents again failed: {last}") from error
-            else:
-                return
+
+        there = known(files)
+        if missing := [file for file in files if file.name not in there]:
+            sources.committed(missing, write, known, again=True)
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -373,38 +323,10 @@ def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator
                     yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _batches(files: Iterable[_File], commit_bytes: int) -> Iterator[list[_File]]:
-    """The files of each commit."""
-    batch: list[_File] = []
-    size = 0
-    for file in files:
-        if batch and size + file.size > commit_bytes:
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += file.size
-    if batch:
-        yield batch
-
-
 def _weight(piece: Piece) -> int:
     """About how many bytes of JSON a piece has, and as many as are read in the time that it takes to open it."""
     size = (piece.size if piece.end is None else piece.end) - piece.start
-    return size * (_RATIO if piece.compression is not None else 1) + _OPENING
-
-
-def _groups(sizes: Sequence[int], cores: int) -> list[int]:
-    """The number of the task that reads each piece: as many tasks as cores, or more if a task would read more than TASK_BYTES.
-
-    Neighbours stay together, since they may be of one partition.
-    """
-    total = sum(sizes)
-    tasks = max(1, min(len(sizes), max(cores, -(-total // TASK_BYTES))))
-    groups, before = [], 0
-    for size in sizes:
-        groups.append(min(tasks - 1, (before + size // 2) * tasks // total))
-        before += size
-    return groups
+    return size * (_RATIO if piece.compression is not None else 1) + OPENING
 
 
 def _folder(name: str, column: str) -> str | None:

@@ -2,8 +2,8 @@
 
 In: a table, and for plots a path such as `v:actor.id`. Out: the bounds of the log, decoded by Delta, as a DataFrame with a
 row for each file and path, which scales as Delta's own statistics do; or a plot of every file's range. Source: Delta
-variantShredding, "Statistics for Variant Columns". Invariant: data files are never changed. The
-switches change the table's properties, and `analyze` the statistics of its files.
+variantShredding, "Statistics for Variant Columns". The switches change the table's properties, `analyze` the statistics of its
+files; `convert` replaces the files.
 """
 
 from __future__ import annotations
@@ -11,32 +11,38 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, VariantType
 
 from delta_variant import jvm, rewriting
 from delta_variant.analysis import BUDGET, Analyzed, analyze, inspected
-from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import Advice, Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.transaction import Table, own_session
+from delta_variant.writer import Commit
+from delta_variant.writer.arguments import Request
+from delta_variant.writer.driver import write_rows
 
 if TYPE_CHECKING:
     import os
 
+    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import VariantVal
+
+    from delta_variant.writer.shredding_schemas import Shred
 
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _SCHEMA = "file string, column string, path string, type string, min variant, max variant, source string"
@@ -144,6 +150,51 @@ class VariantTable:
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
             return analyze(table, columns, paths, where, tags_only=tags_only, bloom=bloom, budget=budget, progress=progress)
+
+    def convert(
+        self,
+        parse_json: Mapping[str, str],
+        *,
+        shred: Shred | Mapping[str, str | pa.DataType] = "auto",
+        cluster_by: Sequence[str] = (),
+        compression: str | None = None,
+        max_rows_per_file: int | None = None,
+        user_metadata: str | None = None,
+        on_error: Literal["fail", "null"] = "fail",
+        corrupt: str | None = None,
+    ) -> Commit:
+        """Make VARIANT columns of columns with JSON texts, in one commit that rewrites all rows.
+
+        Example:
+            table.convert({"v": "value"})
+
+        parse_json: {"v": "value"} makes the VARIANT column v of the texts in the STRING or BINARY column value, which it takes
+        the place of; {"value": "value"} keeps the name. The other arguments are those of `write`; the column of `corrupt`
+        becomes the last one. A table without VARIANT columns gets `delta.enableVariantShredding`, unless it is set or `shred`
+        is False.
+
+        Everything else stays: the order, types, comments, defaults and NOT NULL of columns, partitioning, clustering columns,
+        constraints, properties. Earlier versions can be read as before. Streams from the table end with Delta's error, since
+        its schema changes. For a new table use `write(table.toDF(), …, parse_json=…)`.
+
+        Returns what was committed, which is nothing if the columns are VARIANT already, so the same call can be repeated.
+        Raises UnsupportedFeatureError, by name, for a constraint, generated column, default value, clustering or property that
+        uses such a column, and for a table with row ids, which would change; and what `write` raises with parse_json.
+        """
+        fields = {field.name: field.dataType for field in self.toDF().schema}
+        done = [isinstance(fields.get(v), VariantType) and (v == text or text not in fields) for v, text in parse_json.items()]
+        if done and all(done):
+            return Commit(int(self._table.snapshot().version()), 0, 0, 0, ())
+        df = self.toDF()
+        request = Request.of(
+            df, "overwrite", shred=shred, partition_by=(), cluster_by=cluster_by, replace_where=None,
+            partition_overwrite="static", merge_schema=None, overwrite_schema=True, compression=compression,
+            max_rows_per_file=max_rows_per_file, txn=None, user_metadata=user_metadata, parse_json=parse_json,
+            on_error=on_error, corrupt=corrupt,
+        )  # fmt: skip
+        if not request.texts.columns:
+            raise InvalidSchemaError("parse_json is empty: name the VARIANT columns and the columns with their texts")
+        return write_rows(df, self._table.name, replace(request, in_place=True), self._table.options)[0]
 
     def optimize(
         self,

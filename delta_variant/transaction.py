@@ -304,6 +304,23 @@ class Transaction:
             self._write.updateMetadata(parsed or self.delta.metadata().schema())
         self.__dict__.pop("features", None)
 
+    def replace_metadata(self, schema: str, properties: Mapping[str, str]) -> None:
+        """Give the table another schema, in the JSON that Delta stores, and further properties. All its files must be removed.
+
+        Raises TableError for what Delta refuses.
+        """
+        with jvm.delta_errors(f"changing the schema of {self._table.name}"):
+            old = self.delta.metadata()
+            configuration = old.configuration()
+            for key, value in properties.items():
+                configuration = configuration.updated(key, value)
+            new = old.copy(
+                old.id(), old.name(), old.description(), old.format(), schema, old.partitionColumns(), configuration,
+                old.createdTime(),
+            )  # fmt: skip
+            self.delta.updateMetadataForTableOverwrite(new)
+        self.__dict__.pop("features", None)
+
     def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Returns the rows of a DataFrame, to be planned anew in its own session, and a placeholder for them in this session.
 

@@ -30,6 +30,7 @@ LONGEST = [
     "optimizer",
     "reading",
     "tables",
+    "convert",
     "writer",
     "writer_concurrency",
     "commands",

@@ -147,3 +147,40 @@ def test_a_table(tmp_path):
     assert run("analyze", table, "--path", "v:a[0]").returncode == 1
     done = json.loads(run("optimize", table, "--cluster-by", "v:id", "--json").stdout)
     assert (done["commits"], done["files_kept"]) == (0, 1)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_convert(tmp_path):
+    """Parquet files become a table, a second run converts nothing, a column of texts becomes VARIANT; errors are one line."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import delta_variant as dv
+
+    (tmp_path / "in" / "day=2026-11-01").mkdir(parents=True)
+    table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}]), "j": ['{"a": 2}']})
+    dv.parquet.write_table(table, tmp_path / "in" / "day=2026-11-01" / "a.parquet")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "b.parquet")
+    arguments = ["convert", str(tmp_path / "in"), str(tmp_path / "t")]
+    texts = ["convert", str(tmp_path / "t"), "--parse-json", "w=j", "--json"]
+    done, again, parsed, failed = run_all(
+        arguments, [*arguments, "--json"], texts, ["convert", str(tmp_path / "b.parquet"), str(tmp_path / "u")]
+    )
+    code, output, errors = done
+    assert code == 0, errors
+    assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in output
+    assert (tmp_path / "t" / "day=2026-11-01").is_dir()
+    assert json.loads(again[1])["skipped"] == 1
+    assert (json.loads(parsed[1])["version"], json.loads(parsed[1])["rows"]) == (1, 1)
+    assert failed[0] == 1
+    assert "none of the columns n is a VARIANT" in failed[2].splitlines()[-1]
+
+
+def test_convert_arguments():
+    """A source and texts exclude each other, and the help shows examples."""
+    for arguments in (["t"], ["a", "t", "--parse-json", "v=j"], ["t", "--parse-json", "v=j", "--force"]):
+        refused = run("convert", *arguments)
+        assert refused.returncode == 2
+        assert "--parse-json" in refused.stderr
+    assert "Example: delta-variant convert" in run("convert", "--help").stdout

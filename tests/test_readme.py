@@ -22,7 +22,7 @@ def test_the_examples_run_and_open_one_file(spark, capsys, tmp_path, monkeypatch
             scans = scans or ("hits" in names and names["dv"].explain(names["hits"]).scans)
     finally:
         names["dv"].disable(spark)
-        for table in ("events", "days", "logs"):
+        for table in ("events", "days", "logs", "texts"):
             spark.sql(f"DROP TABLE IF EXISTS {table}")
     [scan] = scans
     assert (scan.files_total, scan.files_after_bounds) == (20, 1)

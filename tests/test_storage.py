@@ -312,6 +312,13 @@ try:
     loaded = spark.read.format("delta").options(**keys).load(table + "-json")
     done.append([loaded.selectExpr("sum(v:n::int)").first()[0], loaded.where("file LIKE 's3a://lake/%.gz'").count()])
 
+    variants = spark.range(50).selectExpr("id % 2 p", "parse_json(concat('{\\"n\\":', id, '}')) v")
+    variants.write.options(**keys).partitionBy("p").parquet(table + "-files")
+    done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).rows)
+    done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).skipped > 1)
+    loaded = spark.read.format("delta").options(**keys).load(table + "-converted")
+    done.append(loaded.where("p = 1").selectExpr("sum(v:n::int)").first()[0])
+
     # Keys in a credential store, of which Hadoop alone knows how to read it.
     conf = spark._jsc.hadoopConfiguration()
     conf.set("hadoop.security.credential.provider.path", store)
@@ -338,7 +345,7 @@ print("DONE", json.dumps(done))
 """
 
 DONE = (
-    'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 3, '
+    'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 50, true, 625, 3, '
     '["access_key", "secret_key"], "eu-north-1", [true, 0]]'
 )
 
@@ -347,7 +354,7 @@ DONE = (
 @pytest.mark.spark
 def test_tables_on_s3(server, tmp_path):
     """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task;
-    files on S3 are ingested.
+    files on S3 are ingested and converted.
 
     Settings that cannot be followed are refused. Keys are found in a credential store too, and the region as S3A finds it.
     """

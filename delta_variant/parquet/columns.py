@@ -44,13 +44,14 @@ def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
     """Opens a file for `Columns`: reads its footer, and later what `batches` needs, page by page.
 
     footer: that of the file, if it has been read. pyarrow reads the last 64 KiB of a file for it, which may be more than a
-    hundredth of the file. Raises InvalidLayoutError if it is not Parquet.
+    hundredth of the file. INT96 columns have microseconds, in which they do not overflow. Raises InvalidLayoutError if it is
+    not Parquet.
     """
     metadata = pq.read_metadata(
         pa.BufferReader(footers.MAGIC + footers.joined(footers.of(source) if footer is None else footer))
     )
     options: dict[str, Any] = {"arrow_extensions_enabled": False, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
-    return pq.ParquetFile(source, metadata=metadata, **options)
+    return pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="us", **options)
 
 
 class Columns:

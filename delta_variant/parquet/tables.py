@@ -82,10 +82,10 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
             return layouts.is_variant(kind, annotated=names in annotated)
 
         exact = physical.exact_schema(file, is_variant)
-        schema = _unshredded(_no_rows(exact), is_variant, 0).schema
+        schema = unshredded(_no_rows(exact), is_variant, 0).schema
         batches, rows = [], 0
         for batch in file.iter_batches(BATCH_ROWS):
-            batches.append(_unshredded(_with_types(batch, exact), is_variant, rows))
+            batches.append(unshredded(with_types(batch, exact), is_variant, rows))
             rows += batch.num_rows
         return pa.Table.from_batches(batches, schema)
 
@@ -141,14 +141,14 @@ def _without_extension(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def _with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the exact types of its file (`physical.exact_schema`)."""
     columns = [without_views(column) for column in batch.columns]
     columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
+def unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
     """The batch with every VARIANT in it unshredded. first_row: its first row's number in the file, for messages."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

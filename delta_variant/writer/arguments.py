@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.writer.shredding_schemas import Shred
 
 _SAVE_MODES = {
@@ -55,12 +56,14 @@ class Request:
     options: Mapping[str, str]
     """The arguments as options of Delta's DataFrameWriter."""
     texts: JsonTexts
-    files: JsonFiles | None = None
-    """How to read the files whose pieces the rows name, in the place of texts; None if the rows are rows."""
+    files: JsonFiles | ParquetFiles | None = None
+    """How tasks read the files whose pieces the rows name; None if the rows are rows."""
     identifiers: Mapping[str, int] = field(default_factory=dict)
     """Transaction identifiers to commit besides `txn`: versions by application."""
     again: bool = False
     """Whether the table may have them already."""
+    in_place: bool = False
+    """Whether the rows are those of the table, whose texts become VARIANT, and everything else about it stays."""
 
     @classmethod
     def of(

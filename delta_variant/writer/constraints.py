@@ -42,21 +42,22 @@ def computed(schema: StructType) -> frozenset[str]:
 
 def users(transaction: Transaction, column: str) -> list[str]:
     """The CHECK constraints, invariants and generated columns whose expressions use a column, for messages."""
-    spark, metadata = transaction.spark, transaction.delta.metadata()
-    parser = spark._jsparkSession.sessionState().sqlParser()
+    parser = transaction.spark._jsparkSession.sessionState().sqlParser()
     with jvm.delta_errors("reading the constraints of the table"):
-        known = jvm.scala_object(spark, _CONSTRAINTS + "Constraints").getAll(metadata, spark._jsparkSession)
-        expressions = [
-            (f"the CHECK constraint {c.name()}", c.expression())
-            for c in jvm.items(known)
-            if c.getClass().getSimpleName() != "NotNull"
-        ]
+        expressions = [(f"the CHECK constraint {c.name()}", c.expression()) for c in known(transaction)]
         expressions += [
             (f"the generated column {field.name}", parser.parseExpression(field.metadata[_GENERATED]))
             for field in t.StructType.fromJson(dict(transaction.features.schema))
             if _GENERATED in field.metadata
         ]
         return [name for name, expression in expressions if column.lower() in _names(expression)]
+
+
+def known(transaction: Transaction) -> list[Any]:
+    """Delta's constraints of the table, NOT NULL aside."""
+    functions = jvm.scala_object(transaction.spark, _CONSTRAINTS + "Constraints")
+    found = functions.getAll(transaction.delta.metadata(), transaction.spark._jsparkSession)
+    return [constraint for constraint in jvm.items(found) if constraint.getClass().getSimpleName() != "NotNull"]
 
 
 def _names(expression: Any) -> set[str]:
@@ -97,9 +98,7 @@ def checked(df: DataFrame, transaction: Transaction, further: Sequence[Any]) -> 
     spark = df.sparkSession
     with jvm.delta_errors("reading the constraints of the table"):
         metadata, functions = transaction.delta.metadata(), jvm.scala_object(spark, _CONSTRAINTS + "Constraints")
-        known = functions.getAll(metadata, spark._jsparkSession)
-        constraints = [c for c in jvm.items(known) if c.getClass().getSimpleName() != "NotNull"]
-        constraints += further
+        constraints = [*known(transaction), *further]
         if not constraints:
             return df
         every = jvm.scala_seq(spark, constraints)

@@ -11,15 +11,17 @@ session and under its settings; the settings that a write needs for itself are s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
 from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
 from delta_variant.features import SHREDDING_PROPERTY
+from delta_variant.paths import quoted
 from delta_variant.transaction import Table, Transaction, own_session
-from delta_variant.writer import clustering, constraints, evolution, job, modes, shredding_schemas
+from delta_variant.writer import clustering, constraints, evolution, job, modes, retyping, shredding_schemas
 from delta_variant.writer.alignment import align, leaves, storable_schema, without_empty_text
 from delta_variant.writer.arguments import Request, check_partitioning, partition_columns
 
@@ -120,9 +122,17 @@ def write(
 
 
 def write_rows(
-    df: DataFrame, target: str | os.PathLike[str], request: Request, storage_options: Mapping[str, str] | None
+    df: DataFrame,
+    target: str | os.PathLike[str],
+    request: Request,
+    storage_options: Mapping[str, str] | None,
+    pieces: DataFrame | None = None,
 ) -> tuple[Commit, Mapping[str, int]]:
-    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file."""
+    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file.
+
+    pieces: pieces of Parquet files, and the columns of their directories. Tasks read these pieces instead of getting the rows
+    of `df`, which are the same, if no column has to be computed.
+    """
     schema = request.texts.schema(df.schema)
     with own_session(df.sparkSession) as spark:
         table = Table.of(spark, target, storage_options)
@@ -143,7 +153,9 @@ def write_rows(
             raise ConflictError(f"another writer has committed the same input to {table.name} in between")
         if not exists:
             table.check_free()
-        if not exists or request.overwrite_schema:
+        if request.in_place:
+            retyping.retype(transaction, request)
+        elif not exists or request.overwrite_schema:
             _define(transaction, schema, request)
         else:
             check_partitioning(request.partition_by, transaction.features.partition_by, table.name)
@@ -151,9 +163,16 @@ def write_rows(
         features = transaction.features
         removal = modes.removal(features, request)
         features.check_writable(overwrite=exists and removal is not None)
+        direct = None
+        if pieces is not None:
+            direct = _direct(df, pieces, transaction, request)
+            request = request if direct is not None else replace(request, files=None)
         plan = job.make_plan(transaction, request)
-        source, rows = transaction.planned(df)
-        rows = _checked(request.texts.parsed(rows), transaction, request)
+        source, rows = transaction.planned(df if direct is None else direct)
+        if direct is None:
+            rows = _checked(request.texts.parsed(rows), transaction, request)
+        else:
+            rows = without_empty_text(rows, features.partition_by)
         rows = job.transport(rows, transaction, plan, source, request)
         written = job.run(transaction, plan, source, rows)
         if removal is not None:
@@ -176,6 +195,29 @@ def _define(transaction: Transaction, schema: t.StructType, request: Request) ->
     clustering.keys(schema, request.cluster_by)
     partition_columns(request.partition_by, schema)
     transaction.update_metadata(schema)
+
+
+def _direct(df: DataFrame, pieces: DataFrame, transaction: Transaction, request: Request) -> DataFrame | None:
+    """The pieces, with the table's names of partition columns; None if Spark has to compute something of the rows.
+
+    Tasks know neither casts, defaults, constraints and physical names, nor the order of rows.
+    """
+    features, given = transaction.features, {field.name.lower(): field for field in df.schema}
+    table = t.StructType.fromJson(dict(features.schema))
+    if request.cluster_by or features.mapping != "none" or constraints.computed(table) or constraints.known(transaction):
+        return None
+    folders = {name.lower(): name for name in pieces.columns[1:]}
+    columns = [F.col(quoted(pieces.columns[0]))]
+    for field in table:
+        name = field.name.lower()
+        have = given.pop(name, None)
+        if (have.dataType != field.dataType) if have is not None else not field.nullable:
+            return None
+        if (name in folders) != (field.name in features.partition_by):
+            return None
+        if name in folders:
+            columns.append(F.col(quoted(folders[name])).alias(field.name))
+    return None if given else pieces.select(*columns)
 
 
 def _checked(rows: DataFrame, transaction: Transaction, request: Request) -> DataFrame:

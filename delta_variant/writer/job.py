@@ -23,6 +23,7 @@ from pyspark.sql import types as t
 
 from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, quoted
 from delta_variant.version import __version__
 from delta_variant.writer import clustering, file_sizes, mapping, record_batches, shredding_schemas
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from delta_variant.features import TableFeatures
+    from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.transaction import Transaction, Written
     from delta_variant.writer.arguments import Request
+    from delta_variant.writer.plan import JsonColumns
 
 # How many bytes Spark gives to one task after a shuffle; here the target size of a file.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
@@ -93,8 +96,15 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},
         json=json if request.files is None else None,
-        files=request.files and replace(request.files, column=json.columns[0] if json and json.columns else ""),
+        files=_files(request, data, json),
     )
+
+
+def _files(request: Request, data: t.StructType, json: JsonColumns | None) -> JsonFiles | ParquetFiles | None:
+    """How tasks read the files. data: the columns of the table without the partition columns, by their physical names."""
+    if isinstance(request.files, ParquetFiles):
+        return replace(request.files, schema=record_batches.schema_of(data, tuple(data.names)))
+    return request.files and replace(request.files, column=json.columns[0] if json and json.columns else "")
 
 
 def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
@@ -119,7 +129,8 @@ def _stats_columns(transaction: Transaction, physical_paths: Mapping[ColumnPath,
 def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, request: Request) -> DataFrame:
     """Brings the rows into the form that tasks expect: the columns of the file, then the partition values as text.
 
-    Tasks get JSON texts in the place of the VARIANT columns that they become.
+    Tasks get JSON texts in the place of the VARIANT columns that they become, and pieces of Parquet files in the place of all
+    columns of the file.
 
     The rows are in the order in which the files are to have them. Columns are found by position, so that internal names
     cannot collide with a user's. source: the DataFrame of the user. Raises UnsupportedFeatureError for a BINARY partition
@@ -133,7 +144,12 @@ def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataF
     renamed = {a.name for a, b in both if list(field_names(a.dataType)) != list(field_names(b.dataType))}
     if not (plan.partition_by or cluster_by or renamed or request.texts.columns):
         return df
+    has_pieces = isinstance(plan.files, ParquetFiles)
+    if has_pieces:
+        data[PIECE] = F.col(quoted(PIECE)).alias("c0")
     for field, physical in both:
+        if has_pieces and physical.name not in plan.partition_by:
+            continue
         column = request.texts.transported(field.name)
         if column is None or physical.name in plan.partition_by:
             column = F.col(quoted(field.name))
@@ -174,6 +190,8 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
     table, names = transaction.features.table, mapping.logical_names(transaction.features.schema)
     events = TaskEvents(rows.sparkSession)
     data = [name for name in schemas(transaction.features.schema)[1].names if name not in plan.partition_by]
+    if isinstance(plan.files, ParquetFiles):
+        data = [PIECE]
     schema = record_batches.schema_of(rows.schema, (*data, *plan.partition_by))
     cancelled: BaseException | None = None
     try:

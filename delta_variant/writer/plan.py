@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
 
@@ -68,7 +69,7 @@ class Plan:
     first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
     json: JsonColumns | None = None
-    files: JsonFiles | None = None
-    """How to read the pieces of files of JSON documents that the rows name (`json_files`); None if the rows are rows."""
+    files: JsonFiles | ParquetFiles | None = None
+    """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
     version: str = __version__
     """The version of this package on the driver."""

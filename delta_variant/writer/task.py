@@ -29,8 +29,10 @@ import pyarrow as pa
 
 from delta_variant import stats
 from delta_variant.errors import DeltaVariantError, TableError
-from delta_variant.json_files.documents import Reader
+from delta_variant.json_files import documents
+from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
+from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.version import __version__
 from delta_variant.writer.file_sizes import Sizes
@@ -88,7 +90,7 @@ def write_files(
         )
         return [{"error": [TableError.__name__, message]}]
     task = _Task(plan, number)
-    reader = None if plan.files is None else Reader(plan.files)
+    reader = _reader(plan)
     reports: list[dict[str, Any]] = []
     failure: DeltaVariantError | None = None
     try:
@@ -118,6 +120,13 @@ def write_files(
     _release()
     _freeze_objects()
     return reports
+
+
+def _reader(plan: Plan) -> documents.Reader | parquet_reader.Reader | None:
+    """What reads the pieces of files that the rows name; None if the rows are rows."""
+    if plan.files is None:
+        return None
+    return documents.Reader(plan.files) if isinstance(plan.files, JsonFiles) else parquet_reader.Reader(plan.files)
 
 
 def _release() -> None:

@@ -1,0 +1,320 @@
+"""`convert`: Parquet files with Variants in any layout → a Delta table with shredded VARIANT columns.
+
+In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`. The driver lists the files,
+leaves out those that the table has already, and merges the columns of the others, which a job reads from their footers. The
+tasks of each commit read the files themselves (`parquet_files`). If the table has constraints, computed columns, mapped names
+or other types, or if rows are sorted, the rows go through Spark instead.
+
+Invariant: a file's rows are added to the table once (`sources`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import PythonException
+from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from delta_variant import errors, sources
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.json_files.pieces import Piece
+from delta_variant.parquet_files.columns import merged, variants
+from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
+from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
+from delta_variant.progress import Progress
+from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Pieces, SourceFile
+from delta_variant.transaction import Table, own_session
+from delta_variant.writer.arguments import Request
+from delta_variant.writer.driver import Commit, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OPERATION = "convert"
+_SUFFIXES = (".parquet", ".parq", ".pq")
+_GROUP = "delta_variant group"
+_SCHEMAS = "file string, schema binary"
+_OPTIONS: dict[str, Any] = {
+    "shred": "auto", "partition_by": None, "cluster_by": (), "merge_schema": None, "compression": None,
+    "max_rows_per_file": None, "user_metadata": None,
+}  # fmt: skip
+"""The options of `write` that `convert` has, and their defaults."""
+_FIXED: dict[str, Any] = {
+    "mode": "append", "replace_where": None, "partition_overwrite": None, "overwrite_schema": False, "txn": None,
+    "on_error": "fail", "corrupt": None, "parse_json": None,
+}  # fmt: skip
+"""The others, and what they are."""
+# The last line of the traceback of an error of this package in a task of Spark's.
+_OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion did."""
+
+    version: int | None
+    """The last version that it committed; None if there was nothing to commit."""
+    commits: int
+    files: int
+    """How many files were read."""
+    skipped: int
+    """How many files were left out because the table has them already."""
+    ignored: int
+    """How many files below directories were left out because of their suffix."""
+    rows: int
+    bytes_read: int
+    """The size of the files that were read."""
+    bytes_written: int
+
+
+def convert(
+    spark: SparkSession,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    folders: Mapping[str, str] | None = None,
+    commit_bytes: int = COMMIT_BYTES,
+    force: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Converted:
+    """Load Parquet files with Variants, of any engine and in any layout, into a Delta table.
+
+    Example:
+        dv.convert(spark, "s3a://lake/spark-4.0/", "events")
+        dv.convert(spark, "drafts/*.parquet", "events", columns=["v"], cluster_by=["v:actor.id"])
+
+    source: files, directories (with all below them) and globs. Of the files below directories, those whose name ends in
+    .parquet, .parq or .pq are read, or all if there are none. target: as for `write`; a missing table is created.
+    Columns of directories (`day=2026-11-01`) are found, and their types inferred, as by Spark; below a single glob, from its
+    first wildcard on. folders gives the types of columns of directories. A new table is partitioned by these columns, or by
+    those of partition_by.
+    columns: the VARIANT columns (`v`, `s.w`; `a.list.element`, as Parquet names the elements of a list). By default these are
+    the groups that the files annotate as VARIANT, and those whose structure is that of a layout (`layouts.is_variant`); other
+    columns keep their types. drop: columns that the table does not get.
+    The table gets the columns of all files, and null where a file lacks one. Columns of one name must have one type.
+    Files that the table has from an earlier conversion are left out, even if they have changed since, so the same call can be
+    repeated: after a failure, or for new files. force=True reads all files. A file is known by its path.
+    commit_bytes: after so many bytes of files there is a commit. progress: called after each commit. storage_options: as for
+    `write`, for source and target. options: shred, cluster_by, merge_schema, compression, max_rows_per_file, user_metadata, as
+    for `write`.
+
+    Returns counts of files, rows and bytes. Raises InvalidSchemaError for columns that differ between files or have a type that
+    Spark has not, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for Variants that are none;
+    TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
+    what `write` raises. Messages name the file.
+    """
+    for name in options:
+        if name in _FIXED:
+            raise UnsupportedFeatureError(f"convert does not take {name}: use write(dv.VariantTable.forPath(…).toDF(), …)")
+        if name not in _OPTIONS:
+            raise TypeError(f"convert() got an unexpected keyword argument {name!r}")
+    for name, given in (("columns", columns), ("drop", drop)):
+        if isinstance(given, str):
+            raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
+    if commit_bytes < 1:
+        raise UnsupportedFeatureError("commit_bytes must be 1 or more")
+    asked = None if columns is None else frozenset(tuple(map(str.lower, parse_column(name))) for name in columns)
+    conversion = _Conversion(
+        spark, target, asked, frozenset(map(str.lower, drop)), dict(storage_options or {}), force, _OPTIONS | options
+    )
+    places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+    types = ", ".join(f"{quoted(name)} {kind}" for name, kind in (folders or {}).items())
+    found = sources.listed(spark, "listFolders", conversion.storage_options, places, types)
+    for table in found["tables"]:
+        raise TableError(
+            f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
+        )
+    conversion.check_target([name for name, *_ in found["files"]], found["directories"])
+    schema = t.StructType.fromJson(json.loads(found["schema"]))
+    for name in folders or {}:
+        if name.lower() not in map(str.lower, schema.names):
+            raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
+    files, ignored = _wanted(found["files"], schema, conversion.drop)
+    schema = t.StructType([field for field in schema if field.name.lower() not in conversion.drop])
+    return replace(conversion.run(files, schema, commit_bytes, progress), ignored=ignored)
+
+
+def _wanted(listed: Sequence[Sequence[Any]], folders: t.StructType, dropped: Collection[str]) -> tuple[list[SourceFile], int]:
+    """The files to read, in the order of their names, and how many were left out because of their suffix.
+
+    folders: the columns of directories. dropped: those that are not needed, in lower case. Raises TableError for a file that is
+    in none of the directories.
+    """
+    kept = [i for i, name in enumerate(folders.names) if name.lower() not in dropped]
+    rows = {name: row for name, *row in listed if row[2] or not name.rpartition("/")[2].startswith("_")}  # _metadata
+    wanted = [name for name, row in sorted(rows.items()) if row[2] or name.lower().endswith(_SUFFIXES)] or sorted(rows)
+    files = []
+    for name in wanted:
+        size, modified, _, *values = rows[name]
+        if folders and not (values and values[0]):
+            raise TableError(f"{name} is in no folder {folders.names[0]}=…, and other files are: convert it alone")
+        files.append(SourceFile(name, size, max(0, modified), tuple(values[0][i] for i in kept)))
+    return files, len(rows) - len(files)
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    spark: SparkSession
+    target: str | os.PathLike[str]
+    columns: frozenset[ColumnPath] | None
+    drop: frozenset[str]
+    storage_options: dict[str, str]
+    force: bool
+    options: dict[str, Any]
+
+    def check_target(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Raises TableError if source and table overlap: VACUUM would delete files, or the table's own would be read."""
+        with own_session(self.spark) as spark:
+            directory = str(Table.of(spark, self.target, self.storage_options).log.dataPath()).rstrip("/") + "/"
+        if inside := [name for name in files if name.startswith(directory)]:
+            raise TableError(f"{inside[0]} is in the directory of the table, {self.target}: choose another directory")
+        for source in directories:
+            if directory.startswith(source.rstrip("/") + "/"):
+                raise TableError(
+                    f"the table {self.target} would be in {source}, whose files are read: choose another directory"
+                )
+
+    def run(
+        self,
+        files: list[SourceFile],
+        folders: t.StructType,
+        commit_bytes: int,
+        progress: Callable[[Progress], object] | None,
+    ) -> Converted:
+        """Converts the files that the table has not, one commit after the other."""
+        done = Converted(None, 0, 0, 0, 0, 0, 0, 0)
+        skipped = self._known(files)
+        new = [file for file in files if file.name not in skipped]
+        if not new:
+            return replace(done, skipped=len(skipped))
+        schema = self._schema(new, folders)
+        total = sum(file.size for file in new)
+        for batch in sources.batches(new, commit_bytes):
+            taken, commit = sources.committed(batch, partial(self._write, schema, folders), self._known)
+            if commit is not None:
+                done = Converted(
+                    commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
+                    done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
+                )  # fmt: skip
+            if progress is not None:
+                progress(Progress(done.files, len(new), done.bytes_read, total, done.rows))
+            skipped |= {file.name for file in batch} - {file.name for file in taken}
+        return replace(done, skipped=len(skipped))
+
+    def _known(self, files: Sequence[SourceFile]) -> set[str]:
+        """The names of the files that the target has already."""
+        if self.force:
+            return set()
+        by_identifier = {file.identifier(_OPERATION): file for file in files}
+        return sources.known(self.spark, self.target, self.storage_options, by_identifier)
+
+    def _exists(self) -> bool:
+        with own_session(self.spark) as spark:
+            return Table.of(spark, self.target, self.storage_options).exists()
+
+    def _schema(self, files: Sequence[SourceFile], folders: t.StructType) -> pa.Schema:
+        """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
+        pieces, reading = self._pieces(files, folders, whole=True)
+        with _own_errors("reading the footers"):
+            rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS).collect()
+        schema = merged((row.file, pa.ipc.read_schema(pa.py_buffer(row.schema))) for row in sorted(rows))
+        found = set(variants(schema))
+        missing = [dotted(path) for path in self.columns or () if path not in found]
+        if (missing or not found) and not self._exists():
+            if missing:
+                raise InvalidSchemaError(f"columns: no file has {missing[0]}; the columns are {', '.join(schema.names)}")
+            raise InvalidSchemaError(
+                f"none of the columns {', '.join(schema.names)} is a VARIANT: name those that are with columns=[…], or use "
+                "CONVERT TO DELTA"
+            )
+        return schema
+
+    def _write(self, schema: pa.Schema, folders: t.StructType, files: Sequence[SourceFile]) -> Commit:
+        pieces, reading = self._pieces(files, folders)
+        reading = replace(reading, schema=schema)
+        columns = t.StructType([*from_arrow_schema(schema), *folders])
+        rows = pieces.mapInArrow(partial(_rows, reading, to_arrow_schema(columns, timezone="UTC")), columns)
+        options = dict(self.options)
+        if options["partition_by"] is None:
+            options["partition_by"] = () if self._exists() else tuple(folders.names)
+        identifiers = {file.identifier(_OPERATION): file.modified for file in files}
+        request = replace(Request.of(rows, **_FIXED | options), files=reading, identifiers=identifiers, again=self.force)
+        with _own_errors("reading the files"):
+            return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+
+    def _pieces(
+        self, files: Sequence[SourceFile], folders: t.StructType, *, whole: bool = False
+    ) -> tuple[DataFrame, ParquetFiles]:
+        """A DataFrame with a row for each piece and the columns of its directories, and how the pieces are read.
+
+        whole: whether a file is one piece.
+        """
+        of_files = Pieces(self.spark, self.storage_options)
+        cut = [
+            (file, piece)
+            for file in files
+            for piece in ([of_files.of(file)] if whole else sources.cut(of_files.of(file), PIECE_BYTES))
+        ]
+        weights = [OPENING if whole else _size(piece) + OPENING for _, piece in cut]
+        groups = sources.groups(weights, self.spark.sparkContext.defaultParallelism, TASK_BYTES)
+        rows = [(piece.json(), *file.folders, group) for (file, piece), group in zip(cut, groups, strict=True)]
+        names = [PIECE, *(f"folder{i}" for i in range(len(folders))), _GROUP]
+        types = [pa.string(), *(pa.string() for _ in folders), pa.int32()]
+        values = zip(*rows, strict=True)
+        table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
+        columns = [F.col(f"folder{i}").cast(field.dataType).alias(field.name) for i, field in enumerate(folders)]
+        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP)))
+        dropped = self.drop | {name.lower() for name in folders.names}
+        return df.select(F.col(quoted(PIECE)), *columns), ParquetFiles(of_files.storages, self.columns, dropped)
+
+
+def _size(piece: Piece) -> int:
+    return (piece.size if piece.end is None else piece.end) - piece.start
+
+
+def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The different schemas of the files of a task, each with the first file that has it."""
+    reader, known = Reader(reading), set()
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            piece = Piece.of(text)
+            schema = reader.columns(piece).serialize().to_pybytes()
+            if schema not in known:
+                known.add(schema)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([piece.name]), pa.array([schema], pa.binary())], names=["file", "schema"]
+                )
+
+
+def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of pieces, in record batches of PySpark's schema."""
+    for batch in Reader(reading).batches(batches):
+        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def _own_errors(doing: str) -> Iterator[None]:
+    """Raises an error of this package in a task of Spark's as itself, and other errors of Python there as TableError."""
+    try:
+        yield
+    except PythonException as error:
+        text = str(error)
+        own = _OWN_ERROR.search(text)
+        if own is not None:
+            raise getattr(errors, own[1], DeltaVariantError)(own[2].strip().splitlines()[0]) from error
+        raise TableError(f"{doing} failed: {text.strip().splitlines()[-1]}") from error

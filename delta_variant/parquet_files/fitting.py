@@ -1,0 +1,67 @@
+"""Arrow arrays of one file → arrays of the types of all files (`columns.merged`).
+
+In: a column as pyarrow reads it, with Variants as struct<metadata, value>. Out: the same values in another type: fields by
+name, without regard to case, and null where the file has none. Invariant: a value that the type cannot hold is an error.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_variant.errors import UnsupportedFeatureError
+from delta_variant.parquet_files.columns import is_variant
+
+# RebaseDateTime.lastSwitchJulianDay and lastSwitchJulianTs: from here on both of Spark's calendars agree, in every time zone.
+_DAY, _MICROSECOND = -141427, -2208988800000000
+
+
+def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
+    """The array with another type.
+
+    is_legacy: whether dates and timestamps are in the calendar that Spark had before version 3. Raises UnsupportedFeatureError
+    for such a time on which the calendars differ, and pa.ArrowInvalid for a value that the type cannot hold.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if is_variant(kind):
+        children = [array.field(array.type.get_field_index(field.name)) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_struct(kind):
+        places = {field.name.lower(): i for i, field in enumerate(array.type)}
+        children = [
+            fitted(array.field(places[field.name.lower()]), field.type, is_legacy=is_legacy)
+            if field.name.lower() in places
+            else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_map(kind):
+        keys = fitted(array.keys, kind.key_type, is_legacy=is_legacy)
+        items = fitted(array.items, kind.item_type, is_legacy=is_legacy)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+    if pa.types.is_list(kind):
+        if not pa.types.is_list(array.type):
+            array = array.cast(pa.list_(array.type.value_field))
+        elements = fitted(array.values, kind.value_type, is_legacy=is_legacy)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[elements])
+    if is_legacy:
+        _check_calendar(array)
+    return array if array.type == kind else array.cast(kind)
+
+
+def _check_calendar(array: pa.Array) -> None:
+    if pa.types.is_date(array.type):
+        first, limit = pc.min(array.cast(pa.date32()).cast(pa.int32())).as_py(), _DAY
+    elif pa.types.is_timestamp(array.type):
+        first, limit = pc.min(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())).as_py(), _MICROSECOND
+    else:
+        return
+    if first is not None and first < limit:
+        raise UnsupportedFeatureError(
+            "dates before 1582-10-15 or times before 1900 are in the calendar that Spark had before version 3: read the file "
+            "with Spark and write it again"
+        )

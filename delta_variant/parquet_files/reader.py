@@ -1,0 +1,181 @@
+"""Reads pieces of Parquet files for one task: pieces in, record batches of the columns of all files out.
+
+Row groups belong to the piece in which they begin. Memory holds one batch: its rows are as many as took about 8 MiB in the
+batch before, decoded, since dictionaries can make the pages of a row group arbitrarily smaller than its values. A row group is
+read from its beginning again if its batches turn out to be much too large, or to be those of the first few rows of the task.
+
+Invariant: every row of a file is in exactly one of its pieces, and the errors of a file name it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
+from delta_variant.json_files.pieces import Piece
+from delta_variant.parquet import footer as footers
+from delta_variant.parquet.columns import opened
+from delta_variant.parquet.physical import exact_schema
+from delta_variant.parquet.tables import unshredded, with_types
+from delta_variant.parquet_files.columns import FileColumns
+from delta_variant.parquet_files.fitting import fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+    from delta_variant.parquet.footer import Names
+    from delta_variant.paths import ColumnPath
+    from delta_variant.storage import Storage
+
+BATCH_BYTES = 8 << 20
+BATCH_ROWS, FIRST_ROWS = 1 << 14, 1 << 4
+"""The most rows of a batch, also while nothing is known of their size."""
+_TOO_LARGE = 4  # times
+PIECE = "delta_variant piece"
+"""The column with pieces (`Piece.json`) in the rows that a task gets; it is the first."""
+_VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """How the files are read; the same for all pieces."""
+
+    storages: tuple[Storage, ...]
+    columns: frozenset[ColumnPath] | None
+    """The VARIANT columns, in lower case; None for those that are annotated or have the structure of a layout."""
+    dropped: frozenset[str]
+    """Columns that are left out, in lower case."""
+    schema: pa.Schema | None = None
+    """The columns of the rows; None while they are not known."""
+
+
+class Reader:
+    """Reads pieces for one task."""
+
+    def __init__(self, files: ParquetFiles) -> None:
+        self._files = files
+        self._schema = pa.schema([]) if files.schema is None else files.schema
+        self._file_systems: dict[int, fs.FileSystem] = {}
+        self._row_bytes = 0.0
+        self.malformed: dict[str, int] = {}
+        """What a reader of JSON files counts. A malformed Variant is an error."""
+
+    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of pieces, followed by the columns of their piece.
+
+        rows: batches whose first column has pieces. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError,
+        UnsupportedFeatureError and TableError, with the file; OSError if a second attempt may succeed.
+        """
+        for pieces in rows:
+            names = [*self._schema.names, *pieces.schema.names[1:]]
+            for number, text in enumerate(pieces.column(0).to_pylist()):
+                own = pieces.slice(number, 1).columns[1:]
+                for batch in self.rows(Piece.of(text)):
+                    same = pa.array(np.zeros(batch.num_rows, np.int64))
+                    yield pa.RecordBatch.from_arrays([*batch.columns, *(column.take(same) for column in own)], names=names)
+
+    def rows(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece, with the columns of all files."""
+        with self._opened(piece) as (file, columns):
+            schema, variants = self._schema, columns.variants
+
+            def is_variant(_kind: pa.DataType, names: Names) -> bool:
+                return names in variants
+
+            exact, is_legacy = exact_schema(file, is_variant), _is_legacy(file)
+            places = {field.name.lower(): i for i, field in enumerate(exact)}
+            first_row = 0
+            for number in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(number)
+                if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
+                    at = first_row
+                    for read in self._read(file, number):
+                        batch = unshredded(with_types(read, exact), is_variant, at)
+                        at += batch.num_rows
+                        yield pa.RecordBatch.from_arrays(
+                            [
+                                fitted(batch.column(places[f.name.lower()]), f.type, is_legacy=is_legacy)
+                                if f.name.lower() in places
+                                else pa.nulls(batch.num_rows, f.type)
+                                for f in schema
+                            ],
+                            schema=schema,
+                        )
+                first_row += group.num_rows
+
+    def columns(self, piece: Piece) -> pa.Schema:
+        """The columns of a file."""
+        with self._opened(piece) as (_, columns):
+            return columns.schema
+
+    def _read(self, file: pq.ParquetFile, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, as pyarrow reads them."""
+        group, done = file.metadata.row_group(number), 0
+        while done < group.num_rows:
+            at, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
+            for read in file.iter_batches(rows, row_groups=[number], use_threads=False):
+                at += read.num_rows
+                if at <= done:
+                    continue
+                new = read.slice(read.num_rows - (at - done))
+                done = at
+                self._row_bytes = max(1.0, new.nbytes / new.num_rows)
+                yield new
+                if is_first or self._batch_rows(group) * _TOO_LARGE < rows:
+                    break
+
+    def _batch_rows(self, group: pq.RowGroupMetaData) -> int:
+        encoded = group.total_byte_size / max(1, group.num_rows)
+        most = BATCH_ROWS if self._row_bytes else FIRST_ROWS
+        return max(1, min(most, int(BATCH_BYTES / max(1.0, encoded, self._row_bytes))))
+
+    @contextmanager
+    def _opened(self, piece: Piece) -> Iterator[tuple[pq.ParquetFile, FileColumns]]:
+        """Opens a file. Errors in the `with` block get its name."""
+        storage, system = self._files.storages[piece.storage], self._file_system(piece)
+        try:
+            with system.open_input_file(piece.path) as source:
+                if source.size() != piece.size:
+                    raise TableError(
+                        f"it had {piece.size:,} bytes when it was listed, and has {source.size():,} now: convert files that do "
+                        "not change any more, and begin again"
+                    )
+                footer = footers.of(source)
+                file = opened(source, footer)
+                yield file, FileColumns(file, footers.variant_groups(footer), self._files.columns, self._files.dropped)
+        except DeltaVariantError as error:
+            is_guess = self._files.columns is None and isinstance(error, InvalidLayoutError | MalformedVariantError)
+            hint = ": columns=[…] says which columns are VARIANT" if is_guess else ""
+            raise type(error)(f"{piece.name}: {error}{hint}") from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise TableError(f"cannot read {piece.name}: {error}") from error
+        except OSError as error:
+            reason = f"cannot read {piece.name}: {error}"
+            if storage.scheme == "file" or isinstance(error, FileNotFoundError) or storage.explained(error) is not None:
+                raise TableError(reason) from error
+            raise OSError(reason) from error
+
+    def _file_system(self, piece: Piece) -> fs.FileSystem:
+        if piece.storage not in self._file_systems:
+            self._file_systems[piece.storage] = self._files.storages[piece.storage].open()
+        return self._file_systems[piece.storage]
+
+
+def _start(group: Any) -> int:
+    """The byte of the file where a row group begins."""
+    column = group.column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def _is_legacy(file: pq.ParquetFile) -> bool:
+    """Whether times may be in the calendar that Spark had before version 3 (DataSourceUtils.getRebaseSpec; 3.1 for INT96)."""
+    keys = file.metadata.metadata or {}
+    return any(key in keys for key in _LEGACY) or keys.get(_VERSION, b"4") < b"3.1.0"

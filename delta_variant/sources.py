@@ -1,0 +1,172 @@
+"""What `ingest` and `convert` have in common: files that a table takes once, as pieces that tasks read.
+
+In: files of a listing (`java/SourceFiles.java`). Out: the files of each commit, their identifiers, and the pieces of each task.
+
+Invariant: a file is taken once. Each commit has a transaction identifier for every file that it took (PROTOCOL.md,
+"Transaction Identifiers"), so an operation that was killed is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delta_variant import jvm
+from delta_variant.errors import ConflictError, TableError
+from delta_variant.hadoop import storage_of
+from delta_variant.json_files.pieces import Piece
+from delta_variant.transaction import Table, Transaction, own_session
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+
+    from delta_variant.storage import Storage
+
+COMMIT_BYTES = 64 << 30
+PIECE_BYTES = 128 << 20
+"""Large files are read in pieces of this size."""
+TASK_BYTES = 512 << 20
+"""The most that one task reads, unless a single piece has more."""
+OPENING = 4 << 20
+"""Bytes that are read in the time that it takes to open a file."""
+_TRIES = 3
+_PLACE = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a listing."""
+
+    name: str
+    """As Hadoop's Path prints it."""
+    size: int
+    modified: int
+    """Milliseconds since 1970."""
+    folders: tuple[str | None, ...] = ()
+    """The values of the columns of its directories, as text."""
+
+    def identifier(self, operation: str, missing_in: str = "") -> str:
+        """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
+        text = f"{self.name}\0{missing_in}" if missing_in else self.name
+        return f"delta_variant.{operation}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str], sources: Sequence[str], *more: Any) -> Any:
+    """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
+    jvm.classic(spark)
+    options = jvm.scala_map(spark, storage_options)
+    with jvm.delta_errors(f"listing {', '.join(sources)}"):
+        lister = jvm.construct(spark, jvm.java_class(spark, "SourceFiles"), spark._jsparkSession, options)  # noqa: SLF001
+        found = json.loads(getattr(lister, method)(sources, *more))
+    files = found["files"] if isinstance(found, dict) else found
+    if missing := [source for source in files if isinstance(source, str)]:
+        raise TableError(f"there are no files: {missing[0]} does not exist")
+    if not files:
+        raise TableError(f"there are no files below {', '.join(sources)}")
+    return found
+
+
+def known(
+    spark: SparkSession,
+    target: str | os.PathLike[str],
+    storage_options: Mapping[str, str],
+    files: Mapping[str, SourceFile],
+) -> set[str]:
+    """The names of the files that a table has already. files: by their identifiers."""
+    with own_session(spark) as own:
+        there = Transaction(Table.of(own, target, storage_options)).identify(dict.fromkeys(files, 0))
+    return {file.name for identifier, file in files.items() if identifier in there}
+
+
+def committed(
+    files: list[SourceFile],
+    write: Callable[[list[SourceFile]], Result],
+    known_of: Callable[[list[SourceFile]], set[str]],
+    *,
+    again: bool = False,
+) -> tuple[list[SourceFile], Result | None]:
+    """Writes files in one commit. Returns those that were taken: another writer may have taken some in between.
+
+    write: commits files. known_of: the names of those that the table has. again: whether a conflict about something else than
+    these files is tried again too. Raises what `write` raises.
+    """
+    for attempt in range(_TRIES):
+        try:
+            return files, write(files)
+        except ConflictError:  # noqa: PERF203  # a commit takes seconds
+            there = known_of(files)
+            if not (there or again) or attempt == _TRIES - 1:
+                raise
+            files = [file for file in files if file.name not in there]
+            if not files:
+                break
+    return [], None
+
+
+def batches(files: Iterable[SourceFile], commit_bytes: int) -> Iterator[list[SourceFile]]:
+    """The files of each commit."""
+    batch: list[SourceFile] = []
+    size = 0
+    for file in files:
+        if batch and size + file.size > commit_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file.size
+    if batch:
+        yield batch
+
+
+def groups(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
+    """The number of the task that reads each piece: as many tasks as cores, or more if a task would read more than task_bytes.
+
+    Neighbours stay together, since they may be of one partition.
+    """
+    total = sum(sizes)
+    tasks = max(1, min(len(sizes), max(cores, -(-total // task_bytes))))
+    numbers, before = [], 0
+    for size in sizes:
+        numbers.append(min(tasks - 1, (before + size // 2) * tasks // total))
+        before += size
+    return numbers
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Cuts files into pieces, and keeps the storages that their pieces name."""
+
+    spark: SparkSession
+    storage_options: Mapping[str, str]
+    _storages: dict[str, tuple[int, Storage, str]] = field(default_factory=dict)
+
+    @property
+    def storages(self) -> tuple[Storage, ...]:
+        """The storages of the files that were cut, by their numbers."""
+        return tuple(storage for _, storage, _ in self._storages.values())
+
+    def of(self, file: SourceFile) -> Piece:
+        """A whole file."""
+        scheme, host, path = _PLACE.fullmatch(file.name).groups()  # type: ignore[union-attr]
+        root = f"{scheme}://{host}/" if host else f"{scheme or 'file'}:/"
+        if root not in self._storages:
+            state = self.spark._jsparkSession.sessionState()  # noqa: SLF001  # PySpark gives no public way
+            conf = state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.storage_options))
+            storage = storage_of(self.spark, jvm.static(self.spark, "org.apache.hadoop.fs.Path")(root), conf)
+            self._storages[root] = len(self._storages), storage, storage.root.rstrip("/")
+        number, _, prefix = self._storages[root]
+        return Piece(number, prefix + path, file.name, file.size)
+
+
+def cut(piece: Piece, piece_bytes: int) -> Iterator[Piece]:
+    """A whole file in pieces of so many bytes."""
+    for start in range(0, max(piece.size, 1), piece_bytes):
+        end = start + piece_bytes
+        yield replace(piece, start=start, end=end if end < piece.size else None)
