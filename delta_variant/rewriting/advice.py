@@ -71,15 +71,18 @@ def _to_bound(scans: Sequence[Scan]) -> Iterable[Advice]:
 
 
 def _to_shred(scans: Sequence[Scan]) -> Iterable[Advice]:
-    plain: dict[str, list[int]] = defaultdict(list)
+    plain: dict[str, int] = {}  # by path, in how many files no typed column is proven
+    saved = []
     for scan in scans:
-        for path, files in scan.typed_files.items():
-            if files < (scan.files_after_bounds or 0):
-                plain[path].append((scan.files_after_bounds or 0) - files)
-    for path, each in plain.items():
-        reason = f"no typed column is proven for {path} in up to {max(each):,} files that queries open"
+        opened = scan.files_after_bounds or 0
+        lacking = {path: opened - files for path, files in scan.typed_files.items() if files < opened}
+        plain |= {path: max(files, plain.get(path, 0)) for path, files in lacking.items()}
+        saved += [max(lacking.values())] if lacking else []
+    if plain:
+        worst = max(plain, key=lambda path: plain[path])
+        reason = f"no typed column is proven for {worst} in up to {plain[worst]:,} files that queries open"
         call = "table.enable_shredding(); table.shred(); table.analyze()"
-        yield Advice("shred", (path,), len(each), sum(each), reason, call)
+        yield Advice("shred", tuple(plain), len(saved), sum(saved), reason, call)
 
 
 def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[Scan]) -> Iterable[Advice]:
