@@ -141,6 +141,5 @@ def _findings(outcome: Mapping[str, Any], left: int) -> tuple[Finding, ...]:
     for number, verdict, files in outcome.get("tally", ()):
         counts.setdefault(number, {})[verdict] = files
     return tuple(
-        finding(leaf, log, counts.get(number, {"none": left}))
-        for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
+        finding(leaf, log, counts.get(number, {}), left) for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
     )

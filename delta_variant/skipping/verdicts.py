@@ -81,8 +81,10 @@ def _verdict(number: int, leaf: Leaf, projection: Projection) -> dict[str, Any]:
     }
 
 
-def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
+def finding(leaf: Leaf, log: Log, counts: Mapping[str, int], left: int = 0) -> Finding:
     """The verdicts on one question in words. `counts` maps each verdict to the number of its files.
+
+    left: how many files there are, for a question that has no verdicts because the log has no bounds of its column.
 
     >>> from delta_variant.skipping import Comparison, Constants, Log, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "int"), Constants("int", ("5",)))
@@ -92,7 +94,7 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int]) -> Finding:
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
     if static and not member(leaf, log):
-        return Finding(str(leaf), path.place, 0, (static,), files if path.column not in log.columns else 0)
+        return Finding(str(leaf), path.place, 0, (static,), left if path.column not in log.columns else 0)
     words = {
         _NONE: f"no bounds for {path.place} in",
         _UNMARKED: f"bounds for {path.place} that another writer may have made too narrow (no tag {BOUNDS_TAG}) in",
