@@ -14,6 +14,7 @@ import pyarrow as pa
 from delta_variant.analysis.files import CountingFile
 from delta_variant.analysis.index_files import Path, index_file
 from delta_variant.analysis.index_plan import IndexPlan
+from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
 from delta_variant.membership import Entry, write_sidecar
 
@@ -33,6 +34,7 @@ class Report:
 
 def index_files(plan: IndexPlan, files: Iterable[tuple[str, int, frozenset[Path]]]) -> Iterator[Report]:
     """Runs one task. files: their paths and sizes in the log, and the paths of Variants that the index lacks for them."""
+    check_version(plan.version)
     system, report, waiting = plan.location.open(), Report(), defaultdict[Path, list[Entry]](list)
     size = 0
 

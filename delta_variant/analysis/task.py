@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from delta_variant.analysis.files import CountingFile, File, analyze_file
-from delta_variant.analysis.plan import AnalysisPlan
+from delta_variant.analysis.plan import AnalysisPlan, check_version
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import ColumnPath
-from delta_variant.version import __version__
 from delta_variant.writer.shredding_schemas import Inference
 
 OWN_TAGS = "delta_variant."
@@ -30,11 +29,7 @@ def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]
     number of bytes that were `read`, and either `failed`, a reason, or what the log is to have, `stats` and `tags`, with the
     `source` of the bounds and the number of `rows`; neither if the log has it already.
     """
-    if plan.version != __version__:
-        raise RuntimeError(
-            f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
-            "the Python of both"
-        )
+    check_version(plan.version)
     system, inference = plan.location.open(), Inference()
     for message in messages:
         given = json.loads(message)
