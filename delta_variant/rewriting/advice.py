@@ -96,9 +96,13 @@ def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[S
     saved: dict[str, dict[int, int]] = {}
     overlap: dict[str, float] = {}
     count = 1
+    try:
+        snapshot = planning(table)
+    except DeltaVariantError:
+        return  # a table that `optimize` refuses
     for path, questions in asked.items():
         try:
-            _, _, files = files_of(planning(table), bounds, [path], None)
+            _, _, files = files_of(snapshot, bounds, [path], None)
         except DeltaVariantError:
             continue  # a path through an array, which has no bounds
         ranged = np.flatnonzero(files.low[:, 0] != NONE)

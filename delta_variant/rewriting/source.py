@@ -39,11 +39,7 @@ def clustered(
     spark = rows.sparkSession
     keys = [clustering.keys(schema, [key]) for key in cluster_by]
     partitions = [F.col(quoted(name)) for name in partition_by]
-    if len(keys) == 1:
-        position = keys[0]
-    else:
-        spark.conf.set("spark.databricks.io.skipping.mdc.rangeId.max", str(RANGES))
-        position = [_hilbert(spark, [F.struct(*key) for key in keys])]
+    position = keys[0] if len(keys) == 1 else [_hilbert(spark, [F.struct(*key) for key in keys])]
     columns = rows.columns
     spark.conf.set(_SAMPLE, SAMPLED)
     placed = rows.withColumn(_POSITION, F.struct(*partitions, *position))

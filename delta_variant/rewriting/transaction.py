@@ -39,7 +39,7 @@ class Rewriting(Transaction):
     @cached_property
     def features(self) -> TableFeatures:
         """The table features of the snapshot. With row tracking, the schema has the columns that keep the rows' ids."""
-        found = TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
+        found = super().features
         kept = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in self._row_ids]
         return replace(found, schema={**found.schema, "fields": [*found.schema["fields"], *kept]})
 
