@@ -30,6 +30,7 @@ from delta_variant.ingestion import ingest
 from delta_variant.parquet import inspect
 from delta_variant.report import explain
 from delta_variant.session import check_java, configure, enable
+from delta_variant.sources import Loaded
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
 
@@ -98,17 +99,7 @@ def ingest_command(
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
-    if done.version is None:
-        click.echo(f"nothing to load: {target} has all {done.skipped:,} files")
-        return
-    click.echo(
-        f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes read, "
-        f"{done.bytes_written:,} written"
-    )
-    if done.skipped:
-        click.echo(f"{done.skipped:,} files were there already")
-    if done.ignored:
-        click.echo(f"{done.ignored:,} files are not .json, .jsonl or .ndjson and were left out: name them to load them")
+    _show_loaded(done, target, "load", ".json, .jsonl or .ndjson")
     if done.bad:
         click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
 
@@ -157,17 +148,22 @@ def convert_command(
         click.echo(json.dumps(asdict(done)))
     elif parse_json:
         click.echo(f"{target} is at version {done.version}: {done.rows:,} rows in {done.files:,} files, {done.bytes:,} bytes")
-    elif done.version is None:
-        click.echo(f"nothing to convert: {target} has all {done.skipped:,} files")
     else:
-        click.echo(
-            f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes "
-            f"read, {done.bytes_written:,} written"
-        )
-        if done.skipped:
-            click.echo(f"{done.skipped:,} files were there already")
-        if done.ignored:
-            click.echo(f"{done.ignored:,} files are not .parquet, .parq or .pq and were left out: name them to convert them")
+        _show_loaded(done, target, "convert", ".parquet, .parq or .pq")
+
+
+def _show_loaded(done: Loaded, target: str, verb: str, suffixes: str) -> None:
+    if done.version is None:
+        click.echo(f"nothing to {verb}: {target} has all {done.skipped:,} files")
+        return
+    click.echo(
+        f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes read, "
+        f"{done.bytes_written:,} written"
+    )
+    if done.skipped:
+        click.echo(f"{done.skipped:,} files were there already")
+    if done.ignored:
+        click.echo(f"{done.ignored:,} files are not {suffixes} and were left out: name them to {verb} them")
 
 
 # --------------------------------------------------------------------------------------------------------------- analyze

@@ -32,7 +32,7 @@ from delta_variant.parquet_files.columns import merged, variants
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
-from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Pieces, SourceFile
+from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
@@ -59,22 +59,8 @@ _OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | r
 
 
 @dataclass(frozen=True)
-class Converted:
+class Converted(Loaded):
     """What a conversion did."""
-
-    version: int | None
-    """The last version that it committed; None if there was nothing to commit."""
-    commits: int
-    files: int
-    """How many files were read."""
-    skipped: int
-    """How many files were left out because the table has them already."""
-    ignored: int
-    """How many files below directories were left out because of their suffix."""
-    rows: int
-    bytes_read: int
-    """The size of the files that were read."""
-    bytes_written: int
 
 
 def convert(

@@ -29,7 +29,7 @@ from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Pieces, SourceFile
+from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
@@ -59,22 +59,9 @@ _FIXED: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Ingested:
+class Ingested(Loaded):
     """What an ingestion did."""
 
-    version: int | None
-    """The last version that it committed; None if there was nothing to commit."""
-    commits: int
-    files: int
-    """How many files were read."""
-    skipped: int
-    """How many files were left out because the table has them already."""
-    ignored: int
-    """How many files below directories were left out because of their suffix."""
-    rows: int
-    bytes_read: int
-    """The size of the files that were read."""
-    bytes_written: int
     bad: int
     """How many malformed documents were left out of the table."""
 

@@ -42,6 +42,25 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What an operation that takes files did."""
+
+    version: int | None
+    """The last version that it committed; None if there was nothing to commit."""
+    commits: int
+    files: int
+    """How many files were read."""
+    skipped: int
+    """How many files were left out because the table has them already."""
+    ignored: int
+    """How many files below directories were left out because of their suffix."""
+    rows: int
+    bytes_read: int
+    """The size of the files that were read."""
+    bytes_written: int
+
+
+@dataclass(frozen=True)
 class SourceFile:
     """A file of a listing."""
 
