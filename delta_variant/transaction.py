@@ -213,7 +213,7 @@ class Written:
 class Transaction:
     """One of Delta's transactions on a table, from its snapshot to its commit."""
 
-    _classes: tuple[str, ...] = ("Partitions", "Write")
+    _classes: tuple[str, ...] = ("AddFiles", "Write")
     """The Java class of its steps, after those that it needs."""
 
     def __init__(
@@ -272,6 +272,13 @@ class Transaction:
             snapshot = self.delta.snapshot()
             checksum = snapshot.checksumOpt()
             return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
+
+    @property
+    def clustering_columns(self) -> list[str]:
+        """The names of the columns by which Delta itself clusters the table (CLUSTER BY)."""
+        with jvm.delta_errors(f"reading the clustering columns of {self._table.name}"):
+            info = jvm.scala_object(self.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
+            return list(jvm.items(info.extractLogicalNames(self.delta.snapshot())))
 
     def has_been_executed(self) -> bool:
         """Whether the table has the transaction identifier of this write (`txnAppId`, `txnVersion`) or a later one.

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -363,39 +359,6 @@ def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noq
 
 def order_of(text):
     return (0, float(text), "") if re.fullmatch(r"-?[\d.]+", text) else (1, 0.0, text)
-
-
-KILLED = """
-import os, signal, sys
-from pyspark.sql import SparkSession
-import delta_variant as dv
-from delta_variant.analysis import driver
-driver.BATCH_FILES = 1
-spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
-def progress(p):
-    if p.files:
-        os.killpg(os.getpgid(0), signal.SIGKILL)
-dv.VariantTable.forPath(spark, sys.argv[1]).analyze(progress=progress)
-"""
-
-
-@pytest.mark.slow
-def test_killed(spark, base, tmp_path):
-    """An analysis that is killed after some commits leaves a whole table, and the next one does what is left."""
-    path = tmp_path / "t"
-    shutil.copytree(base, path)
-    by_delta(spark, path, rows(spark, 40, 80))
-    before = rows_of(spark, path)
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", KILLED, str(path)]
-    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
-    marked = sum(stats.BOUNDS_TAG in add.get("tags", {}) for add in adds(path).values())
-    assert 1 <= marked < 8
-    assert rows_of(spark, path) == before
-    done = dv.VariantTable.forPath(spark, path).analyze()
-    assert done.files == 8 - marked
-    assert opened(spark, path) == (1, 1)
 
 
 def test_batches(spark, base, tmp_path, monkeypatch):

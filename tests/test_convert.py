@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -30,7 +26,7 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.transaction import Transaction
-from tests.support import delta_log, forget
+from tests.support import delta_log
 from tests.test_layouts import Writer
 from tests.test_parquet_files import TYPES
 from tests.test_writer import adds, canonical, read, vacuum
@@ -332,38 +328,6 @@ def test_arguments(spark, tmp_path, options, error, message):
     """What does not fit is one error, before a file is read."""
     with pytest.raises(error, match=message):
         dv.convert(spark, tmp_path, tmp_path / "t", **options)
-
-
-SCRIPT = """
-import os, signal, sys
-from pyspark.sql import SparkSession
-import delta_variant as dv
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
-builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
-spark = dv.configure(builder).getOrCreate()
-source, target = sys.argv[1:]
-def progress(p):
-    if p.files >= 2:
-        os.killpg(os.getpgid(0), signal.SIGKILL)
-dv.convert(spark, source, target, commit_bytes=1, progress=progress)
-"""
-
-
-@pytest.mark.slow
-def test_killed(spark, tmp_path):
-    """Killed after some of its commits and run again, a conversion leaves every row once (W3)."""
-    (tmp_path / "in").mkdir()
-    for number in range(5):
-        parquet.write_table(rows(number * 50, number * 50 + 50), tmp_path / "in" / f"{number}.parquet", shred="auto")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(tmp_path / "t")]
-    ended = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
-    forget(spark)
-    assert 100 <= read(spark, tmp_path / "t").count() < 250
-    done = dv.convert(spark, tmp_path / "in", tmp_path / "t")
-    assert done.skipped + done.files == 5
-    assert canonical(read(spark, tmp_path / "t")) == canonical(expected(spark, 250))
 
 
 # ------------------------------------------------------------------------------------------------------- columns of texts

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -310,36 +306,6 @@ def test_concurrent_append(spark, gate, copy):  # noqa: F811
         assert both(spark, gate, str(path), *([ours, theirs] if order else [theirs, ours])) == ("done", "done")
         assert spark.sql(f"SELECT id FROM delta.`{path}`").count() == 500
         assert results[0].indexed.filters >= 4
-
-
-KILLED = """
-import os, signal, sys
-from pyspark.sql import SparkSession
-import delta_variant as dv
-from delta_variant.analysis import index
-index._BATCH_FILES = 5
-spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
-def progress(p):
-    os.killpg(os.getpgid(0), signal.SIGKILL)
-dv.VariantTable.forPath(spark, sys.argv[1]).analyze(bloom=["v:cid"], budget=0.1, progress=progress)
-"""
-
-
-@pytest.mark.slow
-def test_killed(spark, on, tmp_path):
-    """An analysis that is killed leaves the table as it was; the next one builds the filters that are missing (I1)."""
-    dv.write(rows(spark), tmp_path / "t")
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "t")]
-    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
-    assert sidecars(tmp_path / "t")
-    opened(on, tmp_path / "t")
-    told = []
-    done = table(spark, tmp_path / "t").analyze(bloom=["v:cid"], budget=0.1, progress=told.append).indexed
-    assert (done.files, done.filters, done.failed) == (FILES - 5, FILES - 5, {})
-    assert [p.files for p in told][-1] == FILES - 5
-    assert opened(on, tmp_path / "t") <= 2
 
 
 def test_room_and_types(spark, tmp_path):

@@ -5,10 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -26,7 +22,6 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from tests.support import SOAK, forget
 from tests.test_writer import adds, canonical, read
 
 pytestmark = pytest.mark.spark
@@ -280,42 +275,3 @@ def test_a_file_that_changed(spark, tmp_path, monkeypatch):
     with pytest.raises(TableError, match=r"a\.json had \d+ bytes when it was listed"):
         dv.ingest(spark, tmp_path / "a.json", tmp_path / "t")
     assert not list(tmp_path.glob("t/_delta_log/*.json"))
-
-
-SCRIPT = """
-import sys
-from pyspark.sql import SparkSession
-import delta_variant as dv
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
-builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
-spark = dv.configure(builder).getOrCreate()
-source, target, bad = sys.argv[1:]
-dv.ingest(spark, source, target, bad_records=bad, commit_bytes=30_000, progress=lambda p: print("COMMIT", p.files, flush=True))
-"""
-
-
-@pytest.mark.slow
-def test_killed(spark, tmp_path):
-    """Killed after some of its commits and run again, an ingestion leaves every good row and every bad line once."""
-    files, kills = (12, (1, 4)) if SOAK else (6, (2,))
-    (tmp_path / "in").mkdir()
-    for number in range(files):
-        (tmp_path / "in" / f"{number:02}.json").write_text(lines(number * 500, number * 500 + 500, bad=(number * 500 + 7,)))
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "in"), str(tmp_path / "t"), str(tmp_path / "bad")]
-    for commits in kills:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-        )
-        for line in process.stdout or ():
-            if line.startswith("COMMIT") and int(line.split()[1]) >= commits:
-                break
-        time.sleep(0.3 * commits)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    forget(spark)
-    before = ids(spark, tmp_path / "t")
-    assert len(before) < files * 499
-    dv.ingest(spark, tmp_path / "in", tmp_path / "t", bad_records=tmp_path / "bad")
-    assert ids(spark, tmp_path / "t") == [n for n in range(files * 500) if n % 500 != 7]
-    cut = [lines(n, n + 1, bad=(n,)).rstrip("\n") for n in range(7, files * 500, 500)]
-    assert bad_lines(spark, tmp_path / "bad") == Counter((f"{i:02}.json", 8, text) for i, text in enumerate(cut))

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -404,30 +400,3 @@ def test_beside_other_writers(spark, gate, base, tmp_path, ours, other, order): 
     if other_end == "done":
         theirs(alone)
     assert content(spark, path) == content(spark, alone)
-
-
-KILLED = """
-import os, signal, sys
-from pyspark.sql import SparkSession
-import delta_variant as dv
-from delta_variant.rewriting import driver
-driver.JOB_BYTES = 1
-spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
-dv.VariantTable.forPath(spark, sys.argv[1]).unshred(progress=lambda _: os.killpg(os.getpgid(0), signal.SIGKILL))
-"""
-
-
-@pytest.mark.slow
-def test_killed(spark, base, tmp_path):  # noqa: F811
-    """A rewriting that is killed after its first commit leaves a whole table; the next one does what is left (W5)."""
-    path = tmp_path / "t"
-    shutil.copytree(base, path)
-    before = content(spark, path)
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", KILLED, str(path)]
-    ended = subprocess.run(command, env=env, start_new_session=True, capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
-    assert content(spark, path) == before
-    done = dv.VariantTable.forPath(spark, path).unshred()
-    assert (done.files_removed, done.files_kept) == (3, 1)
-    assert content(spark, path) == before

@@ -67,7 +67,7 @@ def frames(draw: st.DrawFn) -> tuple[t.StructType, list[tuple[Any, ...]]]:
 
 def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     """The record batches that a write makes of the rows."""
-    java_class = jvm.java_class(spark, "Partitions", "Write")
+    java_class = jvm.java_class(spark, "AddFiles", "Write")
     method = next(method for method in java_class.getMethods() if method.getName() == "batches")
     rows = df._jdf.queryExecution().toRdd()
     arguments = jvm.static(spark, "java.util.ArrayList")(

@@ -95,7 +95,7 @@ def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`java/Analysis.java`). everything: whether those with the marker are among them."""
     spark = table.spark
     return jvm.construct(
-        spark, jvm.java_class(spark, "Partitions", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
+        spark, jvm.java_class(spark, "AddFiles", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
         jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
     )  # fmt: skip
 

@@ -75,7 +75,7 @@ public class Analysis {
     Dataset files = snapshot.allFiles().filter(wanted);
     if (predicates.isEmpty()) return files;
     org.apache.spark.sql.classic.Dataset all = (org.apache.spark.sql.classic.Dataset) files;
-    return Partitions.of(snapshot.metadata(), all, predicates).as(all.encoder());
+    return AddFiles.of(snapshot.metadata(), all, predicates).as(all.encoder());
   }
 
   /** The Add actions of a batch, which the hashes of their paths decide. */
@@ -90,7 +90,7 @@ public class Analysis {
    */
   public String start(int size, String where) {
     snapshot = log.update(false, Option.empty(), entry);
-    predicates = Partitions.predicates(spark, snapshot.metadata(), where);
+    predicates = AddFiles.predicates(spark, snapshot.metadata(), where);
     Row totals = (Row) files(snapshot).agg(functions.count("*"), new Column[] {functions.sum("size")}).first();
     batches = (int) Math.max(1, (totals.getLong(0) + size - 1) / size);
     return JSON.createObjectNode().put("batches", totals.getLong(0) == 0 ? 0 : batches).put("files", totals.getLong(0))
@@ -171,11 +171,7 @@ public class Analysis {
       Map.Entry tag = (Map.Entry) i.next();
       tags.put(tag.getKey(), ((JsonNode) tag.getValue()).asText());
     }
-    scala.collection.immutable.Map map =
-        scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(tags));
-    return file.copy(file.path(), file.partitionValues(), file.size(), file.modificationTime(), false,
-        report.get("stats").asText(), map, file.deletionVector(), file.baseRowId(), file.defaultRowCommitVersion(),
-        file.clusteringProvider(), file.copy$default$12(), file.copy$default$13());
+    return AddFiles.copy(file, report.get("stats").asText(), tags);
   }
 
   /**

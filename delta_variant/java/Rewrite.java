@@ -12,7 +12,6 @@ import org.apache.spark.sql.delta.DeltaOperations;
 import org.apache.spark.sql.delta.RowTracking$;
 import org.apache.spark.sql.delta.Snapshot;
 import org.apache.spark.sql.delta.actions.AddFile;
-import org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils$;
 import org.apache.spark.sql.functions;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -32,16 +31,10 @@ public class Rewrite extends Write {
     this.spark = spark;
   }
 
-  /** The columns by which Delta itself clusters the table (CLUSTER BY); empty if it does not. */
-  public String clusteringColumns() {
-    Option columns = ClusteredTableUtils$.MODULE$.getClusteringColumnsOptional(transaction.snapshot());
-    return columns.isEmpty() ? "" : ((Seq) columns.get()).mkString(", ");
-  }
-
   /** A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics. */
   public org.apache.spark.sql.Dataset files(String where) {
-    return Partitions.of(transaction.metadata(), (Dataset) transaction.snapshot().withStats(),
-        Partitions.predicates(spark, transaction.metadata(), where)).toDF();
+    return AddFiles.of(transaction.metadata(), (Dataset) transaction.snapshot().withStats(),
+        AddFiles.predicates(spark, transaction.metadata(), where)).toDF();
   }
 
   /**
@@ -85,11 +78,7 @@ public class Rewrite extends Write {
       AddFile file = (AddFile) actions.get(a);
       Map all = new HashMap(scala.jdk.javaapi.CollectionConverters.asJava(file.tagsOrEmpty()));
       all.putAll(tags);
-      scala.collection.immutable.Map map = all.isEmpty() ? null
-          : scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(all));
-      added.add(file.copy(file.path(), file.partitionValues(), file.size(), file.modificationTime(), false, file.stats(), map,
-          file.deletionVector(), file.baseRowId(), file.defaultRowCommitVersion(), file.clusteringProvider(),
-          file.copy$default$12(), file.copy$default$13()));
+      added.add(AddFiles.copy(file, file.stats(), all));
       sizes[a] = file.size();
       bytes += file.size();
     }
@@ -112,7 +101,7 @@ public class Rewrite extends Write {
       metrics.put(names[n], Long.valueOf(sizes.length == 0 ? 0 : sizes[(sizes.length - 1) * n / 4]));
     }
     registerMetrics(metrics);
-    Seq predicates = Partitions.predicates(spark, transaction.metadata(), where);
+    Seq predicates = AddFiles.predicates(spark, transaction.metadata(), where);
     DeltaOperations.Operation operation = reorganizes
         ? (DeltaOperations.Operation) new DeltaOperations.Reorg(predicates, false)
         : new DeltaOperations.Optimize(predicates, seq(clusterBy), false, Option.empty(), false);

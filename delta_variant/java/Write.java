@@ -274,7 +274,7 @@ public class Write {
   /** Removes the files that a predicate on partition columns selects; the transaction reads these files. */
   public void removeWhere(String predicate) {
     SparkSession spark = (SparkSession) command.data().sparkSession();
-    remove(transaction.filterFiles(Partitions.predicates(spark, transaction.metadata(), predicate), false));
+    remove(transaction.filterFiles(AddFiles.predicates(spark, transaction.metadata(), predicate), false));
   }
 
   /** Removes the old files of the partitions to which `run` added files. */

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.pieces import JsonFiles, Piece
+from delta_variant.json_files.pieces import FileSystems, JsonFiles, Piece
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.parse import EMPTY, FAULTS
 from delta_variant.kernels.strings import END
@@ -22,7 +22,6 @@ from delta_variant.kernels.strings import END
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyarrow import fs
 
 _SHOWN = 50  # bytes of a document in a message
 _ROWS = 1 << 16  # the most rows of a batch, whose other columns have the same values in each
@@ -65,7 +64,7 @@ class Reader:
     def __init__(self, files: JsonFiles) -> None:
         self._files = files
         self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys, to_end=True)
-        self._file_systems: dict[int, fs.FileSystem] = {}
+        self._file_systems = FileSystems(files.storages)
         self.malformed: dict[str, int] = {}
         """How many malformed documents were left out, by file."""
 
@@ -100,7 +99,7 @@ class Reader:
                 for variants, malformed in self.documents(piece):
                     if malformed and self._files.fails:
                         first = malformed[0]
-                        raise first.error(first.line or line_of(piece, self._file_system(piece), first.offset))
+                        raise first.error(first.line or line_of(piece, self._file_systems.of(piece), first.offset))
                     if malformed:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
                     for start in range(0, len(variants), _ROWS):
@@ -115,7 +114,7 @@ class Reader:
         """
         storage = self._files.storages[piece.storage]
         try:
-            for block in texts(piece, self._files, self._file_system(piece)):
+            for block in texts(piece, self._files, self._file_systems.of(piece)):
                 yield self._parsed(piece, block)
         except OSError as error:
             reason = f"cannot read {piece.name}: {error}"
@@ -123,11 +122,6 @@ class Reader:
             if lasts or (piece.compression is not None and _DAMAGED.search(str(error))):
                 raise TableError(reason) from error
             raise OSError(reason) from error
-
-    def _file_system(self, piece: Piece) -> fs.FileSystem:
-        if piece.storage not in self._file_systems:
-            self._file_systems[piece.storage] = self._files.storages[piece.storage].open()
-        return self._file_systems[piece.storage]
 
     def _parsed(self, piece: Piece, block: Texts) -> tuple[pa.StructArray, list[Malformed]]:
         if block.reason is not None:

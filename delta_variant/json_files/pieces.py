@@ -1,4 +1,4 @@
-"""Pieces of files of JSON documents, and how to read them: what the driver of `ingest` tells its tasks. Data."""
+"""Pieces of files, and how to read JSON documents in them: what the driver of `ingest` tells its tasks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyarrow import fs
+
     from delta_variant.storage import Storage
 
 Form = Literal["auto", "lines", "array", "document"]
@@ -42,6 +46,20 @@ class Piece:
     def compression(self) -> str | None:
         """The compression of the file, by its suffix; None for plain files."""
         return next((name for suffix, name in COMPRESSIONS.items() if self.path.lower().endswith(suffix)), None)
+
+
+class FileSystems:
+    """The file systems of pieces in one task, each opened at its first use."""
+
+    def __init__(self, storages: Sequence[Storage]) -> None:
+        self._storages = storages
+        self._opened: dict[int, fs.FileSystem] = {}
+
+    def of(self, piece: Piece) -> fs.FileSystem:
+        """The file system of a piece."""
+        if piece.storage not in self._opened:
+            self._opened[piece.storage] = self._storages[piece.storage].open()
+        return self._opened[piece.storage]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
-from delta_variant.json_files.pieces import Piece
+from delta_variant.json_files.pieces import FileSystems, Piece
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
 from delta_variant.parquet.physical import exact_schema
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow.parquet as pq
-    from pyarrow import fs
 
     from delta_variant.parquet.footer import Names
     from delta_variant.paths import ColumnPath
@@ -63,7 +62,7 @@ class Reader:
     def __init__(self, files: ParquetFiles) -> None:
         self._files = files
         self._schema = pa.schema([]) if files.schema is None else files.schema
-        self._file_systems: dict[int, fs.FileSystem] = {}
+        self._file_systems = FileSystems(files.storages)
         self._row_bytes = 0.0
         self.malformed: dict[str, int] = {}
         """What a reader of JSON files counts. A malformed Variant is an error."""
@@ -140,7 +139,7 @@ class Reader:
     @contextmanager
     def _opened(self, piece: Piece) -> Iterator[tuple[pq.ParquetFile, FileColumns]]:
         """Opens a file. Errors in the `with` block get its name."""
-        storage, system = self._files.storages[piece.storage], self._file_system(piece)
+        storage, system = self._files.storages[piece.storage], self._file_systems.of(piece)
         try:
             with system.open_input_file(piece.path) as source:
                 if source.size() != piece.size:
@@ -162,11 +161,6 @@ class Reader:
             if storage.scheme == "file" or isinstance(error, FileNotFoundError) or storage.explained(error) is not None:
                 raise TableError(reason) from error
             raise OSError(reason) from error
-
-    def _file_system(self, piece: Piece) -> fs.FileSystem:
-        if piece.storage not in self._file_systems:
-            self._file_systems[piece.storage] = self._files.storages[piece.storage].open()
-        return self._file_systems[piece.storage]
 
 
 def _start(group: Any) -> int:

@@ -81,8 +81,7 @@ def optimize(
     """
     chosen = planning(table)
     features = chosen.features
-    clustering_columns = chosen.clustering_columns()
-    if clustering_columns:
+    if chosen.clustering_columns:
         raise UnsupportedFeatureError(
             f"{table.name} is clustered by Delta (CLUSTER BY): run OPTIMIZE, or ALTER TABLE {table.name} CLUSTER BY NONE first"
         )

@@ -43,10 +43,6 @@ class Rewriting(Transaction):
         kept = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in self._row_ids]
         return replace(found, schema={**found.schema, "fields": [*found.schema["fields"], *kept]})
 
-    def clustering_columns(self) -> str:
-        """The columns by which Delta itself clusters the table (CLUSTER BY), or empty text."""
-        return str(self._write.clusteringColumns())
-
     def add_actions(self, where: str | None) -> DataFrame:
         """A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics."""
         with jvm.delta_errors(f"reading the log of {self._table.name}"):

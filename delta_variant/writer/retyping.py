@@ -85,8 +85,5 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
         named = [parse_column_path(text)[0][0] for text in listed(features.properties.get(key, ""))]
         if column.lower() in map(str.lower, named):
             yield f"the property {key}"
-    with jvm.delta_errors("reading the clustering columns of the table"):
-        info = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
-        names = jvm.items(info.extractLogicalNames(transaction.delta.snapshot()))
-    if column.lower() in {parse_column(name)[0].lower() for name in names}:
+    if column.lower() in {parse_column(name)[0].lower() for name in transaction.clustering_columns}:
         yield "the clustering"

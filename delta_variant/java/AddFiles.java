@@ -2,6 +2,7 @@ package delta_variant;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -9,12 +10,13 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.delta.DeltaLog$;
 import org.apache.spark.sql.delta.DeltaTableUtils;
+import org.apache.spark.sql.delta.actions.AddFile;
 import org.apache.spark.sql.delta.actions.Metadata;
 import scala.collection.immutable.Seq;
 
-/** Predicates on the partition columns of a table, by which `where` chooses files. Janino compiles this file: no generics. */
-public class Partitions {
-  private Partitions() {}
+/** Add actions: chosen by `where`, a predicate on partition columns, and copied. Janino compiles this file: no generics. */
+public class AddFiles {
+  private AddFiles() {}
 
   private static Seq seq(List values) {
     return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
@@ -48,5 +50,14 @@ public class Partitions {
   public static org.apache.spark.sql.Dataset of(Metadata metadata, Dataset files, Seq predicates) {
     if (predicates.isEmpty()) return files;
     return DeltaLog$.MODULE$.filterFileList(metadata.partitionSchema(), files.toDF(), predicates, seq(new ArrayList()), true);
+  }
+
+  /** The same file with other statistics and tags, and `dataChange` = false. */
+  public static AddFile copy(AddFile file, String stats, Map tags) {
+    scala.collection.immutable.Map map = tags.isEmpty() ? null
+        : scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(tags));
+    return file.copy(file.path(), file.partitionValues(), file.size(), file.modificationTime(), false, stats, map,
+        file.deletionVector(), file.baseRowId(), file.defaultRowCommitVersion(), file.clusteringProvider(),
+        file.copy$default$12(), file.copy$default$13());
   }
 }
