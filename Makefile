@@ -14,7 +14,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --edi
 	{ fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak lint bench clean
+.PHONY: help demo test check soak lint docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -53,6 +53,9 @@ lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.installed  ## the documentation, at http://127.0.0.1:8000
+	$(BIN)/python -m mkdocs serve --strict
+
 bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	@$(call INSTALL,.[bench])
 	$(BIN)/python -m benchmarks.write
@@ -67,5 +70,5 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +
