@@ -27,7 +27,7 @@ from delta_variant.storage import Storage
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DOCKER = Path(__file__).parent.parent / "docker"
-TASKS, ROWS = 24, 240_000
+TASKS, ROWS = 16, 160_000
 
 
 class Cluster:
@@ -198,6 +198,7 @@ try:
         "write": lambda: dv.write(small, "s3a://lake/small", shred={"v": "n bigint"}).rows,
         "analyze": lambda: dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"]).files,
         "bloom": lambda: dv.VariantTable.forPath(spark, table).analyze(bloom=["v:t"], budget=0.5).indexed.files,
+        "convert": lambda: dv.convert(spark, table + "/*.parquet", table + "-converted").rows,
         "inspect": lambda: dv.VariantTable.forPath(spark, table).inspect().count(),
     }
     for name, operation in operations.items():
@@ -206,7 +207,7 @@ try:
         except Exception as error:
             told[name] = f"{type(error).__name__}: {error}"
     spark.sparkContext.addPyFile(str(folder / "delta_variant.zip"))
-    told["shipped"] = [operation() for operation in operations.values()]
+    told["shipped"] = [operations[name]() for name in ("write", "inspect")]
 finally:
     spark.stop()
 print("DONE", json.dumps(told))
@@ -244,7 +245,6 @@ def test_a_worker_dies(cluster):
     last = "".join((cluster.folder / "out").read_text().splitlines()[-1:])
     assert last.startswith("DONE "), (cluster.folder / "err").read_text()[-6000:]
     told = json.loads(last.removeprefix("DONE "))
-    print(told)
     log = "_delta_log/{:020}.json".format
     assert log(1) not in begun
     assert written < TASKS
@@ -256,3 +256,8 @@ def test_a_worker_dies(cluster):
     assert len({add["path"] for add in adds}) == TASKS
     assert {json.loads(add["stats"])["numRecords"] for add in adds} == {ROWS // TASKS}
     assert {add["path"] for add in adds} <= set(objects)
+    assert told.pop("shipped") == [100, 3 * TASKS]  # inspect has a row for v, v:n and v:t
+    assert "ModuleNotFoundError: No module named 'nowhere'" in told.pop("inspect")  # raised where the caller collects it
+    advice = "the executors cannot load delta-variant .*No module named 'nowhere'.*--py-files"
+    assert set(told) == {"write", "analyze", "bloom", "convert"}
+    assert all(re.match(rf"TableError: \w+ [^\n]*{advice}", text) for text in told.values()), told
