@@ -339,17 +339,23 @@ QUERIES = (
 )
 
 
-@main.command()
-@click.option("--path", type=click.Path(path_type=Path), help="Where the tables go; a new temporary folder by default.")
-def demo(path: Path | None) -> None:
-    """Write a real earthquake feed, shredded and plain, query it, and count the files that are opened."""
+@main.command(epilog="Example: SPARK_MASTER=spark://host:7077 delta-variant demo --path s3a://bucket/demo")
+@click.option("--path", help="Where the tables go: a directory or a URI; a new temporary directory by default.")
+@click.option("--conf", multiple=True, callback=_pairs, help="A setting of Spark's: name=value.")
+def demo(path: str | None, conf: dict[str, str]) -> None:
+    """Write a real earthquake feed, shredded and plain, query it, and count the files that are opened.
+
+    It runs on the Spark master of the environment variable SPARK_MASTER, local[*] without it.
+    """
     check_java()
-    folder = (path or Path(tempfile.mkdtemp(prefix="delta-variant-demo-"))).absolute()
+    remote = path is not None and "://" in path
+    folder = Path(path if path and not remote else tempfile.mkdtemp(prefix="delta-variant-demo-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    tables = {"true": folder / "earthquakes", "false": folder / "earthquakes_plain"}
+    log, base = folder / "spark.log", str(path).rstrip("/") if remote else str(folder)
+    tables = {"true": f"{base}/earthquakes", "false": f"{base}/earthquakes_plain"}
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    with _step(STARTING), _quiet(folder / "spark.log"):
-        spark = _session("demo", {**settings, "spark.sql.shuffle.partitions": "4"})
+    with _step(STARTING), _quiet(log):
+        spark = _session("demo", {**settings, "spark.sql.shuffle.partitions": "4", **conf})
         enable(spark)
     try:
         feed = _feed(spark)
@@ -368,13 +374,13 @@ def demo(path: Path | None) -> None:
             click.echo(f"  {how}")
         for title, sql in QUERIES:
             _query(spark, title, sql, tables)
-        click.echo(f"\nThe shredded table is {tables['true']}, an ordinary Delta table; spark.log beside it is Spark's log.")
+        click.echo(f"\nThe shredded table is {tables['true']}, an ordinary Delta table; Spark's log is {log}.")
     finally:
-        with _quiet(folder / "spark.log"):
+        with _quiet(log):
             spark.stop()
 
 
-def _query(spark: Any, title: str, sql: str, tables: dict[str, Path]) -> None:
+def _query(spark: Any, title: str, sql: str, tables: dict[str, str]) -> None:
     click.secho(f"\n{title}", bold=True)
     click.echo("\n".join(line[8:] for line in sql.splitlines()[1:]).format(table="earthquakes") + "\n")
     with _step("Asking"):

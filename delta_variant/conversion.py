@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from delta_variant import errors, sources
+from delta_variant import errors, jvm, sources
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
@@ -303,4 +303,4 @@ def _own_errors(doing: str) -> Iterator[None]:
         own = _OWN_ERROR.search(text)
         if own is not None:
             raise getattr(errors, own[1], DeltaVariantError)(own[2].strip().splitlines()[0]) from error
-        raise TableError(f"{doing} failed: {text.strip().splitlines()[-1]}") from error
+        raise TableError(f"{doing} failed: {jvm.not_loaded(text) or text.strip().splitlines()[-1]}") from error

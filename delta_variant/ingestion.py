@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import sources
+from delta_variant import jvm, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
@@ -287,7 +287,7 @@ class _Ingestion:
             try:
                 write_rows(rows, bad_records, request, self.storage_options)
             except PythonException as error:
-                last = str(error).strip().splitlines()[-1]
+                last = jvm.not_loaded(str(error)) or str(error).strip().splitlines()[-1]
                 raise TableError(f"reading the malformed documents again failed: {last}") from error
 
         there = known(files)

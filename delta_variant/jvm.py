@@ -12,6 +12,7 @@ new JVM compiles them again.
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant.errors import SessionError, TableError
+from delta_variant.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
 _compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _patching = threading.Lock()
+# The traceback of a Python worker in which this package, or a module of it, cannot be imported.
+_NOT_LOADED = re.compile(
+    r"^(?:ModuleNotFoundError|ImportError|AttributeError: Can't get attribute)[^\n]*\bdelta_variant\b"
+    r'|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n',
+    re.MULTILINE,
+)
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
@@ -97,10 +105,23 @@ def delta_errors(doing: str) -> Iterator[None]:
 
 
 def message(error: Exception) -> str:
-    """The message of a JVM exception, without its stack trace."""
+    """The message of an exception of the JVM or of a Python worker, without its stack trace."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.getMessage() or cause)
-    return text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    text = text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    return not_loaded(text) or text
+
+
+def not_loaded(text: str) -> str | None:
+    """What to do, if a text has the traceback of a Python worker that could not load this package; else None."""
+    if not _NOT_LOADED.search(text):
+        return None
+    last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
+    return (
+        f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same version in "
+        "the executors' Python, which PYSPARK_PYTHON names, or ship it with the job: the wheel, renamed to .zip, by "
+        "--py-files, or a whole environment by --archives (docs/cluster.md)"
+    )
 
 
 def scala_seq(spark: SparkSession, values: Iterable[Any]) -> Any:

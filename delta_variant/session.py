@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from delta import configure_spark_with_delta_pip
 
 from delta_variant import jvm, optimizer, report
@@ -32,6 +33,7 @@ _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+_PROPERTY = re.compile(r"^[ \t]*([^\s=:#!][^\s=:]*)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _JAVA = 17
 _SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
 
@@ -42,7 +44,7 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     Example:
         spark = dv.configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
-    packages: further Maven coordinates. Packages, extensions and a catalog that the builder already has are kept
+    packages: further Maven coordinates. Packages, extensions and a catalog that the builder or spark-defaults.conf has are kept
     (`configure_spark_with_delta_pip` alone would drop the packages).
 
     With a local master, workers run the Python of this process unless PYSPARK_PYTHON is set: PySpark alone would take the
@@ -50,7 +52,7 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     machine has cores, unless spark.databricks.delta.snapshotPartitions is set: with Delta's default, the first query of a table
     runs 50 tasks.
     """
-    options = builder._options  # noqa: SLF001  # a builder has no public getter
+    options = {**_defaults(), **builder._options}  # noqa: SLF001  # a builder has no public getter
     given = [name for name in _names(options.get(_PACKAGES)) if not name.startswith("io.delta:delta-spark")]
     builder = configure_spark_with_delta_pip(builder, list(dict.fromkeys([*given, *packages])))
     extensions = [*_names(options.get(_EXTENSIONS)), "io.delta.sql.DeltaSparkSessionExtension"]
@@ -62,6 +64,17 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
         if _SNAPSHOT_PARTITIONS not in options:
             builder = builder.config(_SNAPSHOT_PARTITIONS, str(os.cpu_count() or 1))
     return builder
+
+
+def _defaults() -> dict[str, str]:
+    """The settings of spark-defaults.conf, which holds what the builder does not set."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    return dict(_PROPERTY.findall(re.sub(r"\\\n[ \t]*", "", text)))
 
 
 def _names(setting: object) -> list[str]:

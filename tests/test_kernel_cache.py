@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def start(folder, *kinds, **environment):
     """Starts the script in a process that has no home directory."""
     known = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "XDG"))}
     return subprocess.Popen(
-        [sys.executable, folder / "kernel.py", *kinds],
+        [sys.executable, folder / "kernel.py" if folder.is_dir() else folder, *kinds],
         env={**known, "HOME": "/dev/null", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), **environment},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -87,6 +88,24 @@ def test_numba_cache_dir(elsewhere, tmp_path):
     environment = {"TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": str(chosen)}
     assert told(start(elsewhere, "int64", **environment))["int64"][1].startswith(str(chosen))
     assert list(tmp_path.glob("delta-variant-*")) == []
+
+
+def test_an_archive(elsewhere, tmp_path):
+    """Kernels of an archive, as `--py-files` ships it, are cached in the private temporary directory, or in NUMBA_CACHE_DIR. An
+    archive at another path, as the next application has it, finds them there."""
+    archives = []
+    for name in ("first.zip", "second.whl"):
+        archives.append(tmp_path / name)
+        with zipfile.ZipFile(archives[-1], "w") as archive:
+            archive.writestr("__main__.py", KERNEL)
+            for source in (elsewhere / "delta_variant").rglob("*.py"):
+                archive.write(source, source.relative_to(elsewhere))
+    first, second = (told(start(archive, "int64", TMPDIR=str(tmp_path))) for archive in archives)
+    (own,) = tmp_path.glob("delta-variant-*")
+    assert [first["int64"][::2], second["int64"][::2]] == [(3.5, 0), (3.5, 1)]
+    assert first["int64"][1] == second["int64"][1] == str(own / "delta_variant")
+    chosen = {"TMPDIR": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "chosen")}
+    assert told(start(archives[0], "int64", **chosen))["int64"][1] == str(tmp_path / "chosen" / "delta_variant")
 
 
 def test_processes_at_once(elsewhere, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delta_variant import jvm, optimizer, report
+from delta_variant import session as session_module
 from delta_variant.errors import SessionError
 from delta_variant.session import _check_versions, check_java, configure, disable, enable
 
@@ -47,6 +48,22 @@ def test_configure_keeps_what_is_there():
     assert options["spark.sql.extensions"] == "org.example.Extension,io.delta.sql.DeltaSparkSessionExtension"
     assert options["spark.sql.catalog.spark_catalog"] == "org.example.Catalog"
     assert configure(SparkSession.builder)._options["spark.sql.catalog.spark_catalog"].endswith("DeltaCatalog")
+
+
+def test_configure_keeps_the_defaults(monkeypatch, tmp_path):
+    """What spark-defaults.conf sets is kept as if the builder had it, as Spark reads the file; the builder comes first."""
+    text = "# spark.sql.extensions a.B\nspark.jars.packages  org.example:one:1,\\\n  org.example:two:2\n"
+    (tmp_path / "spark-defaults.conf").write_text(text + " spark.sql.catalog.spark_catalog = a.Catalog \n\nspark.x: y z")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert session_module._defaults()["spark.x"] == "y z"
+    options = configure(SparkSession.Builder(), packages=["org.example:three:3"])._options
+    assert options["spark.jars.packages"].split(",")[1:] == [f"org.example:{name}" for name in ("one:1", "two:2", "three:3")]
+    assert options["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+    assert "spark.sql.catalog.spark_catalog" not in options
+    options = configure(SparkSession.Builder().config("spark.jars.packages", "org.example:four:4"))._options
+    assert options["spark.jars.packages"].split(",")[1:] == ["org.example:four:4"]
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert session_module._defaults() == {}
 
 
 def test_local_workers_run_this_python(monkeypatch):

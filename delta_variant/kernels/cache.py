@@ -8,6 +8,10 @@ no cache, and each process compiles for itself.
 A cached file is a pickle with machine code. The directory in the temporary directory is therefore used only while it belongs to
 the user and is closed to everybody else.
 
+If the package is in an archive (Spark's `--py-files`), there is no directory beside the source, and each application has the
+archive at another path. The directory is then `NUMBA_CACHE_DIR` or the one in the temporary directory, whatever the archive's
+path.
+
 Numba's own cache numbers the files of a kernel and writes an index and a file in two steps. When two processes compile one
 kernel for two types at the same time, or a process is killed between the steps, the index can name the code for the other type,
 and Numba runs it (observed: an int64 array read as float64). Here a file is named by a digest of everything that its code
@@ -21,23 +25,35 @@ Invariant: a cache that cannot be read or written costs time and raises nothing.
 from __future__ import annotations
 
 import hashlib
+import inspect
+import linecache
 import os
 import pickle
 import stat
 import tempfile
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import config
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
 
 def cached(kernel: Any) -> Any:
     """Adds a cache to a kernel, the dispatcher that `numba.njit` returns; returns the same kernel."""
     kernel._cache = _cache(kernel.py_func) or kernel._cache  # noqa: SLF001  # what Dispatcher.enable_caching does
     return kernel
+
+
+def digest(*modules: str) -> str:
+    """A digest of the sources of modules of this package, named as in `kernels/memory`; they may be in an archive."""
+    package = files("delta_variant")
+    found = hashlib.blake2b(digest_size=4)
+    for module in modules:
+        found.update(package.joinpath(f"{module}.py").read_bytes())
+    return found.hexdigest()
 
 
 def _cache(function: Any) -> _Cache | None:
@@ -78,7 +94,51 @@ def _is_own(directory: Path) -> bool:
     return stat.S_ISDIR(own.st_mode) and own.st_uid == os.geteuid() and not own.st_mode & 0o077 and not replaceable
 
 
+class _InArchive:
+    """Numba's locator for a function whose source is in an archive: the directory of its cache, and a digest of its source."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        source = "".join(linecache.getlines(file, function.__globals__))
+        self._stamp = hashlib.sha256(source.encode()).digest()
+        self._line = function.__code__.co_firstlineno
+        self._py_file = file  # in warnings
+        self._path = Path(config.CACHE_DIR, "delta_variant")
+
+    def ensure_cache_path(self) -> None:
+        self._path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=self._path).close()
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> bytes:
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> _InArchive | None:
+        if not config.CACHE_DIR:
+            return None
+        locator = cls(function, file)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+
+class _Impl(CompileResultCacheImpl):
+    def __init__(self, function: Any) -> None:
+        if not Path(inspect.getfile(function)).exists():
+            self._locator_classes = [_InArchive]
+        super().__init__(function)
+
+
 class _Cache(FunctionCache):
+    _impl_class = _Impl
+
     def __init__(self, function: Any, own: Path | None = None) -> None:
         super().__init__(function)
         self._own = own

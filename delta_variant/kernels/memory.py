@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numba as nb
@@ -18,7 +16,7 @@ from numba.core import types as nbt
 from numba.extending import intrinsic
 
 from delta_variant import types as t
-from delta_variant.kernels.cache import cached
+from delta_variant.kernels.cache import cached, digest
 from delta_variant.kernels.indices import UnsignedIndices
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
@@ -45,12 +43,10 @@ LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
 
 SIZES = np.array([p.size for p in t.PRIMITIVES], np.int64)
 _PRIMITIVES = len(t.PRIMITIVES)
-_HELPERS = hashlib.blake2b(digest_size=4)
-for _name in ("../types.py", "indices.py", "memory.py", "notation.py", "validate.py"):
-    _HELPERS.update(Path(__file__).parent.joinpath(_name).read_bytes())
+_HELPERS = digest("types", "kernels/indices", "kernels/memory", "kernels/notation", "kernels/validate")
 
 
-def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS.hexdigest()) -> Any:
+def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS) -> Any:
     """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays. helpers: the
     digest of its helpers.
 

@@ -17,14 +17,13 @@ for room.
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels import memory
+from delta_variant.kernels.cache import digest
 from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
 from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, matches, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, helper, u32
@@ -71,12 +70,8 @@ _QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c in "{}[]")
 _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b"true", b"alse", b"null"))
 
-_DIGEST = hashlib.blake2b(digest_size=4)
-for _name in ("../types.py", "indices.py", "memory.py", "scan.py", "numbers.py", "strings.py", "keys.py", "containers.py"):
-    _DIGEST.update(Path(__file__).parent.joinpath(_name).read_bytes())
-
-
-jit = partial(memory.jit, helpers=_DIGEST.hexdigest())
+_HELPERS = ("indices", "memory", "scan", "numbers", "strings", "keys", "containers")
+jit = partial(memory.jit, helpers=digest("types", *(f"kernels/{name}" for name in _HELPERS)))
 """`memory.jit` for kernels with the helpers of these modules."""
 
 

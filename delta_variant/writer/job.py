@@ -25,7 +25,6 @@ from delta_variant import errors, jvm, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, quoted
-from delta_variant.version import __version__
 from delta_variant.writer import clustering, file_sizes, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.plan import Plan
@@ -49,11 +48,6 @@ STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 _VIOLATION = "DeltaInvariantViolationException"
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
-# The traceback of a task that could not be unpickled: a module is missing, or a module of this package cannot be imported.
-_NOT_LOADED = re.compile(
-    r'in read_command\n.*(\n\w+: [^\n]*\bdelta_variant\b|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n)',
-    re.DOTALL,
-)
 
 
 def make_plan(transaction: Transaction, request: Request) -> Plan:
@@ -224,15 +218,11 @@ def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
     """Spark's exception as an error of this package if it is about files or rows of the table, else None."""
     text = str(error)
     if isinstance(error, PythonException):
-        last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
-        if _NOT_LOADED.search(text):
-            last = (
-                f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same "
-                "version in the executors' Python, which PYSPARK_PYTHON names"
-            )
-        elif not _IN_A_TASK.search(text):
+        advice = jvm.not_loaded(text)
+        if advice is None and not _IN_A_TASK.search(text):
             return None
-        return TableError(f"writing the files of {table} failed: {last}")
+        last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
+        return TableError(f"writing the files of {table} failed: {advice or last}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(jvm.message(error).split())}")
     if isinstance(error, Py4JJavaError) and _WORKER_GONE in text:
