@@ -14,8 +14,6 @@ import scala.collection.immutable.Seq;
 
 /** Predicates on the partition columns of a table, by which `where` chooses files. Janino compiles this file: no generics. */
 public class Partitions {
-  private Partitions() {}
-
   private static Seq seq(List values) {
     return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
   }
