@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from delta_variant import jvm, reading
+from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.skipping import MAX_QUESTIONS, Finding, finding, leaves, questions
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ SKIPPING = "delta_variant.SkipFiles"
 # `jvm.java_class` compiles a file once for each list of files before it. The lists of both rules begin with these files, so
 # that the rules and `explain` share their classes and static fields.
 SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
+
+_COMMANDS = ("Command", "ParsedStatement")
+"""The kinds of logical plans that Spark runs when a DataFrame is made of them."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,26 @@ def explain(df: DataFrame) -> Report:
     enabled = has_rules(spark)
     scans = jvm.construct(spark, jvm.java_class(spark, *SOURCES))
     return of(json.loads(scans.explain(df._jdf)), enabled=enabled)  # noqa: SLF001  # no public name
+
+
+def query(spark: SparkSession, text: str) -> DataFrame:
+    """The DataFrame of a SQL text, of which no part has run.
+
+    Raises UnsupportedFeatureError for a command (INSERT, DELETE, CREATE and so on), which `spark.sql` would run at once, and
+    Spark's own errors for a text that it does not accept.
+    """
+    plan: Any = jvm.classic(spark)._jsparkSession.sessionState().sqlParser().parsePlan(text)  # noqa: SLF001  # no public name
+    commands = [jvm.load_class(spark, f"org.apache.spark.sql.catalyst.plans.logical.{name}") for name in _COMMANDS]
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        if any(command.isInstance(node) for command in commands):
+            start = " ".join(text.split())[:60]
+            raise UnsupportedFeatureError(
+                f"{start!r} is a command ({node.nodeName()}), which Spark would run at once: name a query that selects its rows"
+            )
+        nodes += jvm.items(node.children())
+    return spark.sql(text)
 
 
 def has_rules(spark: SparkSession) -> bool:

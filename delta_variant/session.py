@@ -132,13 +132,13 @@ def disable(spark: SparkSession) -> None:
             spark.conf.set(key, value)
 
 
-def check_java() -> None:
-    """Raises SessionError if the Java that Spark would start is missing or older than 17.
+def check_java() -> str:
+    """The version and the path of the Java that Spark would start. Raises SessionError if it is missing or older than 17.
 
     Example:
         from delta_variant.session import check_java
 
-        check_java()
+        print(check_java())  # 17, /usr/lib/jvm/java-17-openjdk/bin/java
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -150,3 +150,4 @@ def check_java() -> None:
     if found is None or int(found[1]) < _JAVA:
         version = f"is version {found[1]}" if found else "does not tell its version"
         raise SessionError(f"Spark needs Java {_JAVA} or newer and {java} {version}: {advice}")
+    return f"{found[1]}, {java}"

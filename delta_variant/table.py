@@ -28,6 +28,7 @@ from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import Advice, Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
+from delta_variant.summary import summary
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
@@ -337,11 +338,14 @@ class VariantTable:
         columns = [proven if name == "proven" else name for name in files.columns[:-1]]
         return found.select(*columns, "min", "max", "error")
 
-    def stats(self) -> DataFrame:
+    def stats(self, where: str | None = None) -> DataFrame:
         """The bounds in the log of the newest version: one row for each file, VARIANT column and path that has any.
 
         Example:
             table.stats().show()
+            table.stats(where="day >= '2026-11-01'").show()
+
+        where: a predicate on partition columns, which chooses files. Raises TableError for another predicate.
 
         The columns are:
 
@@ -354,7 +358,7 @@ class VariantTable:
           `tag` if they are bounds of the values that are not null, which are in a tag because the protocol has no place for
           them.
         """
-        files, columns = self._files()
+        files, columns = self._files(where)
         source = F.when(F.col("mark").isNotNull(), "delta-variant").otherwise("writer")
         found = self._table.spark.createDataFrame([], _SCHEMA)
         tagged = files.select("path", F.explode(_mapped("nonnull", "map<string, array<variant>>")).alias("parent", "last"))
@@ -374,6 +378,25 @@ class VariantTable:
             of_column = of_column.where(low.isNotNull() | high.isNotNull())
             found = found.union(_bounds(of_column, logical, path, low, high, F.lit("tag")))
         return found
+
+    def summary(self, where: str | None = None) -> DataFrame:
+        """The bounds of all files put together: one row for each VARIANT column and path that any file has bounds for.
+
+        Example:
+            table.summary().orderBy("opened").show()
+
+        where: a predicate on partition columns, which chooses files. The columns are:
+
+        * column, path: as in `stats`.
+        * type: the type that all bounds fit, or their types, with commas, if no scalar type fits them all.
+        * min, max: the bounds of all files that have any, VARIANT. Null if they are of several kinds, or if one of these files
+          does not have this bound.
+        * files: how many files have bounds for the path.
+        * files_total: how many files there are.
+        * opened: how many files a look-up of a value of the path opens by its bounds: the median over the smallest and largest
+          values of the files. 1 if no ranges overlap; files without bounds are always opened.
+        """
+        return summary(self.stats(where), self._files(where)[0].count())
 
     def plot(self, path: str) -> Figure:
         """Draws every file's range of values at a path, files with the smallest minimum first, so that overlaps are visible.
@@ -413,8 +436,10 @@ class VariantTable:
             spark.sql(f"ALTER TABLE {self._table.name} SET TBLPROPERTIES ({properties})")
         return int(self._table.snapshot().version())
 
-    def _files(self) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
+    def _files(self, where: str | None = None) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
         """Returns the bounds in the log of the newest version, one row per file (`java/Bounds.java`), and the VARIANT columns.
+
+        where: a predicate on partition columns, which chooses files.
 
         A column is given by its physical names and its logical name; its index in the list is its number in the DataFrame.
         """
@@ -424,7 +449,13 @@ class VariantTable:
             bounds = self._table.bounds(snapshot)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
             columns = [tuple(names) for names in bounds.columns()]
-            return DataFrame(bounds.files(), spark), [(names, ".".join(_logical(schema, names))) for names in columns]
+            files = DataFrame(bounds.files(), spark)
+            if where is not None:
+                partitions = jvm.construct(spark, jvm.java_class(spark, "Partitions"))
+                predicates = partitions.predicates(spark._jsparkSession, snapshot.metadata(), where)  # noqa: SLF001  # no public name
+                chosen = DataFrame(partitions.of(snapshot.metadata(), snapshot.allFiles(), predicates), spark)
+                files = files.join(chosen.select("path"), "path", "left_semi")
+            return files, [(names, ".".join(_logical(schema, names))) for names in columns]
 
 
 def _mapped(column: str, values: str) -> Column:

@@ -2,13 +2,19 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main()"]
+from delta_variant.cli import main
+from delta_variant.kernels import cache, validate  # noqa: F401  # a kernel, so that there is a cache
+from delta_variant.version import __version__
+
+COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main(prog_name='delta-variant')"]
 
 
 def run(*arguments, **environment):
@@ -22,6 +28,9 @@ def run(*arguments, **environment):
 SERIES = """
 import json, sys
 from delta_variant.cli import main
+exec(sys.argv[2])
+print("BEGIN", flush=True)
+print("BEGIN", file=sys.stderr, flush=True)
 for arguments in json.loads(sys.argv[1]):
     try:
         main(arguments)
@@ -31,10 +40,14 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def run_all(*commands):
-    """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM."""
-    done = subprocess.run([sys.executable, "-c", SERIES, json.dumps(commands)], capture_output=True, text=True, check=False)
-    outputs, errors = (re.split(r"EXIT (\d+)\n", text) for text in (done.stdout, done.stderr))
+def run_all(*commands, before=""):
+    """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
+
+    before: a program that runs first, in the same process.
+    """
+    arguments = [sys.executable, "-c", SERIES, json.dumps(commands), before]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    outputs, errors = (re.split(r"EXIT (\d+)\n", text.split("BEGIN\n")[-1]) for text in (done.stdout, done.stderr))
     assert len(outputs) == 2 * len(commands) + 1, done.stderr
     return list(zip(map(int, outputs[1::2]), outputs[::2], errors[::2], strict=False))
 
@@ -42,19 +55,33 @@ def run_all(*commands):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_demo(tmp_path):
-    """The demo runs with the property on and off, prints the answers, opens fewer shredded files, and leaves a table."""
-    done = run("demo", "--path", str(tmp_path))
+    """The demo shows answers, opened files and seconds of three tables, pictures, and commands to try, and leaves the tables.
+
+    The shredded table opens fewer files than the plain one and delta-spark's own; workers compile no kernel.
+    """
+    caches = Path(cache.place())
+    before = {path.name for path in caches.glob("*.nbc")}
+    folder = tmp_path / "it's"
+    done = run("demo", "--path", str(folder))
     assert done.returncode == 0, done.stderr
-    assert "20 files" in done.stdout
-    assert "shredded: event" in done.stdout
-    assert "plain, as the property demands" in done.stdout
     assert "22km NNE of Hualian, Taiwan" in done.stdout
-    opened = [line.split() for line in done.stdout.splitlines() if ": opened" in line]
-    assert [(words[0], words[4]) for words in opened] == [("shredded:", "20"), ("plain:", "20")] * 3
-    assert all(int(words[2]) < 10 if words[0] == "shredded:" else words[2] == "20" for words in opened)
-    assert (Path(tmp_path) / "earthquakes" / "_delta_log").is_dir()
+    opened = re.findall(r"^  (\S+), (\S+) +opened +(\d+) of 20 files +\d+\.\d\d s$", done.stdout, re.MULTILINE)
+    names = [("delta-variant", "shredded"), ("delta-variant", "plain"), ("delta-spark", "shredded")]
+    assert [found[:2] for found in opened] == names * 3
+    assert all(int(files) < 10 if (writer, layout) == names[0] else files == "20" for writer, layout, files in opened)
+    time, magnitude = (done.stdout.split(f"event:properties.{key}: the range of each file")[1] for key in ("time", "mag"))
+    bars = [line for line in time.split("event:properties.mag")[0].splitlines() if "│" in line]
+    assert len(bars) == 20
+    assert all(line.count("█") < 6 for line in bars)
+    assert magnitude.count("█") > 20 * 20
+    assert f"--table quakes={folder}/earthquakes" in done.stdout
+    tables = {path.name for path in folder.iterdir() if (path / "_delta_log").is_dir()}
+    assert tables == {"earthquakes", "earthquakes_plain", "earthquakes_delta_spark"}
     assert "Traceback" not in done.stderr
     assert "WARN" not in done.stderr
+    new = {path.name for path in caches.glob("*.nbc")} - before
+    told = re.search(r"Compiled (\d+) kernels, once, in \d+ s; they are kept in", done.stderr)
+    assert len(new) <= (int(told[1]) if told else 0)
 
 
 def test_no_java(tmp_path):
@@ -105,7 +132,7 @@ def test_ingest_arguments():
     refused = run("ingest", "a", "b", "--folder", "day")
     assert refused.returncode == 2
     assert "day is not name=value" in refused.stderr
-    assert "Example: delta-variant ingest" in run("ingest", "--help").stdout
+    assert "delta-variant ingest 'logs/*.json.gz' tables/logs" in run("ingest", "--help").stdout
 
 
 def test_inspect_a_file(tmp_path):
@@ -126,27 +153,119 @@ def test_inspect_a_file(tmp_path):
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
 
 
+MAKE = """
+import delta_variant as dv
+from pyspark.sql import SparkSession
+
+spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+for start, day in ((0, 1), (10, 2)):
+    document = "parse_json(to_json(struct(id, if(id < 10, 'x', 'y') AS text))) AS v"
+    rows = spark.range(start, start + 5).coalesce(1).selectExpr(document, f"date '2026-11-0{day}' AS day")
+    written = rows.write.format("delta").option("delta.enableVariantShredding", "true").partitionBy("day")
+    written.mode("append").save("TABLE")
+SparkSession.stop = lambda self: None  # the commands share the session: to start one takes longer than they do
+"""
+"""Makes a table of delta-spark's, which has no bounds: a file with the ids 0 to 4 for one day, of 10 to 14 for the next."""
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_table(tmp_path):
-    """A table is analyzed, inspected and optimized: its one file gets bounds, which are listed, and is in order."""
+    """A table is analyzed, looked at, explained and optimized; what cannot be done ends with one line and exit code 1."""
     table = str(tmp_path / "t")
-    make = (
-        "import sys; from pyspark.sql import SparkSession; import delta_variant as dv; "
-        "s = dv.configure(SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')).getOrCreate(); "
-        "rows = s.range(5).selectExpr('parse_json(to_json(struct(id))) v').coalesce(1); "
-        "rows.write.format('delta').option('delta.enableVariantShredding', 'true').save(sys.argv[1])"
-    )
-    subprocess.run([sys.executable, "-c", make, table], check=True, capture_output=True)
-    done = run("analyze", table, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"] == 1
-    [found] = [json.loads(line) for line in run("inspect", table, "--json").stdout.splitlines()]
-    [line] = [path for path in found["paths"] if path["path"] == "$['id']"]
+    query = "SELECT v:text::string FROM e WHERE v:id::int = 12"
+    commands = {
+        "nothing": ["stats", table, "--path", "v:id"],
+        "analyzed": ["analyze", table, "--json"],
+        "stats": ["stats", table],
+        "where": ["stats", table, "--path", "v:id", "--where", "day = '2026-11-02'", "--json"],
+        "files": ["stats", table, "--files", "--path", "v:id", "--path", "v:text", "--json"],
+        "inspected": ["inspect", table, "--json"],
+        "explained": ["explain", query, "--table", f"e={table}"],
+        "explained as JSON": ["explain", query, "--table", f"e={table}", "--json"],
+        "optimized": ["optimize", table, "--cluster-by", "v:id", "--json"],
+        "goes through an array": ["analyze", table, "--path", "v:a[0]"],
+        "is a command (DeleteFromTable)": ["explain", f"  DELETE FROM delta.`{table}`"],
+        "[PARSE_SYNTAX_ERROR]": ["explain", "SELEC 1"],
+        "is not a predicate on the partition columns": ["stats", table, "--where", "v:id::int = 5"],
+    }
+    results = run_all(*commands.values(), before=MAKE.replace("TABLE", table))
+    output = dict(zip(commands, (output for _, output, _ in results), strict=True))
+    assert [code for code, _, _ in results] == [0] * 9 + [1] * 4, results
+    assert "has no bounds for v:id: delta-variant analyze" in output["nothing"]
+    assert json.loads(output["analyzed"])["files"] == 2
+
+    lines = {line.split()[0]: line.split() for line in output["stats"].splitlines()}
+    assert lines["v:id"] == ["v:id", "BIGINT", "0", "14", "2", "of", "2", "1"]
+    assert lines["v:text"] == ["v:text", "STRING", '"x"', '"y"', "2", "of", "2", "1"]
+    [line] = output["where"].splitlines()
+    assert json.loads(line) == {
+        "path": "v:id", "type": "BIGINT", "min": 10, "max": 14, "files": 1, "files_total": 1, "opened": 1,
+    }  # fmt: skip
+    found = [json.loads(line) for line in output["files"].splitlines()]
+    assert [(row["path"], row["min"], row["max"]) for row in found if row["path"] == "v:id"] == [
+        ("v:id", 0, 4),
+        ("v:id", 10, 14),
+    ]
+    assert [row["path"] for row in found] == ["v:id"] * 2 + ["v:text"] * 2
+    assert {row["source"] for row in found} == {"delta-variant"}
+
+    first, _ = [json.loads(line) for line in output["inspected"].splitlines()]
+    [line] = [path for path in first["paths"] if path["path"] == "$['id']"]
     assert (line["min"], line["max"], line["typed"], line["proven"]) == ("0", "4", 5, True)
-    assert run("analyze", table, "--path", "v:a[0]").returncode == 1
-    done = json.loads(run("optimize", table, "--cluster-by", "v:id", "--json").stdout)
-    assert (done["commits"], done["files_kept"]) == (0, 1)
+    assert "v:id::int = 12: rules out 1 of 2 files" in output["explained"]
+    [scan] = json.loads(output["explained as JSON"])["scans"]
+    assert (scan["files_total"], scan["files_after_bounds"], scan["findings"][0]["files_ruled_out"]) == (2, 1, 1)
+    done = json.loads(output["optimized"])
+    assert (done["commits"], done["files_kept"]) == (0, 2)
+
+    for (_, printed, errors), message in list(zip(results, commands, strict=True))[9:]:
+        *steps, last = errors.splitlines()
+        assert printed == ""
+        assert last.startswith("Error: ")
+        assert message in last
+        assert all(line.endswith("…") for line in steps), errors
+
+
+def test_help():
+    """The help has every command in one line, examples, and the exit codes; each command's help has examples that call it."""
+    told = run("--help").stdout
+    for name in main.list_commands(None):
+        assert re.search(rf"^  {name} +\S", told, re.MULTILINE)
+        assert f"  delta-variant {name}" in run_quick(name, "--help")
+    assert "130  interrupted" in told
+    assert run("optimise", "t").returncode == 2
+    assert run("--version").stdout == f"delta-variant, version {__version__}\n"
+
+
+def run_quick(*arguments):
+    """The output of a command that needs no session, run in this process."""
+    return CliRunner().invoke(main, arguments).output
+
+
+def test_unforeseen_errors(tmp_path):
+    """An error that nobody foresaw is one line with exit code 3; with --debug, or the variable, its trace too."""
+    missing = ["inspect", str(tmp_path / "missing.parquet")]
+    once = run(*missing)
+    assert once.returncode == 3
+    [line] = once.stderr.splitlines()
+    assert line.startswith("Error: FileNotFoundError: ")
+    assert line.endswith("(--debug shows the trace)")
+    for done in (run("--debug", *missing), run(*missing, "--debug"), run(*missing, DELTA_VARIANT_DEBUG="1")):
+        assert done.returncode == 3
+        assert "Traceback (most recent call last)" in done.stderr
+        assert done.stderr.splitlines()[-1] == line
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_interrupted(tmp_path):
+    """Interrupted while Spark starts, a command ends with exit code 130 and one word."""
+    process = subprocess.Popen([*COMMAND, "stats", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline().startswith("Starting Spark")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "Interrupted"), err
 
 
 @pytest.mark.spark
@@ -183,4 +302,4 @@ def test_convert_arguments():
         refused = run("convert", *arguments)
         assert refused.returncode == 2
         assert "--parse-json" in refused.stderr
-    assert "Example: delta-variant convert" in run("convert", "--help").stdout
+    assert "delta-variant convert tables/logs --parse-json v=value" in run("convert", "--help").stdout

@@ -143,11 +143,11 @@ def test_the_demo(cluster):
     assert len(cluster.processes["worker"]) == 2
     done = cluster.run("demo")
     assert done.returncode == 0, done.stderr
-    assert "shredded: event" in done.stdout
     assert "22km NNE of Hualian, Taiwan" in done.stdout
-    opened = [line.split() for line in done.stdout.splitlines() if ": opened" in line]
-    assert [(words[0], words[4]) for words in opened] == [("shredded:", "20"), ("plain:", "20")] * 3
-    assert all(int(words[2]) < 10 if words[0] == "shredded:" else words[2] == "20" for words in opened)
+    opened = re.findall(r"(delta-\w+, \w+) +opened +(\d+) of (\d+) files", done.stdout)
+    tables = ["delta-variant, shredded", "delta-variant, plain", "delta-spark, shredded"]
+    assert [name for name, _, _ in opened] == tables * 3
+    assert all(int(files) < 10 if name == tables[0] else files == total for name, files, total in opened)
     for table in ("earthquakes", "earthquakes_plain"):
         names = list(cluster.objects(f"demo/{table}"))
         assert sum(name.endswith(".parquet") for name in names) == 20

@@ -16,8 +16,6 @@ import scala.collection.immutable.Seq;
 
 /** Add actions: chosen by `where`, a predicate on partition columns, and copied. Janino compiles this file: no generics. */
 public class AddFiles {
-  private AddFiles() {}
-
   private static Seq seq(List values) {
     return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
   }

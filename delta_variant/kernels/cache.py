@@ -40,10 +40,14 @@ import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 
+_KERNELS: list[Any] = []
+"""The kernels that have been imported."""
+
 
 def cached(kernel: Any) -> Any:
     """Adds a cache to a kernel, the dispatcher that `numba.njit` returns; returns the same kernel."""
     kernel._cache = _cache(kernel.py_func) or kernel._cache  # noqa: SLF001  # what Dispatcher.enable_caching does
+    _KERNELS.append(kernel)
     return kernel
 
 
@@ -54,6 +58,18 @@ def digest(*modules: str) -> str:
     for module in modules:
         found.update(package.joinpath(f"{module}.py").read_bytes())
     return found.hexdigest()
+
+
+def counts() -> tuple[int, int]:
+    """How many signatures of kernels this process has compiled, and how many it has loaded from the cache."""
+    stats = [kernel.stats for kernel in _KERNELS]
+    return sum(sum(of.cache_misses.values()) for of in stats), sum(sum(of.cache_hits.values()) for of in stats)
+
+
+def place() -> str | None:
+    """The directory of the compiled kernels; None if no directory can be written to. Needs a kernel that was imported."""
+    found: str | None = getattr(_KERNELS[0]._cache, "cache_path", None)  # noqa: SLF001  # as in `cached`
+    return found
 
 
 def _cache(function: Any) -> _Cache | None:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from delta_variant.errors import DeltaVariantError, SessionError, TableError
 from delta_variant.report import Scan, explain, has_rules
+from delta_variant.report import query as query_of
 from delta_variant.rewriting.arrangement import NONE, overlaps
 from delta_variant.rewriting.driver import files_of, planning
 from delta_variant.transaction import Table
@@ -50,7 +51,7 @@ def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str 
         raise SessionError(
             "advise needs to know what data skipping does for the queries: call delta_variant.enable(spark) first"
         )
-    frames = [query if isinstance(query, DataFrame) else spark.sql(query) for query in queries]
+    frames = [query if isinstance(query, DataFrame) else query_of(spark, query) for query in queries]
     name = str(table.log.dataPath()) if table.entry is None else str(table.entry.identifier().unquotedString())
     scans = [scan for df in frames for scan in explain(df).scans if scan.table == name]
     if not scans:

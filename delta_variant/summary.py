@@ -1,0 +1,70 @@
+"""The bounds of a table's files put together, path by path: `VariantTable.summary`.
+
+In: the rows of `VariantTable.stats`, and the number of files. Out: a DataFrame with a row for each path.
+
+A look-up opens the files whose range holds the value, and the files without bounds. Only the ends of ranges are known to be
+values of the path, so the measure is taken at these: ends are put in order, each lower end opens a range and each upper end
+closes one, and a running sum counts the open ranges. The median of these counts is the measure. A range without a lower end
+begins before all others, and one without an upper end never closes.
+
+Bounds are compared in the order in which rows are sorted (`writer.clustering.sort_key`): numbers and times as DOUBLE, or
+strings. A path whose bounds are of several kinds has an order for each.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from delta_variant.writer.clustering import sort_key
+
+_NUMBERS = "^(TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL.*)$"
+_PATH = ("column", "path")
+_STEPS = {"min": 1, "max": -1}
+"""By how much an end of a range changes the number of open ranges."""
+
+
+def summary(stats: DataFrame, files_total: int) -> DataFrame:
+    """One row for each path, as `VariantTable.summary` says. stats: the rows of `VariantTable.stats`."""
+    kind = F.when(F.col("type").rlike(_NUMBERS), F.lit("NUMBER")).otherwise(F.col("type"))
+    rows = stats.withColumn("kind", kind)
+    for side in ("min", "max"):
+        rows = rows.withColumn(f"{side}_key", F.when(F.col(side).isNotNull(), F.struct(*_key(F.col(side)))))
+    whole = F.schema_of_variant_agg(F.coalesce("min", "max"))
+    several = F.array_join(F.array_sort(F.collect_set("type")), ", ")
+    paths = rows.groupBy(*_PATH).agg(
+        F.when(whole == "VARIANT", several).otherwise(whole).alias("type"),
+        _whole("min", F.min_by("min", "min_key")),
+        _whole("max", F.max_by("max", "max_key")),
+        F.count_distinct("file").alias("files"),
+    )
+    total = F.lit(files_total).cast("bigint")
+    opened = (F.ceil("open") + total - F.col("files")).alias("opened")
+    found = paths.join(_open(rows), [*_PATH])
+    return found.select(*_PATH, "type", "min", "max", "files", total.alias("files_total"), opened)
+
+
+def _key(value: Column) -> list[Column]:
+    """What bounds are compared by. Integers beyond the precision of a DOUBLE are compared exactly."""
+    number, text = sort_key(value)
+    return [number.alias("number"), F.try_variant_get(value, "$", "decimal(38,0)").alias("exact"), text.alias("text")]
+
+
+def _whole(side: str, bound: Column) -> Column:
+    """A bound of all files together, if each of them has one and they are of one kind."""
+    return F.when((F.count_distinct("kind") == 1) & (F.count(side) == F.count("file")), bound).alias(side)
+
+
+def _open(rows: DataFrame) -> DataFrame:
+    """For each path, the median number of files with bounds that a look-up of an end of a range opens."""
+    count = Window.partitionBy(*_PATH)
+    other_kinds = (F.count("file").over(count) - F.count("file").over(count.partitionBy(*_PATH, "kind"))).alias("others")
+    sides = F.array(*(F.struct(F.col(f"{side}_key").alias("key"), F.lit(step).alias("step")) for side, step in _STEPS.items()))
+    ends = rows.select(*_PATH, "kind", other_kinds, F.explode(sides).alias("end")).select(*_PATH, "kind", "others", "end.*")
+    ends = ends.where(F.col("key").isNotNull() | (F.col("step") == 1))  # a lower end that is not known is before all others
+    order = [F.col("key.number"), F.col("key.text"), F.col("step").desc()]
+    running = F.sum("step").over(Window.partitionBy(*_PATH, "kind").orderBy(F.col("key").isNotNull(), *order))
+    ending = F.when(F.col("step") == -1, F.count("step").over(Window.partitionBy(*_PATH, "kind", *order[:2], "step")))
+    open_ = running + F.coalesce(ending, F.lit(0)) + F.col("others")  # ranges that end here hold the value too
+    counted = ends.select(*_PATH, "key", open_.alias("open"))
+    return counted.where(F.col("key").isNotNull()).groupBy(*_PATH).agg(F.percentile("open", F.lit(0.5)).alias("open"))
