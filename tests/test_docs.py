@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCKS = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 FIRST = DOCS / "index.md"
-PAGES = sorted(page for page in DOCS.rglob("*.md") if BLOCKS.search(page.read_text()) and page != FIRST)
-OWN_SESSION = {"tutorial.md"}
-"""Pages that begin with a session of their own, as the first page does; the others go on from it."""
+PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if BLOCKS.search(page.read_text()))]
+OWN_SESSION = {"README.md", "index.md", "tutorial.md"}
+"""Pages that begin with a session of their own; the others go on from the session of the first page."""
 
 
 def run(page: Path, names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,10 +32,11 @@ def run(page: Path, names: dict[str, object], capsys: pytest.CaptureFixture[str]
             assert shown == "\n".join(line.rstrip() for line in printed.strip().splitlines()), code
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tables(spark):
-    """Drops the tables that the pages make."""
+    """Drops the tables that a page makes."""
     before = {table.name for table in spark.catalog.listTables()}
+    spark.catalog.dropTempView("events")  # other tests have views of that name
     yield
     for table in spark.catalog.listTables():
         if table.name not in before and not table.isTemporary:
@@ -59,20 +60,6 @@ def test_pages(spark, page, capsys, tmp_path, monkeypatch):
         names["dv"].disable(spark)  # type: ignore[attr-defined]
     pictures = re.findall(r"\]\((\w+\.png)\)", page.read_text())
     assert {*pictures} <= {file.name for file in tmp_path.iterdir()}
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.usefixtures("tables")
-def test_the_first_page(spark, capsys, tmp_path, monkeypatch):
-    """The blocks of the first page run one after the other and print the texts below them."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    spark.catalog.dropTempView("events")  # other tests have views of that name
-    try:
-        run(FIRST, names, capsys)
-    finally:
-        names["dv"].disable(spark)  # type: ignore[attr-defined]
 
 
 def commands() -> list[str]:
