@@ -14,7 +14,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --edi
 	{ fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak lint docs bench clean
+.PHONY: help demo cluster test check soak lint docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -36,6 +36,10 @@ $(VENV)/.installed: $(VENV)/.package
 
 demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
 	@$(BIN)/delta-variant demo
+
+cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Compose
+	docker compose --file docker/compose.yaml run --build --rm demo
+	@echo "The cluster is still there: docker compose --file docker/compose.yaml down"
 
 test: lint  ## all that CI runs: lint, types, import order, every test, in two processes
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -120,7 +120,7 @@ def not_loaded(text: str) -> str | None:
     return (
         f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same version in "
         "the executors' Python, which PYSPARK_PYTHON names, or ship it with the job: the wheel, renamed to .zip, by "
-        "--py-files, or a whole environment by --archives (docs/cluster.md)"
+        "--py-files, or a whole environment by --archives (docs/how-to/cluster.md)"
     )
 
 

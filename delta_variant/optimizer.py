@@ -1,4 +1,4 @@
-"""The optimizer rules of a Spark session: `install`, `remove`.
+"""The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`.
 
 `java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a filter,
 a join, or an ORDER BY with LIMIT (twice for the last). It sends the filter as JSON (`Filters.java`) and gets a predicate on
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _READING = "delta_variant.TypedScans"
+_RULES = frozenset({report.SKIPPING, _READING})
 _SKIPPING_SOURCES = (*report.SOURCES, "Question", "Filters", "Index", "Decision", "Demands", "SkipFiles")
 _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates", "TypedScans")
 _log = logging.getLogger("delta_variant")
@@ -97,6 +98,14 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
 
 
+def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+    """Lets the sessions that are made from this one have its rules (`java/NewSessions.java`), and these settings; `defaults` if
+    they do not have others."""
+    ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
+    given = (jvm.scala_seq(spark, ours), dict(settings), dict(defaults), _Tell())
+    jvm.construct(spark, jvm.java_class(spark, "NewSessions"), *given).offer(spark._jsparkSession)  # noqa: SLF001
+
+
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
@@ -107,8 +116,11 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
 
 
 def remove(spark: SparkSession) -> dict[str, str | None]:
-    """Remove the rules from the session. Returns the `found` of `install`, which is empty if the session had no rules."""
+    """Remove the rules from the session, and offer them to no new one. Returns the `found` of `install`, which is empty if the
+    session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
     skipping = rules.get(report.SKIPPING)
-    jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in {report.SKIPPING, _READING}])
+    jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
+    if skipping:
+        offer(spark, {}, {})
     return dict(skipping.found()) if skipping else {}

@@ -81,24 +81,31 @@ def _names(setting: object) -> list[str]:
     return [name.strip() for name in str(setting or "").split(",") if name.strip()]
 
 
-def enable(spark: SparkSession) -> None:
+def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
     """Let the session's queries skip files by Variant path, and delta-spark's writes collect bounds.
 
     Example:
         dv.enable(spark)
         hits = spark.sql("SELECT v FROM events WHERE variant_get(v, '$.id', 'long') = 5")
 
-    This changes the session and those cloned from it later (streams), but not `newSession()`. A second call does nothing.
+    This changes the session and those cloned from it later (streams). A second call does nothing more.
+
+    new_sessions: whether it also changes the sessions that `newSession()` makes, from their first query on. Connect and Thrift
+    servers in this driver make such a session for each client, so that clients' queries skip files too. Call `enable` before
+    clients connect.
+
     Raises SessionError on Spark Connect, for versions of Spark and Delta that this package does not support, and if a query of
     its own does not skip the files that it should.
     """
-    if report.has_rules(jvm.classic(spark)):
-        return
-    _check_versions(*jvm.versions(spark))
-    wanted = delta_settings(spark.conf.get)
-    optimizer.install(spark, {key: spark.conf.get(key, None) for key in wanted})
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
+    if not report.has_rules(jvm.classic(spark)):
+        _check_versions(*jvm.versions(spark))
+        wanted = delta_settings(spark.conf.get)
+        optimizer.install(spark, {key: spark.conf.get(key, None) for key in wanted})
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
+    if new_sessions:
+        always = delta_settings(lambda key, _: key)  # those of which a value of the user does not stay
+        optimizer.offer(spark, always, {key: value for key, value in DELTA_SETTINGS.items() if key not in always})
 
 
 def _check_versions(spark: str, delta: str | None) -> None:
@@ -121,7 +128,8 @@ def disable(spark: SparkSession) -> None:
     Example:
         dv.disable(spark)
 
-    Does nothing in a session without the rules. Raises SessionError on Spark Connect.
+    After `enable(spark, new_sessions=True)`, sessions that run their first query later get no rules. Those that have rules keep
+    them. Does nothing in a session without the rules. Raises SessionError on Spark Connect.
     """
     for key, value in optimizer.remove(jvm.classic(spark)).items():
         if spark.conf.get(key, None) != DELTA_SETTINGS[key]:

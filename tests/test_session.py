@@ -208,7 +208,7 @@ def test_connect_is_refused():
     """A session without a driver JVM in this process gets one sentence that says what is needed."""
 
     class Connect:
-        """Stands for pyspark.sql.connect.session.SparkSession, whose client packages are not installed here."""
+        """Stands for pyspark.sql.connect.session.SparkSession, which wants a server."""
 
     for refuse in (enable, disable):
         with pytest.raises(SessionError, match="classic Spark session"):

@@ -1,0 +1,135 @@
+"""Sessions of other clients in a driver that runs this package: newSession(), Spark Connect and the Thrift server."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from delta_variant import report
+from delta_variant.session import disable, enable
+from tests.test_session import LIMIT, SETTINGS, rules, settings
+
+pytestmark = pytest.mark.spark
+
+
+def test_new_sessions(spark: SparkSession):
+    """With new_sessions, sessions made later have the rules and settings from their first query on, once, clones of them too.
+    Settings of theirs stay, and after disable sessions get nothing; without new_sessions, they never do."""
+    owner = spark.newSession()
+    enable(owner)
+    plain = owner.newSession()
+    plain.sql("SELECT 1").collect()
+    assert rules(plain) == []
+    for _ in range(2):
+        enable(owner, new_sessions=True)
+    first, second = owner.newSession(), spark.newSession()
+    second.conf.set(LIMIT, "7")
+    for session in (first, second):
+        for _ in range(2):
+            session.sql("SELECT 1").collect()
+        assert rules(session) == rules(owner)
+    assert [settings(first), settings(second)] == [["100", "true", "false"], ["7", "true", "false"]]
+    clone = SparkSession(spark.sparkContext, first._jsparkSession.cloneSession())
+    clone.sql("SELECT 1").collect()
+    assert rules(clone) == rules(owner)
+    disable(second)  # not the one that offered them
+    third = owner.newSession()
+    third.sql("SELECT 1").collect()
+    assert rules(third) == rules(owner)
+    disable(third)
+    assert (rules(third), third.conf.get(SETTINGS[1], None)) == ([], None)
+    third.sql("SELECT 1").collect()
+    disable(owner)
+    last = owner.newSession()
+    last.sql("SELECT 1").collect()
+    assert (rules(third), rules(last), report.has_rules(first)) == ([], [], True)
+    for session in (first, clone):
+        disable(session)
+
+
+SERVER = """
+import json, subprocess, sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import delta_variant as dv
+from delta_variant import jvm
+
+folder, connect, thrift, delta = sys.argv[1:]
+builder = (
+    SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2").config("spark.sql.session.timeZone", "UTC")
+    .config("spark.databricks.delta.snapshotPartitions", "1").config("spark.sql.warehouse.dir", folder + "/warehouse")
+    .config("spark.driver.extraClassPath", delta)
+    .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+    .config("spark.connect.grpc.binding.address", "127.0.0.1").config("spark.connect.grpc.binding.port", connect)
+    .config("spark.hadoop.hive.server2.thrift.bind.host", "127.0.0.1")
+    .config("spark.hadoop.hive.server2.thrift.port", thrift)
+)
+spark = dv.configure(builder).getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+dv.enable(spark, new_sessions=True)
+rows = spark.range(0, 100, 1, 10).selectExpr("parse_json(concat('{\\"n\\":', id, ',\\"s\\":\\"x\\"}')) v")
+dv.write(rows, folder + "/table", shred={"v": "n bigint, s string"})
+hive = jvm.scala_object(spark, "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2")
+server = hive.startWithSparkSession(spark._jsparkSession, False)
+print("READY", flush=True)
+sys.stdin.read()
+server.stop()
+spark.stop()
+"""
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+found = spark.sql(sys.argv[2])
+print(json.dumps([type(spark).__module__, [list(row) for row in found.collect()], found._explain_string(mode="simple")]))
+"""
+
+
+@pytest.mark.slow
+def test_servers(spark: SparkSession, tmp_path: Path):
+    """Queries of Connect and Thrift clients skip files and are read typed, if the servers run in a driver with new_sessions."""
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(str(free.getsockname()[1]))
+    known_jars = spark.sparkContext.getConf().get("spark.jars", "").split(",")  # those that configure finds
+    jars = ":".join(jar.removeprefix("file://") for jar in known_jars if "/io.delta_" in jar)
+    known = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
+    environment = {**known, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    query = f"SELECT v:n::bigint n FROM delta.`{tmp_path}/table` WHERE v:n::bigint = 5"
+
+    def run(*words):
+        done = subprocess.run(list(map(str, words)), env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen([sys.executable, "-c", SERVER, tmp_path, *ports, jars], stderr=log, **pipes)
+    try:
+        assert server.stdout.readline() == "READY\n", (tmp_path / "log").read_text()[-6000:]
+        module, rows, plan = json.loads(run(sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{ports[0]}", query))
+        assert module == "pyspark.sql.connect.session"
+        assert rows == [[5]]
+        assert "SkippedFileIndex(1 paths)" in plan
+        assert "ReadSchema: struct<v:struct<typed_value:struct<n:struct<typed_value:bigint>>>>" in plan
+        url = ["-u", f"jdbc:hive2://127.0.0.1:{ports[1]}/", "-n", "anyone", "--silent=true", "--outputformat=tsv2"]
+        found = run(Path(pyspark.__file__).parent / "bin" / "beeline", *url, "-e", f"{query}; EXPLAIN {query};")
+        assert "SkippedFileIndex(1 paths)" in found
+        assert found.split()[:2] == ["n", "5"]
+    finally:
+        server.stdin.close()
+        server.wait()
