@@ -117,8 +117,8 @@ try:
     dv.enable(spark)
 except dv.errors.SessionError as error:
     print(json.dumps(str(error)))
-spark.sql("create table delta.`TABLE` using delta as select parse_json('{\\\\"a\\\\": 1}') v")
-print(json.dumps(spark.sql("select v:a::int from delta.`TABLE`").first()[0]))
+spark.sql("create table delta.`TABLE` using delta as select parse_json('1') v")
+print(json.dumps(spark.sql("select v::int from delta.`TABLE`").first()[0]))
 """
 
 
