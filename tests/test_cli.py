@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from delta_variant.cli import main
+from delta_variant.cli.picture import picture
 from delta_variant.kernels import cache, validate  # noqa: F401  # a kernel, so that there is a cache
 from delta_variant.version import __version__
 
@@ -28,6 +29,7 @@ def run(*arguments, **environment):
 SERIES = """
 import json, sys
 from delta_variant.cli import main
+from delta_variant.cli.picture import picture
 for arguments in json.loads(sys.argv[1]):
     code = "program"
     try:
@@ -254,6 +256,17 @@ def test_unforeseen_errors(tmp_path):
         assert done.returncode == 3
         assert "Traceback (most recent call last)" in done.stderr
         assert done.stderr.splitlines()[-1] == line
+
+
+def test_the_picture():
+    """Each range is a bar from its low to its high end, in the order of the low ends; many ranges are 24 lines of one width."""
+    assert picture([(5, 6), (0, 4), (2, 2)], 3) == ["██▌", " ▌ ", "  ▐"]
+    assert picture([(1, 1)] * 2, 2) == ["▌ "] * 2
+    assert picture([]) == []
+    many = picture([(n, n + 1) for n in range(1000)], 50)
+    assert len(many) == 24
+    assert {len(line) for line in many} == {50}
+    assert [line.index(line.strip()) for line in many] == sorted(line.index(line.strip()) for line in many)
 
 
 @pytest.mark.spark

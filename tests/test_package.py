@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
 import venv
 import weakref
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import delta_variant as dv
 from delta_variant import jvm
@@ -50,6 +54,38 @@ def test_contents(wheel):
             "[console_scripts]", "delta-variant", "=", "delta_variant.cli:main",
         ]  # fmt: skip
         assert "Root-Is-Purelib: true" in archive.read(f"{info}/WHEEL").decode()
+
+
+def imports(tree):
+    """The top-level names of the modules that a file imports when it runs, wherever in it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield node.module.partition(".")[0]
+        yield from imports(node)
+
+
+def required(name, extra=""):
+    """A distribution, and those that it requires."""
+    found = {canonicalize_name(name)}
+    for requirement in map(Requirement, metadata.requires(name) or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            found |= required(requirement.name)
+    return found
+
+
+def test_requirements():
+    """Every module that the package imports is of a distribution that it requires; matplotlib of the extra `plot` alone."""
+    files = (ROOT / "delta_variant").rglob("*.py")
+    names = {name for file in files for name in imports(ast.parse(file.read_text(encoding="utf-8")))}
+    names -= {*sys.stdlib_module_names, "delta_variant"}
+    providers = metadata.packages_distributions()
+    lacking = {name for name in names if not required("delta-variant") & set(map(canonicalize_name, providers[name]))}
+    assert lacking == {"matplotlib"}
+    assert "matplotlib" in required("delta-variant", "plot")
 
 
 PROGRAM = """
