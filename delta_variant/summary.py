@@ -7,8 +7,9 @@ values of the path, so the measure is taken at these: ends are put in order, eac
 closes one, and a running sum counts the open ranges. The median of these counts is the measure. A range without a lower end
 begins before all others, and one without an upper end never closes.
 
-Bounds are compared in the order in which rows are sorted (`writer.clustering.sort_key`): numbers and times as DOUBLE, or
-strings. A path whose bounds are of several kinds has an order for each.
+Bounds are compared in the order in which rows are sorted (`writer.clustering.sort_key`): what a DOUBLE can be made of by that
+number, all else by its text. A path whose bounds are of several kinds has an order for each, and a look-up of one kind opens
+the files of the others.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
 def _key(value: Column) -> list[Column]:
     """What bounds are compared by. Integers beyond the precision of a DOUBLE are compared exactly."""
     number, text = sort_key(value)
-    return [number.alias("number"), F.try_variant_get(value, "$", "decimal(38,0)").alias("exact"), text.alias("text")]
+    exact = F.when(number.isNotNull(), F.try_variant_get(value, "$", "decimal(38,0)"))
+    return [number.alias("number"), exact.alias("exact"), F.when(number.isNull(), text).alias("text")]
 
 
 def _whole(side: str, bound: Column) -> Column:
@@ -57,14 +59,16 @@ def _whole(side: str, bound: Column) -> Column:
 
 def _open(rows: DataFrame) -> DataFrame:
     """For each path, the median number of files with bounds that a look-up of an end of a range opens."""
-    count = Window.partitionBy(*_PATH)
-    other_kinds = (F.count("file").over(count) - F.count("file").over(count.partitionBy(*_PATH, "kind"))).alias("others")
+    of_path, of_kind = Window.partitionBy(*_PATH), Window.partitionBy(*_PATH, "kind")
+    rows = rows.withColumn("others", F.count("file").over(of_path) - F.count("file").over(of_kind))
     sides = F.array(*(F.struct(F.col(f"{side}_key").alias("key"), F.lit(step).alias("step")) for side, step in _STEPS.items()))
-    ends = rows.select(*_PATH, "kind", other_kinds, F.explode(sides).alias("end")).select(*_PATH, "kind", "others", "end.*")
+    ends = rows.select(*_PATH, "kind", "others", F.explode(sides).alias("end")).select(*_PATH, "kind", "others", "end.*")
     ends = ends.where(F.col("key").isNotNull() | (F.col("step") == 1))  # a lower end that is not known is before all others
-    order = [F.col("key.number"), F.col("key.text"), F.col("step").desc()]
-    running = F.sum("step").over(Window.partitionBy(*_PATH, "kind").orderBy(F.col("key").isNotNull(), *order))
-    ending = F.when(F.col("step") == -1, F.count("step").over(Window.partitionBy(*_PATH, "kind", *order[:2], "step")))
+    order = [F.col(f"key.{name}") for name in ("number", "exact", "text")]
+    running = F.sum("step").over(
+        Window.partitionBy(*_PATH, "kind").orderBy(F.col("key").isNotNull(), *order, F.col("step").desc())
+    )
+    ending = F.when(F.col("step") == -1, F.count("step").over(Window.partitionBy(*_PATH, "kind", *order, "step")))
     open_ = running + F.coalesce(ending, F.lit(0)) + F.col("others")  # ranges that end here hold the value too
     counted = ends.select(*_PATH, "key", open_.alias("open"))
     return counted.where(F.col("key").isNotNull()).groupBy(*_PATH).agg(F.percentile("open", F.lit(0.5)).alias("open"))

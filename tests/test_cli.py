@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from delta_variant.cli import main
+from delta_variant.cli.picture import picture
 from delta_variant.kernels import cache, validate  # noqa: F401  # a kernel, so that there is a cache
 from delta_variant.version import __version__
 
@@ -28,28 +29,28 @@ def run(*arguments, **environment):
 SERIES = """
 import json, sys
 from delta_variant.cli import main
-exec(sys.argv[2])
-print("BEGIN", flush=True)
-print("BEGIN", file=sys.stderr, flush=True)
+from delta_variant.cli.picture import picture
 for arguments in json.loads(sys.argv[1]):
+    code = "program"
     try:
-        main(arguments)
+        main(arguments) if isinstance(arguments, list) else exec(arguments)
     except SystemExit as end:
-        for stream in (sys.stdout, sys.stderr):
-            print(f"EXIT {end.code or 0}", file=stream, flush=True)
+        code = end.code or 0
+    for stream in (sys.stdout, sys.stderr):
+        print(f"EXIT {code}", file=stream, flush=True)
 """
 
 
-def run_all(*commands, before=""):
+def run_all(*commands):
     """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
 
-    before: a program that runs first, in the same process.
+    A text among the commands is a program that runs between them.
     """
-    arguments = [sys.executable, "-c", SERIES, json.dumps(commands), before]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    outputs, errors = (re.split(r"EXIT (\d+)\n", text.split("BEGIN\n")[-1]) for text in (done.stdout, done.stderr))
+    done = subprocess.run([sys.executable, "-c", SERIES, json.dumps(commands)], capture_output=True, text=True, check=False)
+    outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
     assert len(outputs) == 2 * len(commands) + 1, done.stderr
-    return list(zip(map(int, outputs[1::2]), outputs[::2], errors[::2], strict=False))
+    results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
+    return [(int(code), output, error) for code, output, error in results if code != "program"]
 
 
 @pytest.mark.spark
@@ -189,7 +190,7 @@ def test_a_table(tmp_path):
         "[PARSE_SYNTAX_ERROR]": ["explain", "SELEC 1"],
         "is not a predicate on the partition columns": ["stats", table, "--where", "v:id::int = 5"],
     }
-    results = run_all(*commands.values(), before=MAKE.replace("TABLE", table))
+    results = run_all(MAKE.replace("TABLE", table), *commands.values())
     output = dict(zip(commands, (output for _, output, _ in results), strict=True))
     assert [code for code, _, _ in results] == [0] * 9 + [1] * 4, results
     assert "has no bounds for v:id: delta-variant analyze" in output["nothing"]
@@ -255,6 +256,17 @@ def test_unforeseen_errors(tmp_path):
         assert done.returncode == 3
         assert "Traceback (most recent call last)" in done.stderr
         assert done.stderr.splitlines()[-1] == line
+
+
+def test_the_picture():
+    """Each range is a bar from its low to its high end, in the order of the low ends; many ranges are 24 lines of one width."""
+    assert picture([(5, 6), (0, 4), (2, 2)], 3) == ["██▌", " ▌ ", "  ▐"]
+    assert picture([(1, 1)] * 2, 2) == ["▌ "] * 2
+    assert picture([]) == []
+    many = picture([(n, n + 1) for n in range(1000)], 50)
+    assert len(many) == 24
+    assert {len(line) for line in many} == {50}
+    assert [line.index(line.strip()) for line in many] == sorted(line.index(line.strip()) for line in many)
 
 
 @pytest.mark.spark

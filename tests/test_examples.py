@@ -13,7 +13,7 @@ import pytest
 
 import delta_variant
 
-NEED_SPARK = {"cli", "features", "hadoop", "jvm", "optimizer", "report", "session", "table", "transaction", "writer"}
+NEED_SPARK = {"features", "hadoop", "jvm", "optimizer", "report", "session", "table", "transaction", "writer"}
 
 
 def modules_with_examples(package, directory):

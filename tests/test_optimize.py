@@ -257,6 +257,8 @@ def test_advice(spark, tmp_path):
         table.advise([look_up])
     dv.enable(spark)
     try:
+        with pytest.raises(UnsupportedFeatureError, match="is a command"):  # which Spark would run
+            table.advise(["DROP TABLE IF EXISTS nothing"])
         advice = {(one.action, one.paths): one for one in table.advise([look_up, spark.sql(look_up)])}
         assert advice["bound", ("v:a",)].files_saved == 20
         assert (advice["shred", ("v:a", "v:n")].queries, advice["shred", ("v:a", "v:n")].files_saved) == (2, 20)

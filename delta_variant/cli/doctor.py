@@ -52,6 +52,15 @@ class _Problem(Exception):  # noqa: N818  # it ends a check, not the command
         self.advice = advice
 
 
+def _explained(error: Exception) -> _Problem:
+    """The problem of an error whose message ends with what to do, after a colon."""
+    text = " ".join(str(error).split())
+    found, verb, advice = text.rpartition(": install ")
+    if not verb:
+        found, verb, advice = text.rpartition(": ")
+    return _Problem(found, verb.removeprefix(": ") + advice)
+
+
 @dataclass
 class _Machine:
     """What the checks share."""
@@ -157,8 +166,7 @@ def _java(_machine: _Machine) -> str:
     try:
         return check_java()
     except SessionError as error:
-        found, _, advice = str(error).rpartition(": ")
-        raise _Problem(found, advice) from None
+        raise _explained(error) from error
 
 
 def _kernel_cache(_machine: _Machine) -> str:
@@ -288,8 +296,7 @@ def _rules(machine: _Machine) -> str:
     try:
         enable(machine.spark)
     except SessionError as error:
-        found, _, advice = str(error).rpartition(": ")
-        raise _Problem(found, advice) from error
+        raise _explained(error) from error
     return "a query of their own skips the file that it should"
 
 
@@ -333,7 +340,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[_Machine], str]], ...] = (
     ("catalog", ("Spark",), _catalog),
     ("Python workers", ("Spark",), _workers),
     ("callbacks", ("Spark",), _callbacks),
-    ("rules", ("Spark", "Delta Lake", "callbacks"), _rules),
+    ("rules", ("Spark", "callbacks"), _rules),
     ("round trip", ("Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "rules"), _round_trip),
 )
 """Name, the checks that must be ok before it, and the function."""

@@ -155,20 +155,25 @@ def starting(settings: Mapping[str, str]) -> str:
 
 @contextmanager
 def quiet(log: Path) -> Iterator[None]:
-    """Sends standard error of this process, and of a JVM that it starts, to a file, except with `--debug`."""
-    if is_debug():
-        yield
-        return
+    """Sends the standard streams of this process, and of a JVM that it starts, to a file; with `--debug`, to standard error.
+
+    Ivy writes to standard output, which is for results.
+    """
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = [os.dup(stream) for stream in (1, 2)]
     with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+        target = kept[1] if is_debug() else file.fileno()
+        for stream in (1, 2):
+            os.dup2(target, stream)
     try:
         yield
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        for stream, own in zip((1, 2), kept, strict=True):
+            os.dup2(own, stream)
+            os.close(own)
 
 
 def table_of(spark: Any, table: str) -> VariantTable:

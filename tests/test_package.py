@@ -1,0 +1,219 @@
+"""The wheel: what is in it, and that it works where it is installed; and what a session of another Spark or Delta is told."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import venv
+import weakref
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import delta_variant as dv
+from delta_variant import jvm
+from delta_variant.errors import SessionError
+from delta_variant.session import disable, enable
+
+ROOT = Path(__file__).parent.parent
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built without a download: hatchling is installed with the tools for tests."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", folder, ROOT], check=True, capture_output=True)
+    [file] = folder.glob("*.whl")
+    return file
+
+
+def test_contents(wheel):
+    """The wheel has every file of the package (Java sources, data, py.typed), metadata, license, command; nothing else."""
+    package = ROOT / "delta_variant"
+    sources = {
+        str(path.relative_to(ROOT)) for path in package.rglob("*") if path.is_file() and path.parent.name != "__pycache__"
+    }
+    assert {"delta_variant/py.typed", "delta_variant/java/SkipFiles.java"} < sources
+    assert "delta_variant/data/earthquakes.ndjson.zst" in sources
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        info = f"delta_variant-{dv.__version__}.dist-info"
+        assert names == sources | {
+            f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        }
+        assert archive.read(f"{info}/entry_points.txt").decode().split() == [
+            "[console_scripts]", "delta-variant", "=", "delta_variant.cli:main",
+        ]  # fmt: skip
+        assert "Root-Is-Purelib: true" in archive.read(f"{info}/WHEEL").decode()
+
+
+def imports(tree):
+    """The top-level names of the modules that a file imports when it runs, wherever in it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield node.module.partition(".")[0]
+        yield from imports(node)
+
+
+def required(name, extra=""):
+    """A distribution, and those that it requires."""
+    found = {canonicalize_name(name)}
+    for requirement in map(Requirement, metadata.requires(name) or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            found |= required(requirement.name)
+    return found
+
+
+def test_requirements():
+    """Every module that the package imports is of a distribution that it requires; matplotlib of the extra `plot` alone."""
+    files = (ROOT / "delta_variant").rglob("*.py")
+    names = {name for file in files for name in imports(ast.parse(file.read_text(encoding="utf-8")))}
+    names -= {*sys.stdlib_module_names, "delta_variant"}
+    providers = metadata.packages_distributions()
+    lacking = {name for name in names if not required("delta-variant") & set(map(canonicalize_name, providers[name]))}
+    assert lacking == {"matplotlib"}
+    assert "matplotlib" in required("delta-variant", "plot")
+
+
+PROGRAM = """
+import sys
+import pyarrow as pa
+import delta_variant as dv
+from pyspark.sql import SparkSession
+
+documents = [{"id": n, "name": f"x{n}"} for n in range(10)]
+variants = pa.array([dict(zip(("metadata", "value"), dv.binary.encode(d))) for d in documents],
+                    pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]))
+shredded = dv.shredding.shred(variants, dv.schema.parse("id bigint"))
+back = dv.shredding.unshred(shredded)
+assert [dv.binary.decode(v["metadata"], v["value"]) for v in back.to_pylist()] == documents
+dv.enable(dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate())
+print(dv.__file__)
+"""
+
+
+@pytest.mark.spark
+def test_an_empty_environment(wheel, tmp_path):
+    """Installed in an environment of its own, the wheel runs from an empty directory: command, codec, and the rules in Java.
+
+    The dependencies are those of this environment, which the new one finds by a path file: nothing is downloaded.
+    """
+    home, empty = tmp_path / "venv", tmp_path / "empty"
+    empty.mkdir()
+    venv.create(home, with_pip=False, symlinks=True)
+    python = home / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, capture_output=True)
+    [site] = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(str(Path(pa.__file__).parent.parent) + "\n")
+    file = tmp_path / "e.parquet"
+    dv.parquet.write_table(pa.table({"v": _variants()}), file, shred={"v": "id bigint"})
+
+    def run(*command):
+        done = subprocess.run(command, cwd=empty, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    command = home / "bin" / "delta-variant"
+    assert run(command, "--version") == f"delta-variant, version {dv.__version__}\n"
+    [path] = [path for path in json.loads(run(command, "inspect", file, "--json"))["paths"] if path["path"] == "$['id']"]
+    assert path["typed"] == 2
+    installed = Path(run(python, "-c", PROGRAM).splitlines()[-1])
+    assert installed.is_relative_to(home)
+
+
+def _variants():
+    rows = [dict(zip(("metadata", "value"), dv.binary.encode({"id": n}), strict=True)) for n in (1, 2)]
+    return pa.array(rows, pa.struct([pa.field(name, pa.binary(), nullable=False) for name in ("metadata", "value")]))
+
+
+# ---- the next Spark and the next Delta -----------------------------------------------------------------------------------
+
+NEXT = """
+import json, sys
+import delta_variant as dv
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = dv.configure(builder.config("spark.driver.extraClassPath", sys.argv[1])).getOrCreate()
+try:
+    dv.enable(spark)
+except dv.errors.SessionError as error:
+    print(json.dumps(str(error)))
+spark.sql("create table delta.`TABLE` using delta as select parse_json('1') v")
+print(json.dumps(spark.sql("select v::int from delta.`TABLE`").first()[0]))
+"""
+
+
+@pytest.mark.spark
+def test_other_versions(spark, tmp_path):
+    """A session of another Spark and another Delta is told the versions that it has and those that are needed; queries run on.
+
+    The JVM finds the file with Spark's version, and the class with Delta's, in a directory that comes before their JARs.
+    """
+    jar = next(Path(sys.modules["pyspark"].__file__).parent.glob("jars/spark-common-utils_*.jar"))
+    name = "spark-version-info.properties"
+    with zipfile.ZipFile(jar) as archive:
+        (tmp_path / name).write_text(archive.read(name).decode().replace(f"version={spark.version}", "version=4.3.0"))
+    compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
+    source = 'public static final package$ MODULE$ = new package$(); public String VERSION() { return "4.5.0"; }'
+    compiler.cook(f"package io.delta; public class package$ {{ {source} }}")
+    (tmp_path / "io" / "delta").mkdir(parents=True)
+    (tmp_path / "io" / "delta" / "package$.class").write_bytes(bytes(next(iter(compiler.getBytecodes().values()))))
+    program = NEXT.replace("TABLE", str(tmp_path / "t"))
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    message, value = map(json.loads, done.stdout.splitlines())
+    assert "Spark 4.3.0 with Delta 4.5.0" in message
+    assert "install pyspark 4.2.* and delta-spark 4.4.*" in message
+    assert value == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("PreparedDeltaFileIndex", "PreparedDeltaFileIndexV2"),  # a class that has another name
+        (".metadata().configuration()", ".metadata().settings()"),  # a method that is gone
+    ],
+)
+def test_other_internals(spark, monkeypatch, old, new):
+    """If a class or a method that the rules use is gone, although the versions fit, enable names the versions, what is missing,
+    and what to do, and changes nothing."""
+    session = spark.newSession()
+    real = jvm.java_source
+    monkeypatch.setattr(jvm, "_compiled", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(jvm, "java_source", lambda name: real(name).replace(old, new))
+    with pytest.raises(SessionError, match=r"Spark 4\.2.* with Delta 4\.4.*install the versions") as raised:
+        enable(session)
+    assert new.strip(".()").split("().")[-1] in str(raised.value)
+    assert jvm.rules(session) == []
+    monkeypatch.undo()
+    enable(session)
+    disable(session)
+
+
+@pytest.mark.spark
+def test_without_delta(tmp_path):
+    """A session without Delta's JARs is told how to make one that has them."""
+    program = (
+        "from pyspark.sql import SparkSession; import delta_variant as dv\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "try: dv.enable(spark)\n"
+        "except dv.errors.SessionError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "no Delta Lake: make it with delta_variant.configure" in done.stdout, done.stderr
