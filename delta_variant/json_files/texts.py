@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from typing_extensions import Self
 
 from delta_variant.errors import TableError
 from delta_variant.kernels import elements as k
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyarrow import fs
+    from typing_extensions import Self
 
     from delta_variant.buffers import Bytes, Int64s
     from delta_variant.json_files.pieces import JsonFiles, Piece
