@@ -32,7 +32,9 @@ with tempfile.TemporaryDirectory() as folder:
         "big": 1 << 70,
         "esc": '"\\\u00e9',
     }
-    rows = [{"id": n, **values, "o": {"a": n, "l": [1, "x", None]}, "m": n if n % 2 else "x"} for n in range(5000)]
+    rows = [
+        {"id": n, **values, "o": {"a": n, "l": [1, "x", None], "c": [n, n + 1]}, "m": n if n % 2 else "x"} for n in range(5000)
+    ]
     source.write_text("\n".join(map(json.dumps, rows)))
     dv.ingest(spark, str(source), target)
     table = dv.VariantTable.forPath(spark, target)
