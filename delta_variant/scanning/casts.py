@@ -30,6 +30,8 @@ INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _MICROS, _DAY = 1_000_000, 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
+_CYCLE = _CYCLE_DAYS * _DAY
+_FIRST, _LAST = (date(2, 1, 1).toordinal() - _EPOCH) * _DAY, (date(9998, 1, 1).toordinal() - _EPOCH) * _DAY
 _EXACT = Context(prec=100)
 _LONG = range(-(2**63), 2**63)
 _DAYS = range(-(2**31), 2**31)
@@ -198,7 +200,10 @@ def made(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).view(kind)
     if pa.types.is_decimal(kind):
-        values = [None if value is None else value.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT) for value in values]
+        values = [
+            None if value is None else Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+            for value in values
+        ]
     return pa.array(values, kind)
 
 
@@ -318,12 +323,9 @@ def _micros(delta: timedelta) -> int:
 
 
 def _moment(micros: int) -> datetime:
-    """A moment in a year of the same calendar in which Python has it: zones repeat every 400 years, or have one offset."""
-    try:
-        return datetime(1970, 1, 1) + timedelta(microseconds=micros)  # noqa: DTZ001  # a zone is added
-    except OverflowError:
-        cycles = micros // (_CYCLE_DAYS * _DAY) - (1 if micros > 0 else -1)
-        return datetime(1970, 1, 1) + timedelta(microseconds=micros - cycles * _CYCLE_DAYS * _DAY)  # noqa: DTZ001
+    """A moment of the same day of the calendar in the years 2 to 9998, which Python's zones take: all repeats in 400 years."""
+    cycles = max(0, -(-(_FIRST - micros) // _CYCLE)) or min(0, -((micros - _LAST) // _CYCLE) - 1 if micros > _LAST else 0)
+    return datetime(1970, 1, 1) + timedelta(microseconds=micros + cycles * _CYCLE)  # noqa: DTZ001  # a zone is added
 
 
 # ---- strings --------------------------------------------------------------------------------------------------------

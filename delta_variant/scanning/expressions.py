@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""
+_EXACT = Context(prec=100)
 Keys: TypeAlias = tuple["str | int", ...]
 
 
@@ -338,20 +340,31 @@ def _aligned(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
-    found = pa.repeat(pa.scalar(False), len(array))
-    same = [value for value in values if value.kind == array.type and not pa.types.is_floating(array.type)]
-    if same:
-        listed = casts.made([value.value for value in same], array.type)
-        found = pc.is_in(array, value_set=listed)
-    for value in values:
-        if value not in same:
+    if pa.types.is_floating(array.type):  # Arrow does not know that NaN equals NaN, and 0.0 equals -0.0
+        found = pa.repeat(pa.scalar(False), len(array))
+        for value in values:
             one = pa.repeat(casts.made([value.value], value.kind)[0], len(array))
             found = pc.or_(found, pc.fill_null(compared("=", array, one), fill_value=False))
+    else:
+        known = [value.value for value in values if _has(array.type, value.value)]
+        found = pc.is_in(array, value_set=casts.made(known, array.type))
     unknown = array.is_null()
     if len(values) < len(constants):
         unknown = pc.or_(unknown, pc.invert(found))
     found = pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
     return pc.invert(found) if negated else found
+
+
+def _has(kind: pa.DataType, value: Any) -> bool:
+    """Whether a type has a value. Of other types than exact numbers, constants have the type already."""
+    if pa.types.is_integer(kind):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        return bool(value == int(value) and limits.min <= value <= limits.max)
+    if pa.types.is_decimal(kind):
+        digits = Decimal(value)
+        fits = abs(digits) < Decimal(10) ** (kind.precision - kind.scale)
+        return bool(fits) and -int(digits.normalize(_EXACT).as_tuple().exponent) <= kind.scale
+    return True
 
 
 def like_regex(pattern: str, escape: str) -> tuple[str, str] | None:

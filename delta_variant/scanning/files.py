@@ -4,9 +4,8 @@
         ─▶ rows that match, without deleted ones ─▶ the other columns of row groups with such rows ─▶ the table's types
 
 A path is read from the group at its place and the `value` beside it; nothing else of the VARIANT is read. A path that no typed
-column has is in the `value` of the deepest group above it. This holds for files that follow VariantShredding, "Objects": those
-with Spark's key, and those whose footer says that the `value`s above hold no object (protocol/README.md, T2). In other files
-the whole VARIANT is rebuilt.
+column has is in the `value` of the deepest group above it. In files that may not follow VariantShredding, "Objects", the
+`value`s above are read too, unless the footer says that they hold no object (protocol/README.md, T2).
 
 Invariant: rows are those of the file, in their order, and a message names the file.
 """
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -100,6 +99,8 @@ class _Place:
     rebuilt: bool = False
     """Whether the whole VARIANT is rebuilt first; `rest` is then the whole path."""
     typed: TypedColumn | None = None
+    above: tuple[tuple[Names, Keys], ...] = ()
+    """The groups above whose `value` may hold the path, and the keys from there."""
 
 
 class FileReader:
@@ -206,7 +207,8 @@ class OpenFile:
         return self._places[key]
 
     def _find(self, names: Names, keys: Keys) -> _Place:
-        kind, group, above = self._columns.group(names), names, []
+        kind, group = self._columns.group(names), names
+        above: list[tuple[int, Names, Keys]] = []
         words = {field.name for field in kind} if kind is not None and pa.types.is_struct(kind) else set()
         everything = frozenset(self._columns.leaves(names))
         if not words <= {"metadata", "value", "typed_value"} or "metadata" not in words:
@@ -218,20 +220,24 @@ class OpenFile:
             inner = _child(typed, key) if isinstance(key, str) and typed is not None else None
             value = self._columns.leaves((*group, "value"))[0] if _child(kind, "value") is not None else None
             if inner is not None:
-                above += [value] if value is not None else []
+                above += [(value, group, keys[number:])] if value is not None else []
                 kind, group = inner, (*group, "typed_value", str(key))
                 continue
             rest = keys[number:]
-            if not self._trusted(above):
-                return _Place(names, keys, everything, rebuilt=True)
             if isinstance(key, int) and typed is not None and shredding_schemas.is_list(typed):
-                return _Place(group, rest, frozenset([metadata, *self._columns.leaves(group)]))
-            if value is None or self._is_null(value):
-                return _Place(None, (), frozenset())
-            return _Place(group, rest, frozenset([metadata, value]))
-        if not self._trusted(above):
-            return _Place(names, keys, everything, rebuilt=True)
-        return self._here(group, kind, metadata, above, keys)
+                place = _Place(group, rest, frozenset([metadata, *self._columns.leaves(group)]))
+            elif value is None or self._is_null(value):
+                place = _Place(None, (), frozenset())
+            else:
+                place = _Place(group, rest, frozenset([metadata, value]))
+            break
+        else:
+            place = self._here(group, kind, metadata, [number for number, *_ in above], keys)
+        doubted = [] if self._footer.has_sparks_key else [one for one in above if self._may_hold_fields(one[0])]
+        if not doubted:
+            return place
+        numbers = place.numbers | {metadata} | {number for number, *_ in doubted}
+        return replace(place, numbers=numbers, above=tuple((names, keys) for _, names, keys in doubted))
 
     def _here(self, group: Names, kind: Any, metadata: int, above: list[int], keys: Keys) -> _Place:
         """A path that has a group of its own."""
@@ -251,9 +257,9 @@ class OpenFile:
             numbers.add(metadata)
         return _Place(group, (), frozenset(numbers), typed=primitive)
 
-    def _trusted(self, above: Sequence[int]) -> bool:
-        """Whether no `value` above a path can hold it."""
-        return self._footer.has_sparks_key or all(isinstance(self._footer.residual(number), int) for number in above)
+    def _may_hold_fields(self, value: int) -> bool:
+        """Whether a `value` may hold objects."""
+        return not isinstance(self._footer.residual(value), int)
 
     def _is_null(self, number: int) -> bool:
         return self._footer.null_count(number) == self._footer.count(number)
@@ -264,7 +270,7 @@ class OpenFile:
         by_log: whether the log proves it (T1); else the footer has to (T2, T3).
         """
         place = self.place(fields, keys)
-        if place.group is None or not self.parquet.metadata.num_rows:
+        if not self.parquet.metadata.num_rows or (place.group is None and not place.above):
             return pa.null()
         column = place.typed
         if column is None or place.rest or place.rebuilt:
@@ -396,7 +402,7 @@ class OpenFile:
     def group_of(self, rows: Rows, fields: tuple[Field, ...], keys: Keys) -> Group:
         """What some rows have at a path."""
         place = self.place(fields, keys)
-        if place.group is None or rows.batch is None:
+        if rows.batch is None or (place.group is None and not place.above):
             return Group(None, None, None, rows.count)
         names = self._names(fields)
         assert names is not None
@@ -404,15 +410,21 @@ class OpenFile:
             if place.rebuilt:
                 plain = layouts.unshred(_dig(rows.batch, names))
                 return Group(plain.field("metadata"), _dig_array(plain, ("value",)), None, rows.count).at(keys)
-            parts = {name: _dig(rows.batch, (*place.group, name)) for name in ("value", "typed_value")}
+            parts = {
+                name: None if place.group is None else _dig(rows.batch, (*place.group, name))
+                for name in ("value", "typed_value")
+            }
             metadata = _dig(rows.batch, (*names, "metadata"))
             if place.rest and not isinstance(place.rest[0], int):
                 parts["typed_value"] = None
             if self.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
                 fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
-            return Group(metadata, parts["value"], parts["typed_value"], rows.count).at(place.rest)
+            group = Group(metadata, parts["value"], parts["typed_value"], rows.count).at(place.rest)
+            for above, rest in place.above:
+                group = group.completed(metadata, _dig(rows.batch, (*above, "value")), rest)
         except (InvalidLayoutError, MalformedVariantError) as error:
             raise type(error)(f"column {'.'.join(names)}: {error}, in rows from {rows.first}") from None
+        return group
 
 
 def _child(kind: Any, name: str) -> pa.DataType | None:
@@ -496,7 +508,7 @@ class RowGroupEvidence:
     def has_values(self, path: skipping.Path) -> bool | None:
         """Whether a row has the path."""
         place = self._place(path)
-        if place is None or place.rest or place.rebuilt:
+        if place is None or place.rest or place.rebuilt or place.above:
             return None
         if place.group is None:
             return False
@@ -508,7 +520,7 @@ class RowGroupEvidence:
     def bound(self, side: str, path: skipping.Path) -> Any:
         """The minimum or the maximum of a path."""
         place = self._place(path)
-        column = None if place is None or place.rest or place.rebuilt else place.typed
+        column = None if place is None or place.rest or place.rebuilt or place.above else place.typed
         if column is None or path.text:
             return None
         if column.value is not None and not self._only_json_nulls(column.value):
@@ -549,7 +561,7 @@ class RowGroupEvidence:
         return bool(statistics.has_min_max and statistics.min_raw == statistics.max_raw == b"\0")
 
     def _statistics(self, number: int, kind: pa.DataType) -> tuple[Any, Any, int | None, int]:
-        """The minimum and the maximum in the form of `casts.plain`, if they can be trusted; the numbers of nulls and of values."""
+        """The minimum and the maximum as `casts.plain` has them, if they can be trusted; the numbers of nulls and values."""
         chunk = self._group.column(number)
         statistics = chunk.statistics
         if statistics is None:

@@ -84,6 +84,17 @@ class Group:
             node = pc.struct_field(typed, [typed.type.get_field_index(key)]) if isinstance(key, str) else _element(typed, key)
         return Group(plain.field("metadata"), pc.struct_field(node, "value"), None, self._count)
 
+    def completed(self, metadata: pa.Array, value: pa.Array, keys: Keys) -> Group:
+        """The values with those that the `value` of a group above has at a path from there, where this group has none."""
+        rows = pa.array(np.flatnonzero(np.asarray(value.is_valid())))
+        found = Group(metadata.take(rows), value.take(rows), None, len(rows)).at(keys) if len(rows) else self
+        if found is self or pc.all(found.missing()).as_py():
+            return self
+        places = np.full(self._count, -1, np.int64)
+        places[np.asarray(rows)] = np.arange(len(rows))
+        both = pc.coalesce(self.variant(), found.variant().take(pa.array(places, mask=places < 0)))
+        return Group(both.field("metadata"), pc.struct_field(both, "value"), None, self._count)
+
     def cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
         """The values as a type, and where that fails; None if nowhere."""
         result: pa.Array | None = None

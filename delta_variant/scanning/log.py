@@ -294,7 +294,10 @@ class Log:
         if info.path.endswith(".json"):
             return self._lines(info)
         try:
-            with self._system.open_input_file(info.path) as source, pq.ParquetFile(source) as file:
+            with (
+                self._system.open_input_file(info.path) as source,
+                pq.ParquetFile(source, arrow_extensions_enabled=False) as file,
+            ):
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None

@@ -51,11 +51,7 @@ _BOOLEAN, _STRING = pa.bool_(), pa.string()
 
 def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
     """A predicate. Raises UnsupportedFeatureError for what is not supported, and TableError for a column that is not there."""
-    try:
-        tree = sqlglot.parse_one(text, dialect=_DIALECT)
-    except SqlglotError as error:
-        first = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
-        raise UnsupportedFeatureError(f"where={text!r} cannot be parsed as a predicate of Spark: {first}") from None
+    tree = _tree(text, "a predicate")
     found = _Binder(schema, at, text).value(tree)
     if isinstance(found, Literal) and found.value is None:
         return Literal(None, _BOOLEAN)
@@ -98,11 +94,18 @@ def _split(text: str) -> tuple[tuple[str, ...], str | None]:
 
 def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
     """Any supported expression."""
-    try:
-        tree = sqlglot.parse_one(text, dialect=_DIALECT)
-    except SqlglotError:
-        raise UnsupportedFeatureError(f"{text!r} cannot be parsed as an expression of Spark") from None
+    tree = _tree(text, "an expression")
     return _Binder(schema, at, text).value(tree)
+
+
+def _tree(text: str, what: str) -> exp.Expr:
+    try:
+        return sqlglot.parse_one(text, dialect=_DIALECT)
+    except SqlglotError as error:
+        reason = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
+    except RecursionError:
+        reason = "it is nested too deep"
+    raise UnsupportedFeatureError(f"{text!r} cannot be parsed as {what} of Spark: {reason}")
 
 
 def _type(name: str, text: str) -> Kind:
@@ -117,6 +120,20 @@ def _type(name: str, text: str) -> Kind:
         raise UnsupportedFeatureError(f"{text!r}: {name} is not a type that scan can cast to: use numbers, string, boolean, "
                                       "binary, date, timestamp, timestamp_ntz or variant")  # fmt: skip
     return kind
+
+
+def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The operands of an OR; equalities of one value with constants are one IN."""
+    merged: dict[object, Value] = {}
+    for number, part in enumerate(parts):
+        match part:
+            case Comparison("=", left, Literal() as constant):
+                before = merged.get(left)
+                values = before.values if isinstance(before, In) else ()
+                merged[left] = In(left, (*values, constant))
+            case _:
+                merged[number] = part
+    return tuple(merged.values())
 
 
 class _Binder:
@@ -137,7 +154,7 @@ class _Binder:
         for kind, op in _COMPARISONS.items():
             if type(node) is kind:
                 return self.compare(op, self.value(node.this), self.value(node.expression), node)
-        handler: Callable[[Any], Value] | None = getattr(self, f"_{type(node).__name__.lower()}", None)
+        handler: Callable[[Any], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         if handler is None:
             raise self.refuse(node)
         return handler(node)
@@ -151,14 +168,14 @@ class _Binder:
             raise self.refuse(node, f"is {spark_name(found.kind)}, not a predicate")
         return found
 
-    def _paren(self, node: exp.Paren) -> Value:
+    def _on_paren(self, node: exp.Paren) -> Value:
         return self.value(node.this)
 
-    def _and(self, node: exp.And) -> Value:
+    def _on_and(self, node: exp.And) -> Value:
         return And(self._parts(node, exp.And))
 
-    def _or(self, node: exp.Or) -> Value:
-        return Or(self._parts(node, exp.Or))
+    def _on_or(self, node: exp.Or) -> Value:
+        return Or(_merged(self._parts(node, exp.Or)))
 
     def _parts(self, node: exp.Expr, kind: type[exp.Expr]) -> tuple[Value, ...]:
         """The operands of a chain, however deep it is."""
@@ -172,27 +189,27 @@ class _Binder:
                 parts.append(self.boolean(here))
         return tuple(parts)
 
-    def _not(self, node: exp.Not) -> Value:
+    def _on_not(self, node: exp.Not) -> Value:
         return negated(self.boolean(node.this))
 
-    def _is(self, node: exp.Is) -> Value:
+    def _on_is(self, node: exp.Is) -> Value:
         if isinstance(node.expression, exp.Null):
             return IsNull(self.value(node.this))
         if isinstance(node.expression, exp.Boolean):
             return Comparison("<=>", self.boolean(node.this), Literal(bool(node.expression.this), _BOOLEAN))
         raise self.refuse(node)
 
-    def _nullsafeneq(self, node: exp.NullSafeNEQ) -> Value:
+    def _on_nullsafeneq(self, node: exp.NullSafeNEQ) -> Value:
         return negated(self.compare("<=>", self.value(node.this), self.value(node.expression), node))
 
-    def _between(self, node: exp.Between) -> Value:
+    def _on_between(self, node: exp.Between) -> Value:
         if node.args.get("symmetric"):
             raise self.refuse(node)
         child = self.value(node.this)
         low = self.compare(">=", child, self.value(node.args["low"]), node)
         return And((low, self.compare("<=", child, self.value(node.args["high"]), node)))
 
-    def _in(self, node: exp.In) -> Value:
+    def _on_in(self, node: exp.In) -> Value:
         child = self.value(node.this)
         listed = [self.value(part) for part in node.expressions]
         if not listed or any(node.args.get(name) is not None for name in ("query", "unnest", "field")):
@@ -209,7 +226,7 @@ class _Binder:
             listed = [self._as(part, target) for part in listed]
         return In(child, tuple(part for part in listed if isinstance(part, Literal)))
 
-    def _like(self, node: exp.Like, escape: str = "\\") -> Value:
+    def _on_like(self, node: exp.Like, escape: str = "\\") -> Value:
         child, pattern = self.value(node.this), self.value(node.expression)
         if child.kind != _STRING or not isinstance(pattern, Literal):
             raise self.refuse(node)
@@ -220,13 +237,13 @@ class _Binder:
             raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
         return Like(self._uncollated(child, node), *found, negated=bool(node.args.get("negate")))
 
-    def _escape(self, node: exp.Escape) -> Value:
+    def _on_escape(self, node: exp.Escape) -> Value:
         escape = self.value(node.expression)
         if not isinstance(node.this, exp.Like) or not isinstance(escape, Literal) or len(str(escape.value)) != 1:
             raise self.refuse(node)
-        return self._like(node.this, str(escape.value))
+        return self._on_like(node.this, str(escape.value))
 
-    def _startswith(self, node: exp.StartsWith) -> Value:
+    def _on_startswith(self, node: exp.StartsWith) -> Value:
         child, prefix = self.value(node.this), self.value(node.expression)
         if child.kind != _STRING or not isinstance(prefix, Literal) or not isinstance(prefix.value, str):
             raise self.refuse(node)
@@ -234,16 +251,16 @@ class _Binder:
 
     # ---- columns and paths ----------------------------------------------------------------------------------------
 
-    def _column(self, node: exp.Column) -> Value:
+    def _on_column(self, node: exp.Column) -> Value:
         return Column(schemas.resolved(self._schema, [part.name for part in node.parts]))
 
-    def _dot(self, node: exp.Dot) -> Value:
+    def _on_dot(self, node: exp.Dot) -> Value:
         inner = self.value(node.this)
         if not isinstance(inner, Column) or not isinstance(node.expression, exp.Identifier):
             raise self.refuse(node)
         return Column(schemas.resolved(self._schema, [*(field.name for field in inner.fields), node.expression.name]))
 
-    def _jsonextract(self, node: exp.JSONExtract) -> Value:
+    def _on_jsonextract(self, node: exp.JSONExtract) -> Value:
         if not node.args.get("variant_extract"):
             raise self.refuse(node)
         keys: list[str | int] = []
@@ -263,7 +280,7 @@ class _Binder:
             return replace(child, keys=child.keys + keys)
         raise self.refuse(node, "has a path into something that is not VARIANT")
 
-    def _anonymous(self, node: exp.Anonymous) -> Value:
+    def _on_anonymous(self, node: exp.Anonymous) -> Value:
         name = str(node.this).lower()
         if name not in ("variant_get", "try_variant_get") or len(node.expressions) not in (2, 3):
             raise self.refuse(node)
@@ -276,10 +293,10 @@ class _Binder:
 
     # ---- casts ----------------------------------------------------------------------------------------------------
 
-    def _trycast(self, node: exp.TryCast) -> Value:
+    def _on_trycast(self, node: exp.TryCast) -> Value:
         return self._explicit(node, strict=False)
 
-    def _cast(self, node: exp.Cast) -> Value:
+    def _on_cast(self, node: exp.Cast) -> Value:
         return self._explicit(node, strict=True)
 
     def _explicit(self, node: exp.Cast, *, strict: bool) -> Value:
@@ -311,17 +328,19 @@ class _Binder:
 
     # ---- literals -------------------------------------------------------------------------------------------------
 
-    def _null(self, _: exp.Null) -> Value:
+    def _on_null(self, _: exp.Null) -> Value:
         return Literal(None, pa.null())
 
-    def _boolean(self, node: exp.Boolean) -> Value:
+    def _on_boolean(self, node: exp.Boolean) -> Value:
         return Literal(bool(node.this), _BOOLEAN)
 
-    def _literal(self, node: exp.Literal) -> Value:
+    def _on_literal(self, node: exp.Literal) -> Value:
         if node.is_string:
             return Literal(str(node.this), _STRING)
         text = str(node.this)
         if "e" in text.lower():
+            if float(text) == float("inf"):
+                raise self.refuse(node, "is too large for a double")
             return Literal(float(text), pa.float64())
         number = Decimal(text)
         if "." not in text:
@@ -335,17 +354,17 @@ class _Binder:
             raise self.refuse(node, "has more than 38 digits")
         return Literal(number, pa.decimal128(precision, scale))
 
-    def _rawstring(self, node: exp.RawString) -> Value:
+    def _on_rawstring(self, node: exp.RawString) -> Value:
         return Literal(str(node.this), _STRING)
 
-    def _concat(self, node: exp.Concat) -> Value:
+    def _on_concat(self, node: exp.Concat) -> Value:
         """Literals of strings that stand side by side are one."""
         parts = [self.value(part) for part in node.expressions]
         if node.meta or not all(isinstance(part, Literal) and isinstance(part.value, str) for part in parts):
             raise self.refuse(node)
         return Literal("".join(str(part.value) for part in parts if isinstance(part, Literal)), _STRING)
 
-    def _neg(self, node: exp.Neg) -> Value:
+    def _on_neg(self, node: exp.Neg) -> Value:
         inner = node.this
         if isinstance(inner, exp.Literal) and str(inner.this) in ("2147483648", "9223372036854775808"):
             return Literal(-int(inner.this), _INT if inner.this == "2147483648" else _LONG)
