@@ -19,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -205,6 +206,13 @@ def made(values: list[Any], kind: pa.DataType) -> pa.Array:
             for value in values
         ]
     return pa.array(values, kind)
+
+
+def moment(value: datetime) -> tuple[int, pa.DataType]:
+    """The microseconds of a time as `binary.decode` returns it, and its type."""
+    stamp = pd.Timestamp(value)
+    micros = int(stamp.as_unit("us").asm8.astype("datetime64[us]").astype(np.int64))  # in UTC; its `value` is in nanoseconds
+    return micros, LOCAL if stamp.tzinfo is None else INSTANT
 
 
 def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable[[Any], Any]:

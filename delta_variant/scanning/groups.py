@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -137,7 +136,7 @@ def _element(lists: pa.Array, number: int) -> pa.Array:
     offsets = np.asarray(lists.offsets).astype(np.int64)
     at = offsets[:-1] + number
     absent = (at >= offsets[1:]) | np.asarray(lists.is_null())
-    return lists.values.take(pa.array(at, mask=absent))  # noqa: PD011  # Arrow's
+    return lists.values.take(pa.array(at, mask=absent))
 
 
 def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
@@ -230,8 +229,8 @@ def _array_of(value: Any, *, is_float: bool = False) -> pa.Array | None:
     if isinstance(value, np.datetime64):
         return casts.made([int(value.astype("datetime64[D]").astype(np.int64))], pa.date32())
     if isinstance(value, dt.datetime):
-        stamp = pd.Timestamp(value)
-        return casts.made([int(stamp.as_unit("us").value)], casts.LOCAL if stamp.tzinfo is None else casts.INSTANT)
+        micros, kind = casts.moment(value)
+        return casts.made([micros], kind)
     if isinstance(value, dt.date):
         return pa.array([value], pa.date32())
     return None

@@ -19,7 +19,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from delta_variant import skipping
@@ -475,9 +474,8 @@ def _typed(value: Any) -> tuple[str, Any, pa.DataType]:
     if isinstance(value, np.datetime64):
         return "DATE", int(value.astype("datetime64[D]").astype(np.int64)), pa.date32()
     if isinstance(value, datetime):  # and pandas.Timestamp
-        stamp = pd.Timestamp(value)
-        kind = casts.LOCAL if stamp.tzinfo is None else casts.INSTANT
-        return "TIMESTAMP_NTZ" if stamp.tzinfo is None else "TIMESTAMP", int(stamp.as_unit("us").value), kind
+        micros, kind = casts.moment(value)
+        return "TIMESTAMP_NTZ" if kind == casts.LOCAL else "TIMESTAMP", micros, kind
     if isinstance(value, date):
         return "DATE", value.toordinal() - date(1970, 1, 1).toordinal(), pa.date32()
     raise TypeError(type(value).__name__)
