@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from delta_variant.scanning.expressions import Keys
 
 _JSON_NULL = b"\0"
-_FLOAT = t.FLOAT << 2
 _TIMES = (pa.types.is_time, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
@@ -200,18 +199,18 @@ def _one_by_one(variants: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Arra
             found.append(None if texts is None else texts[row].as_py())
             continue
         if data not in known:
-            known[data] = _scalar(binary.decode(b"\x01\x00\x00", data), kind, at, is_float=data[0] == _FLOAT)
+            known[data] = _scalar(binary.decode(b"\x01\x00\x00", data), kind, at)
         found.append(known[data])
     return casts.made(found, kind)
 
 
-def _scalar(value: Any, kind: pa.DataType, at: dt.tzinfo, *, is_float: bool) -> Any:
-    array = _array_of(value, is_float=is_float)
+def _scalar(value: Any, kind: pa.DataType, at: dt.tzinfo) -> Any:
+    array = _array_of(value)
     found = pa.nulls(1, kind) if array is None else cast_typed(array, kind, at)
     return casts.plain(found)[0]
 
 
-def _array_of(value: Any, *, is_float: bool = False) -> pa.Array | None:
+def _array_of(value: Any) -> pa.Array | None:
     """A scalar that `binary.decode` returned as an array of its type; None for a type that Spark casts to nothing."""
     if isinstance(value, Decimal):
         scale = max(0, -int(value.as_tuple().exponent))
@@ -220,8 +219,8 @@ def _array_of(value: Any, *, is_float: bool = False) -> pa.Array | None:
         return pa.array([value])
     if isinstance(value, int):
         return pa.array([value], pa.int64())
-    if isinstance(value, float):
-        return pa.array([value], pa.float32() if is_float else pa.float64())
+    if isinstance(value, float | np.float32):
+        return pa.array([float(value)], pa.float32() if isinstance(value, np.float32) else pa.float64())
     if isinstance(value, uuid.UUID):
         return pa.array([value.bytes], pa.binary(16))
     if isinstance(value, str | bytes):

@@ -467,8 +467,8 @@ def _typed(value: Any) -> tuple[str, Any, pa.DataType]:
         return "BIGINT", value, pa.int64()
     if isinstance(value, Decimal):
         return "DECIMAL", value, pa.decimal128(38, max(0, -int(value.as_tuple().exponent)))
-    if isinstance(value, float):
-        return "DOUBLE", value, pa.float64()
+    if isinstance(value, float | np.float32):
+        return "DOUBLE", float(value), pa.float64()
     if isinstance(value, str):
         return "STRING", value, pa.string()
     if isinstance(value, np.datetime64):
