@@ -54,7 +54,7 @@ def comparable(found: pa.Table) -> list[Any]:
             values = delta_variant.arrow.to_json(column).to_pylist()
             values = [json.dumps(json.loads(text), sort_keys=True) for text in values]
         columns.append(values)
-    return sorted(zip(*columns, strict=True))
+    return sorted(zip(*columns, strict=True), key=repr)
 
 
 def measured(name: str, duck: Callable[[], pa.Table], ours: Callable[[], pa.Table]) -> None:

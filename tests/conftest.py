@@ -36,6 +36,7 @@ LONGEST = [
     "commands",
     "writer_tables",
     "local_cluster",
+    "scan",
     "ingestion",
     "cli",
     "writer_modes",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import delta_variant as dv
@@ -253,6 +254,54 @@ def test_files_of_other_writers(tmp_path):
     assert [row["b"] for row in found] == [row.get("b") for row in inner]
     assert [decoded(row["o"]) if row["o"] else None for row in found] == [row.get("o") for row in objects]
     assert [row["a"] for row in found] == [row.get("a") if isinstance(row.get("a"), int) else None for row in objects]
+
+
+def test_row_groups(tmp_path, monkeypatch):
+    """Row groups that a footer rules out are not read, by ordinary and by typed columns; the others give their rows."""
+    from delta_variant.scanning.files import OpenFile
+
+    rows = [
+        {"a": n, "s": f"x{n:03}", "f": n / 2, "d": Decimal(n) / 4, "o": {"m": "text" if n == 55 else n}} for n in range(100)
+    ]
+    shape = "a int, s string, f double, d decimal(9,2), o struct<m: bigint>"
+    table = pa.table({"n": pa.array(range(100), pa.int32()), "v": dv.shredding.shred(column(rows), shape)})
+    root = by_hand(tmp_path / "t", {"n": "integer", "v": "variant", "w": "variant"}, [], protocol=VARIANTS)
+    pq.write_table(table, root / "x.parquet", row_group_size=10)
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    commit(root, 1, [{"add": add}])
+    read: list[int] = []
+    before = OpenFile._read
+    monkeypatch.setattr(OpenFile, "_read", lambda self, number, *more: read.append(number) or before(self, number, *more))
+    cases = {
+        "n = 57": ({5}, [57]),
+        "n >= 98 or v:a::bigint = 3": ({0, 9}, [3, 98, 99]),
+        "v:s::string = 'x010'": ({1}, [10]),
+        "v:s::string like 'x00%'": ({0}, list(range(10))),
+        "v:d::decimal(9,2) > 24.25": ({9}, [98, 99]),
+        "v:f::double < 1e0": (set(range(10)), [0, 1]),  # floats of other writers
+        "try_variant_get(v, '$.o.m', 'int') = 12": ({1, 5}, [12]),  # a text is in the `value` of the sixth row group
+        "v:nothing::int = 1": (set(), []),
+        "w:a::int = 1 or v:a is null": (set(range(10)), []),
+        "not v:a::int >= 2": ({0}, [0, 1]),
+        "v:a::int is not null and n < 0": (set(), []),
+    }
+    for text, (groups, want) in cases.items():
+        read.clear()
+        assert dv.scan(root, ["n"], text).read_all()["n"].to_pylist() == want, text
+        assert set(read) == groups, text
+
+
+def test_damaged_bounds_keep_the_file(tmp_path):
+    """Bounds and tags that cannot be decoded, or are of another type, say nothing."""
+    table = pa.table({"v": column([{"a": 1, "t": "2024-01-01"}])})
+    bounds = dv.stats.encode_bounds({"$['a']": "text", "$['t']": 5})
+    other = dv.stats.encode_bounds({"$['v']": 5})
+    for number, (text, tag) in enumerate([("?", "?"), ("00000", "00000"), (bounds, other), (5, bounds), ("", "")]):
+        stats = json.dumps({"numRecords": 1, "minValues": {"v": text}, "maxValues": {"v": text}})
+        tags = {"delta_variant.bounds": "2", "delta_variant.nonnull": tag, "delta_variant.times": tag}
+        root = by_hand(tmp_path / str(number), {"v": "variant"}, [(table, {"stats": stats, "tags": tags})], protocol=VARIANTS)
+        for where in ("v:a::int = 1", "v:t::date = date'2024-01-01'", "v:a::int is not null"):
+            assert dv.scan(root, where=where).read_all().num_rows == 1, (number, where)
 
 
 def test_types_of_paths(tmp_path):
