@@ -22,7 +22,7 @@ import delta_variant as dv
 from delta_variant import binary, errors, z85
 from delta_variant.scanning import casts
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.table import _storage, common
+from delta_variant.scanning.reader import _storage, common
 from tests.strategies import column
 from tests.support import length
 from tests.test_reading import ASKED, VALUES, made
@@ -367,6 +367,17 @@ PARTITIONS = {
 }  # fmt: skip
 
 
+COLUMNS = {
+    "i": ("int", "if(id % 9 = 0, null, cast(id as int))"), "h": ("smallint", "cast(id % 300 as smallint)"),
+    "f": ("float", "cast(id / 3 as float)"), "x": ("double", "if(id = 77, double('NaN'), id / 7)"),
+    "m": ("decimal(12,2)", "cast(id / 4 as decimal(12,2))"), "t": ("string", "if(id % 50 = 0, null, 'n' || id)"),
+    "day": ("date", "date'2023-11-14' + cast(id / 100 as int)"),
+    "at": ("timestamp", "timestamp_micros(1700000000000000 + id * 1000001)"),
+    "local": ("timestamp_ntz", "cast(timestamp_micros(1700000000000000 + id * 999999) as timestamp_ntz)"),
+    "b": ("boolean", "id % 100 < 50"), "s.y": ("bigint", "id * 3"), "n": ("int", "cast(null as int)"),
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """One table of each kind."""
@@ -388,9 +399,13 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
             "parquet",
             "parts",
             "clean",
+            "columns",
         )
     }
     dv.write(events, paths["ours"])
+    plain = [f"{text} {name}" for name, (_, text) in COLUMNS.items() if name != "s.y"]
+    many = spark.range(0, 400, 1, 8).selectExpr("id", *plain, "named_struct('y', id * 3) s", f"{EVENT} v")
+    many.write.format("delta").option("delta.enableVariantShredding", "true").save(paths["columns"])
     shredding = {"delta.enableVariantShredding": "true"}
     events.write.format("delta").options(**shredding).save(paths["spark"])
     dv.write(events, paths["plain"], shred=False)
@@ -468,6 +483,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 KINDS = (
     "ours",
+    "columns",
     "spark",
     "plain",
     "clean",
@@ -685,8 +701,8 @@ def test_every_type_as_every_other(spark, tmp_path, zone, shredded):
 class Predicates:
     """Predicates about the tables `ours`, `clean` and others with the columns id and v."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, columns: Any = ()) -> None:
+        self.rng, self.columns = random.Random(seed), dict(columns)
 
     def tree(self, depth: int) -> str:
         if depth == 0 or self.rng.random() < 0.3:
@@ -697,6 +713,9 @@ class Predicates:
     def operand(self) -> tuple[str, str]:
         """A column or a path, and what it is compared with."""
         rng = self.rng
+        if self.columns and rng.random() < 0.7:
+            name = rng.choice(list(self.columns))
+            return name, self.columns[name][0]
         kind = rng.choice(
             ["int", "bigint", "double", "decimal(12,2)", "string", "boolean", "timestamp", "date", "smallint", "float"]
         )
@@ -714,6 +733,10 @@ class Predicates:
                 return rng.choice(["'n1'", "'n'", "'12'", "'5'", "'2023-11-14T22:15:00.000Z'", "''", "'true'"])
             case "boolean":
                 return rng.choice(["true", "false"])
+            case "timestamp_ntz":
+                return rng.choice(
+                    [f"timestamp_ntz'2023-11-14 22:1{number % 10}:00.5'", "'2023-11-14 22:17:00'", "date'2023-11-15'"]
+                )
             case "timestamp":
                 return rng.choice(
                     [f"timestamp'2023-11-14 22:1{number % 10}:00'", "timestamp'2023-11-14T22:14:00Z'", "'2023-11-14 22:15:00'"]
@@ -749,12 +772,29 @@ class Predicates:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ours", "clean", "deleted", "spark"])
-def test_predicates(spark, tables, kind):
+@pytest.mark.parametrize(
+    ("kind", "zone"),
+    [
+        ("ours", "UTC"),
+        ("clean", "UTC"),
+        ("deleted", "America/St_Johns"),
+        ("spark", "UTC"),
+        ("columns", "UTC"),
+        ("columns", "Asia/Tokyo"),
+    ],
+)
+def test_predicates(spark, tables, kind, zone):
     """Generated predicates leave exactly the rows for which Spark finds them true."""
-    made_ = Predicates(SEED + KINDS.index(kind))
-    predicates = [made_.tree(2) for _ in range(PREDICATES // 4)]
-    df = spark.read.format("delta").load(tables[kind])
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        compare_predicates(spark, tables[kind], Predicates(SEED + len(kind + zone), COLUMNS if kind == "columns" else ()), zone)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def compare_predicates(spark: SparkSession, path: str, made_: Predicates, zone: str) -> None:
+    predicates = [made_.tree(2) for _ in range(PREDICATES // 6)]
+    df = spark.read.format("delta").load(path)
     kept = []
     for text in predicates:  # analysis alone: text that Spark refuses is no predicate
         try:
@@ -768,13 +808,13 @@ def test_predicates(spark, tables, kind):
     wrong = []
     for number, text in enumerate(kept):
         try:
-            found: Any = sorted(dv.scan(tables[kind], ["id"], text).read_all()["id"].to_pylist())
+            found: Any = sorted(dv.scan(path, ["id"], text, timezone=zone).read_all()["id"].to_pylist())
         except errors.DeltaVariantError as error:
             found = repr(error)
         if found != row[number]:
             wrong.append((text, str(found)[:200], str(row[number])[:200]))
     assert not wrong, "\n\n".join(map(repr, wrong[:20])) + f"\n{len(wrong)} of {len(kept)}"
-    assert len(kept) > PREDICATES // 8
+    assert len(kept) > PREDICATES // 12
 
 
 @pytest.mark.spark
@@ -803,7 +843,7 @@ def test_predicates_on_partitions_and_ordinary_columns(spark, tables):
 @pytest.mark.slow
 def test_bounds_rule_out_files(tables, monkeypatch):
     """A predicate on a path opens only the files whose bounds can match; numbers, strings and their prefixes."""
-    from delta_variant.scanning import table as module
+    from delta_variant.scanning import reader as module
 
     opened: list[str] = []
 

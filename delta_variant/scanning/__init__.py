@@ -4,6 +4,6 @@ path ─▶ log: the files of a version ─▶ predicate: bound to the schema �
 ─▶ files: row groups, rows, columns and paths of one file ─▶ stream: several files at a time, in order
 """
 
-from delta_variant.scanning.table import scan
+from delta_variant.scanning.reader import scan
 
 __all__ = ["scan"]

@@ -125,7 +125,8 @@ class FileReader:
     @contextmanager
     def named(self) -> Iterator[None]:
         """Errors in the `with` block get the name of the file."""
-        name = f"{self._query.storage.name}/{self._file.path}" if "://" not in self._file.path else self._file.path
+        is_relative = ":" not in self._file.path.partition("/")[0] and not self._file.path.startswith("/")
+        name = f"{self._query.storage.name}/{self._file.path}" if is_relative else self._file.path
         try:
             yield
         except FileNotFoundError:

@@ -65,7 +65,7 @@ def scan(
     gives NULL. A path without a type has the type of its typed column, if in each file that is read the typed column holds all
     its values (protocol/README.md, T1 to T3), and if these types have a common one: the larger of integers, floats or
     decimals, or a decimal of up to 38 digits for integers and decimals. A JSON null is then NULL. Otherwise the path is
-    VARIANT.
+    VARIANT. To know that, the footers of all these files are read before the stream begins; with a type they are not.
 
     The stream reads a few files ahead; it can be left at any time. Rows come file by file, in the order of each file. Raises
     TableError for a table or a version that is not there, a damaged log, and a column that is not there;
