@@ -160,6 +160,39 @@ def test_damaged_log(numbers):
         dv.scan(numbers)
 
 
+def test_any_damage_of_the_log(numbers):
+    """Whatever bytes of a commit are changed, the table is read or there is an error of this package."""
+    rng, path = random.Random(1), numbers / "_delta_log" / f"{0:020}.json"
+    good, raised = path.read_bytes(), 0
+    for _ in range(300):
+        data = bytearray(good)
+        for _ in range(rng.choice([1, 5, 30])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
+        try:
+            dv.scan(numbers, where="n > 3").read_all()
+        except errors.DeltaVariantError:
+            raised += 1
+    assert raised > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("add", {"path": "0.parquet", "size": "many"}),
+        ("add", {"size": 1}),
+        ("add", 5),
+        ("metaData", {"schemaString": "{}"}),
+        ("remove", {}),
+    ],
+)
+def test_actions_without_their_fields(numbers, name, damaged):
+    """An action that lacks a field, or has one of another type, is an error that says that the log is damaged."""
+    commit(numbers, 1, [{name: damaged}])
+    with pytest.raises(errors.TableError, match="damaged"):
+        dv.scan(numbers)
+
+
 @pytest.mark.parametrize("feature", ["catalogManaged", "futureFeature"])
 def test_unknown_features(tmp_path, feature):
     """A reader feature that scan does not know is refused by its name."""

@@ -136,7 +136,7 @@ class FileReader:
             ) from None
         except DeltaVariantError as error:
             raise type(error)(f"{name}: {error}") from error
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError) as error:
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             raise TableError(f"{name} cannot be read: {error}: restore the file") from error
 
 

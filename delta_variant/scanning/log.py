@@ -61,7 +61,8 @@ _AT_ONCE = 16
 _ADD = ("path", "partitionValues", "size", "stats", "stats_parsed", "tags", "deletionVector")
 _ICT = "delta.enableInCommitTimestamps"
 _ICT_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
-_PARQUET_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What actions raise whose fields are missing or of another type."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,10 @@ class Snapshot:
     def schema(self) -> schemas.Struct:
         """The columns."""
         text = self.metadata.get("schemaString") or '{"type": "struct", "fields": []}'
-        return schemas.parse(json.loads(text), mapped=self.mapping != "none")
+        try:
+            return schemas.parse(json.loads(text), mapped=self.mapping != "none")
+        except _MALFORMED as error:
+            raise TableError(f"the table's schema in the log is damaged ({error!r}): restore the log") from error
 
     @cached_property
     def partition_columns(self) -> frozenset[str]:
@@ -232,6 +236,8 @@ class Log:
                 break
             except TableError as error:  # an older checkpoint, or the commits themselves, may do
                 errors.append(error)
+            except _MALFORMED as error:
+                errors.append(TableError(f"{self.table}: an action in _delta_log is damaged ({error!r}): restore the log"))
         else:
             raise errors[0]
         if state.protocol is None or state.metadata is None:
@@ -301,7 +307,7 @@ class Log:
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
-        except (*_PARQUET_ERRORS, OSError) as error:
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
 
     # ---- times ----------------------------------------------------------------------------------------------------
