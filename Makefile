@@ -69,6 +69,7 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.inference
 	$(BIN)/python -m benchmarks.skipping
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.analyze
 	$(BIN)/python -m benchmarks.optimize
 	$(BIN)/python -m benchmarks.jsonbench

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
     from delta_variant.rewriting import Advice, Rewritten
+    from delta_variant.scanning import scan
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
@@ -47,6 +48,7 @@ _MODULE_OF = {
     "explain": "report",
     "foreach_batch": "writer",
     "ingest": "ingestion",
+    "scan": "scanning",
     "write": "writer",
 }
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")
@@ -75,6 +77,7 @@ __all__ = [
     "ingest",
     "layouts",
     "parquet",
+    "scan",
     "schema",
     "shredding",
     "stats",

@@ -28,6 +28,10 @@ class InvalidPathError(DeltaVariantError, ValueError):
     """Text that is not a path into a VARIANT column."""
 
 
+class CastError(DeltaVariantError, ValueError):
+    """A value that cannot be cast to the type that a query asks for."""
+
+
 class TableError(DeltaVariantError):
     """A table that is missing, is not Delta, or cannot take the operation."""
 

@@ -38,6 +38,7 @@ LONGEST = [
     "commands",
     "writer_tables",
     "local_cluster",
+    "scan",
     "ingestion",
     "cli",
     "docs",

@@ -8,7 +8,7 @@ Invariant: decimals inside VARIANT groups have the width of their physical type 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,15 +93,22 @@ class Columns:
         """The typed columns of a VARIANT group in the final layout; none of a plain group or one of another layout."""
         yield from _typed(self.group(names), self.leaves(names).start, (), ())
 
-    def batches(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of these leaf columns, in batches of about 8 MiB and of one row group at most."""
+    def batches(
+        self, numbers: Collection[int], row_groups: Iterable[int] | None = None, *, use_threads: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of these leaf columns, in batches of about 8 MiB and of one row group at most.
+
+        row_groups: their numbers; None for all. use_threads: whether Arrow's threads decode the columns.
+        """
         numbers = sorted(numbers)
         schema = pa.schema(_kept(list(self.schema), 0, frozenset(numbers)))
-        for number in range(self.metadata.num_row_groups):
+        for number in range(self.metadata.num_row_groups) if row_groups is None else row_groups:
             group = self.metadata.row_group(number)
             size = sum(group.column(i).total_uncompressed_size for i in numbers)
             rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(1, size)))
-            for batch in self._file.reader.iter_batches(rows, row_groups=[number], column_indices=numbers, use_threads=False):
+            for batch in self._file.reader.iter_batches(
+                rows, row_groups=[number], column_indices=numbers, use_threads=use_threads
+            ):
                 columns = [without_views(column) for column in batch.columns]
                 columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)

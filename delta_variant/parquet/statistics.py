@@ -76,10 +76,10 @@ class Footer:
         """
         if self.is_legacy and t.is_time(column.kind):
             return None
-        residual: Residual = 0 if column.value is None else self._residual(column.value)
+        residual: Residual = 0 if column.value is None else self.residual(column.value)
         if residual == "values" or (not column.keys and null_rows is None):
             return None
-        above = [] if self.has_sparks_key else [number for number in column.above if isinstance(self._residual(number), str)]
+        above = [] if self.has_sparks_key else [number for number in column.above if isinstance(self.residual(number), str)]
         absent = self.null_count(column.number)
         if not (read or above or absent is None or isinstance(residual, str)):
             extremes = self._extremes(column)
@@ -95,7 +95,7 @@ class Footer:
             return False
         above = () if self.has_sparks_key else column.above
         values = [number for number in (column.value, *above) if number is not None]
-        return all(isinstance(self._residual(number), int) for number in values)
+        return all(isinstance(self.residual(number), int) for number in values)
 
     def count(self, number: int) -> int:
         """How many values and nulls a leaf column has."""
@@ -111,7 +111,7 @@ class Footer:
             count += statistics.null_count
         return count
 
-    def _residual(self, number: int) -> Residual:
+    def residual(self, number: int) -> Residual:
         """The number of JSON nulls in a `value`, if it holds nothing else."""
         nulls = 0
         for group in self._groups:
@@ -139,13 +139,13 @@ class Footer:
                 continue
             if not chunk.statistics.has_min_max:
                 return None
-            lows.append(_value(kind, chunk.statistics.min_raw))
-            highs.append(_value(kind, chunk.statistics.max_raw))
+            lows.append(physical_value(kind, chunk.statistics.min_raw))
+            highs.append(physical_value(kind, chunk.statistics.max_raw))
         return (min(lows), max(highs)) if lows else (None, None)
 
 
-def _value(kind: pa.DataType, raw: Any) -> Any:
-    """A value in its physical form, as `values.Extremes` has it."""
+def physical_value(kind: pa.DataType, raw: Any) -> Any:
+    """A value of the statistics, raw, in the form that `values.Extremes` has."""
     if not pa.types.is_decimal(kind):
         return raw
     unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw

@@ -89,7 +89,7 @@ class Reader:
             def is_variant(_kind: pa.DataType, names: Names) -> bool:
                 return names in variants
 
-            exact, is_legacy = exact_schema(file, is_variant), _is_legacy(file)
+            exact, legacy = exact_schema(file, is_variant), is_legacy(file)
             places = {field.name.lower(): i for i, field in enumerate(exact)}
             first_row = 0
             for number in range(file.metadata.num_row_groups):
@@ -101,7 +101,7 @@ class Reader:
                         at += batch.num_rows
                         yield pa.RecordBatch.from_arrays(
                             [
-                                fitted(batch.column(places[f.name.lower()]), f.type, is_legacy=is_legacy)
+                                fitted(batch.column(places[f.name.lower()]), f.type, is_legacy=legacy)
                                 if f.name.lower() in places
                                 else pa.nulls(batch.num_rows, f.type)
                                 for f in schema
@@ -169,7 +169,7 @@ def _start(group: Any) -> int:
     return int(column.dictionary_page_offset or column.data_page_offset)
 
 
-def _is_legacy(file: pq.ParquetFile) -> bool:
+def is_legacy(file: pq.ParquetFile) -> bool:
     """Whether times may be in the calendar that Spark had before version 3 (DataSourceUtils.getRebaseSpec; 3.1 for INT96)."""
     keys = file.metadata.metadata or {}
     return any(key in keys for key in _LEGACY) or keys.get(_VERSION, b"4") < b"3.1.0"

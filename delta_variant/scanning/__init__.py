@@ -1,0 +1,9 @@
+"""`scan`: the rows of a Delta table as Arrow record batches, without Spark.
+
+path ─▶ log: the files of a version ─▶ predicate: bound to the schema ─▶ pruning: files that can match
+─▶ files: row groups, rows, columns and paths of one file ─▶ stream: several files at a time, in order
+"""
+
+from delta_variant.scanning.reader import scan
+
+__all__ = ["scan"]

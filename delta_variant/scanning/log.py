@@ -1,0 +1,396 @@
+"""The log of a Delta table, without Spark: a location and a version → `Snapshot`, the files of that version and the schema.
+
+In: JSON commits and checkpoints of every kind (classic with one or several parts, V2 in JSON or Parquet with sidecars). Out:
+the protocol, the metadata, and the Add actions that no later action removes. Source: Delta PROTOCOL.md, "Action
+Reconciliation", "Checkpoints", "Table Features", "In-Commit Timestamps".
+
+`_delta_log` is listed, so the hint `_last_checkpoint` is not read, and neither are compacted commits: a stale or damaged one
+does no harm. deltalake 1.6 opens such tables, but neither shows the text of statistics, tags and deletion vectors nor reads
+tables with the feature variantShredding.
+
+Invariants: a file is told by its path and its deletion vector. A reader feature that is not in the list below is refused by
+name. A commit that is missing is an error, never a gap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.scanning import schemas
+from delta_variant.scanning.deletion_vectors import DeletionVector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from delta_variant.storage import Storage
+
+READER_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""The reader features that `scan` follows."""
+_MAX_READER_VERSION = 3
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(
+    r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-fA-F-]{36}))?\.(?P<form>parquet|json)"
+)
+_AT_ONCE = 16
+_ADD = ("path", "partitionValues", "size", "stats", "stats_parsed", "tags", "deletionVector")
+_ICT = "delta.enableInCommitTimestamps"
+_ICT_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What actions raise whose fields are missing or of another type."""
+
+
+@dataclass(frozen=True)
+class File:
+    """An Add action."""
+
+    path: str
+    size: int
+    partition: Mapping[str, str | None]
+    stats_text: str | None
+    tags: Mapping[str, str]
+    deletion_vector: DeletionVector | None
+    parsed: Mapping[str, Any] | None = None
+    """The statistics of a checkpoint that has them as a struct only."""
+
+    @cached_property
+    def stats(self) -> Mapping[str, Any]:
+        """The statistics; empty if there are none, or if they are damaged."""
+        if self.stats_text is None:
+            return self.parsed or {}
+        try:
+            found = json.loads(self.stats_text)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table."""
+
+    version: int
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    files: list[File] = field(repr=False)
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table."""
+        return dict(self.metadata.get("configuration") or {})
+
+    @cached_property
+    def mapping(self) -> str:
+        """The mode of column mapping: none, id or name."""
+        return self.properties.get("delta.columnMapping.mode", "none").lower()
+
+    @cached_property
+    def schema(self) -> schemas.Struct:
+        """The columns."""
+        text = self.metadata.get("schemaString") or '{"type": "struct", "fields": []}'
+        try:
+            return schemas.parse(json.loads(text), mapped=self.mapping != "none")
+        except _MALFORMED as error:
+            raise TableError(f"the table's schema in the log is damaged ({error!r}): restore the log") from error
+
+    @cached_property
+    def partition_columns(self) -> frozenset[str]:
+        """The names of the partition columns."""
+        return frozenset(self.metadata.get("partitionColumns") or ())
+
+
+@dataclass
+class _State:
+    """What is known after some actions."""
+
+    protocol: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    files: dict[tuple[str, str | None], File] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        """Applies the actions of one commit. The Adds and Removes of a commit have no order, and a Remove concerns what was
+        there before."""
+        added = []
+        for action in actions:
+            if (found := action.get("add")) is not None:
+                added.append(found)
+            elif (found := action.get("remove")) is not None:
+                vector = DeletionVector.of(found)
+                self.files.pop((found["path"], None if vector is None else vector.id), None)
+            elif (found := action.get("metaData")) is not None:
+                self.metadata = found
+            elif (found := action.get("protocol")) is not None:
+                self.protocol = found
+        for add in added:
+            self.add(add)
+
+    def add(self, action: Mapping[str, Any]) -> None:
+        """Adds a file."""
+        vector = DeletionVector.of(action)
+        self.files[action["path"], None if vector is None else vector.id] = File(
+            action["path"],
+            int(action.get("size") or 0),
+            _as_dict(action.get("partitionValues")),
+            action.get("stats"),
+            _as_dict(action.get("tags")),
+            vector,
+            action.get("stats_parsed"),
+        )
+
+
+def _as_dict(found: Any) -> dict[str, Any]:
+    """A map: a dict in JSON, pairs in Parquet."""
+    return dict(found) if found else {}
+
+
+def check_readable(table: str, protocol: Mapping[str, Any]) -> None:
+    """Raises UnsupportedFeatureError, with the features, for a protocol that `scan` does not follow."""
+    version, names = int(protocol.get("minReaderVersion") or 1), set(protocol.get("readerFeatures") or ())
+    unknown = sorted(names - READER_FEATURES)
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"{table}: delta_variant.scan does not know the reader feature{'s' * (len(unknown) > 1)} {', '.join(unknown)}: "
+            "read the table with Spark"
+        )
+    if version > _MAX_READER_VERSION:
+        raise UnsupportedFeatureError(
+            f"{table}: delta_variant.scan reads tables up to reader version 3, and this has {version}"
+        )
+
+
+class Log:
+    """The log of a table: what `_delta_log` lists. Raises TableError if there is no table."""
+
+    def __init__(self, storage: Storage, system: fs.FileSystem) -> None:
+        self.table, self._storage, self._system, self._root = storage.name, storage, system, f"{storage.root}/_delta_log"
+        try:
+            listed = system.get_file_info(fs.FileSelector(self._root))
+        except (FileNotFoundError, NotADirectoryError):
+            listed = []
+        except OSError as error:
+            raise TableError(f"cannot list {self.table}/_delta_log: {error}") from error
+        self._commits: dict[int, fs.FileInfo] = {}
+        self._checkpoints: dict[int, dict[tuple[str, ...], list[fs.FileInfo]]] = {}
+        for info in listed:
+            if info.type != fs.FileType.File:
+                continue
+            commit, checkpoint = _COMMIT.fullmatch(info.base_name), _CHECKPOINT.fullmatch(info.base_name)
+            if commit:
+                self._commits[int(commit[1])] = info
+            elif checkpoint and not (checkpoint["form"] == "json" and not checkpoint["id"]):
+                kind = (checkpoint["parts"] or "", checkpoint["id"] or "")
+                self._checkpoints.setdefault(int(checkpoint["version"]), {}).setdefault(kind, []).append(info)
+        if not self._commits and not self._checkpoints:
+            raise TableError(f"{self.table} is not a Delta table: it has no _delta_log with commits: check the path")
+
+    @property
+    def last(self) -> int:
+        """The newest version."""
+        return max([*self._commits, *self._checkpoints])
+
+    def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> Snapshot:
+        """A version of the table: the newest, that with a number, or the one that was the newest at a time."""
+        if version is not None and timestamp is not None:
+            raise TableError("scan takes a version or a timestamp, not both")
+        if timestamp is not None:
+            version = self._version_at(_moment(timestamp))
+        if version is not None and not 0 <= version <= self.last:
+            raise TableError(f"{self.table} has no version {version}: the newest is {self.last}")
+        return self._replayed(self.last if version is None else version)
+
+    def _replayed(self, version: int) -> Snapshot:
+        state = _State()
+        errors: list[TableError] = []
+        for start in self._starts(version):
+            state = _State()
+            try:
+                if start is not None:
+                    self._load(state, start[0], start[1])
+                first = 0 if start is None else start[0] + 1
+                self._apply(state, first, version)
+                break
+            except TableError as error:  # an older checkpoint, or the commits themselves, may do
+                errors.append(error)
+            except _MALFORMED as error:
+                errors.append(TableError(f"{self.table}: an action in _delta_log is damaged ({error!r}): restore the log"))
+        else:
+            raise errors[0]
+        if state.protocol is None or state.metadata is None:
+            raise TableError(f"{self.table}: the log has no protocol or no metadata up to version {version}: it is damaged")
+        check_readable(self.table, state.protocol)
+        return Snapshot(version, state.protocol, state.metadata, list(state.files.values()))
+
+    def _starts(self, version: int) -> Iterator[tuple[int, list[fs.FileInfo]] | None]:
+        """The complete checkpoints up to a version, the newest first, and then the beginning."""
+        for number in sorted((n for n in self._checkpoints if n <= version), reverse=True):
+            for (parts, _), files in self._checkpoints[number].items():
+                if not parts or len(files) == int(parts):
+                    yield number, files
+        yield None
+
+    def _apply(self, state: _State, first: int, last: int) -> None:
+        missing = next((number for number in range(first, last + 1) if number not in self._commits), None)
+        if missing is not None:
+            raise TableError(
+                f"{self.table}: version {last} cannot be read: the commit {missing} is not in _delta_log, and no checkpoint "
+                "replaces it. Delta deletes old commits: choose a newer version; else restore the file"
+            )
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for actions in pool.map(self._commit, range(first, last + 1)):
+                state.apply(actions)
+
+    def _commit(self, number: int) -> list[Mapping[str, Any]]:
+        return self._lines(self._commits[number])
+
+    def _lines(self, info: fs.FileInfo) -> list[Mapping[str, Any]]:
+        try:
+            with self._system.open_input_file(info.path) as file:
+                actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+        except FileNotFoundError:
+            raise TableError(f"{self.table}: {info.base_name} has been deleted from the log: try again") from None
+        except (ValueError, OSError) as error:
+            raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
+        if not all(isinstance(action, dict) for action in actions):
+            raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: a line is no action")
+        return actions
+
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
+
+    def _load(self, state: _State, version: int, files: list[fs.FileInfo]) -> None:
+        """The state of a checkpoint."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            loaded = list(pool.map(self._actions, files))
+            sidecars = [action["sidecar"]["path"] for actions in loaded for action in actions if action.get("sidecar")]
+            places = [
+                fs.FileInfo(self._storage.file(path) if "/" in path else f"{self._root}/_sidecars/{path}", fs.FileType.File)
+                for path in sidecars
+            ]
+            loaded += pool.map(self._actions, places)
+        for actions in loaded:
+            state.apply({kind: found for kind, found in action.items() if kind != "remove"} for action in actions)
+        if state.metadata is None:
+            raise TableError(f"{self.table}: the checkpoint of version {version} is damaged: it has no metadata")
+
+    def _actions(self, info: fs.FileInfo) -> list[Mapping[str, Any]]:
+        if info.path.endswith(".json"):
+            return self._lines(info)
+        try:
+            with (
+                self._system.open_input_file(info.path) as source,
+                pq.ParquetFile(source, arrow_extensions_enabled=False) as file,
+            ):
+                return list(_parquet_actions(file))
+        except FileNotFoundError:
+            raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
+
+    # ---- times ----------------------------------------------------------------------------------------------------
+
+    def _version_at(self, moment: int) -> int:
+        """The newest version at a time, in milliseconds since 1970, as Delta finds it."""
+        numbers = sorted(self._commits)
+        if not numbers:
+            raise TableError(f"{self.table} has no commits any more, so it has no times: choose a version")
+        contiguous = [n for i, n in enumerate(numbers) if numbers[-1] - n == len(numbers) - 1 - i]
+        first = next((n for n in contiguous if n == 0 or any(c <= n <= c + 1 for c in self._checkpoints)), None)
+        if first is None:
+            raise TableError(f"{self.table}: no version of the table can be rebuilt from the log: it is damaged")
+        numbers = [n for n in contiguous if n >= first]
+        times = self._times(numbers)
+        found = [number for number, at in zip(numbers, times, strict=True) if at <= moment]
+        if not found:
+            raise TableError(f"{self.table} has no version at that time: the first is {numbers[0]}, of {_shown(times[0])}")
+        if moment > times[-1]:
+            raise TableError(
+                f"{self.table} has no version as late as that: the newest is {numbers[-1]}, of {_shown(times[-1])}: leave out "
+                "the timestamp"
+            )
+        return found[-1]
+
+    def _times(self, numbers: list[int]) -> list[int]:
+        """The times of commits in milliseconds: those in the commits since the table has them, else those of the files, which
+        must ascend."""
+        properties = self._replayed(numbers[-1]).properties
+        since = int(properties.get(_ICT_SINCE[0], 0)) if properties.get(_ICT, "").lower() == "true" else numbers[-1] + 1
+        times: list[int] = []
+        for number in (n for n in numbers if n < since):
+            modified = int(self._commits[number].mtime_ns // 1_000_000)
+            times.append(max(modified, times[-1] + 1) if times else modified)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            times += pool.map(self._in_commit, [n for n in numbers if n >= since])
+        return times
+
+    def _in_commit(self, number: int) -> int:
+        for action in self._commit(number):
+            at = (action.get("commitInfo") or {}).get("inCommitTimestamp")
+            if at is not None:
+                return int(at)
+        raise TableError(f"{self.table}: commit {number} has no inCommitTimestamp, although the table has them: it is damaged")
+
+
+def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
+    """The actions in a checkpoint file, without those that a reader does not use."""
+    fields = {field.name: field.type for field in file.schema_arrow}
+    wanted = []
+    for name in ("protocol", "metaData", "sidecar", "add"):
+        if name not in fields:
+            continue
+        inner = [part.name for part in fields[name]]
+        if name == "add":
+            inner = [part for part in inner if part in _ADD and (part != "stats_parsed" or "stats" not in inner)]
+        wanted += [f"{name}.{part}" for part in inner]
+    for batch in file.iter_batches(1 << 14, columns=wanted):
+        for name in batch.schema.names:
+            column = batch.column(name)
+            for found in column.filter(column.is_valid()).to_pylist():
+                if any(value is not None for value in found.values()):
+                    yield {name: {**found, **_maps(found)}}
+
+
+def _maps(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The maps of an action, which are lists of pairs in Arrow."""
+    maps = {"configuration", "partitionValues", "tags"}
+    return {name: _as_dict(value) for name, value in action.items() if name in maps and value is not None}
+
+
+def _moment(timestamp: str | datetime) -> int:
+    """A time in milliseconds since 1970; without a zone it is in UTC."""
+    at = timestamp
+    if isinstance(at, str):
+        text = f"{at[:-1]}+00:00" if at.endswith(("Z", "z")) else at
+        with contextlib.suppress(ValueError):
+            at = datetime.fromisoformat(text)
+    if not isinstance(at, datetime):
+        raise TableError(f"timestamp={timestamp!r} is no time: write it as '2026-11-01 12:00:00' or as a datetime")
+    at = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
+    return int(at.timestamp() * 1000)
+
+
+def _shown(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(sep=" ", timespec="milliseconds")

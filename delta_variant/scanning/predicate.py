@@ -1,0 +1,432 @@
+"""The text of a predicate or of a column → an expression whose names are bound to the table's fields.
+
+sqlglot parses the text in the dialect of Databricks, which has `v:path::type`. This module takes a subset of the tree, listed
+in `scan`, and gives it Spark's types: literals, implicit casts (ANSI mode) and LIKE. Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import tzinfo
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from delta_variant import schema as shredding_schemas
+from delta_variant import types as t
+from delta_variant.errors import CastError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.paths import parse_column, parse_variant_path, rooted
+from delta_variant.scanning import casts, schemas
+from delta_variant.scanning.expressions import (
+    And,
+    Cast,
+    Column,
+    Comparison,
+    Get,
+    In,
+    IsNull,
+    Keys,
+    Like,
+    Literal,
+    Or,
+    Value,
+    like_regex,
+    negated,
+)
+from delta_variant.scanning.schemas import Kind, Struct, Variant, spark_name
+
+_DIALECT = "databricks"
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
+}  # fmt: skip
+_LONG, _INT = pa.int64(), pa.int32()
+_BOOLEAN, _STRING = pa.bool_(), pa.string()
+
+
+def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
+    """A predicate. Raises UnsupportedFeatureError for what is not supported, and TableError for a column that is not there."""
+    tree = _tree(text, "a predicate")
+    found = _Binder(schema, at, text).value(tree)
+    if isinstance(found, Literal) and found.value is None:
+        return Literal(None, _BOOLEAN)
+    if found.kind != _BOOLEAN:
+        raise UnsupportedFeatureError(f"where={text!r} is {spark_name(found.kind)}, not a predicate")
+    return found
+
+
+def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
+    """A column or a path, as `v:actor.id` or `v:actor.id::bigint` or `try_variant_get(v, '$.actor.id', 'bigint')`."""
+    if re.fullmatch(r"\s*(try_)?variant_get\s*\(.*\)\s*", text, re.IGNORECASE | re.DOTALL):
+        found = parse_any(text, schema, at)
+        if isinstance(found, Get):
+            return found
+    place, kind = text, None
+    match = re.search(r"::\s*([\w\s(),]+)$", text)
+    if match:
+        place, kind = text[: match.start()], _type(match[1].strip(), text)
+    column, path = _split(place)
+    fields = schemas.resolved(schema, column)
+    if path is None and kind is None:
+        return Column(fields)
+    if not isinstance(fields[-1].kind, Variant):
+        raise InvalidPathError(
+            f"{text!r}: {place.partition(':')[0]} is {spark_name(fields[-1].kind)}, not VARIANT: leave out the rest"
+        )
+    keys = parse_variant_path(rooted(path or ""))
+    return Get(fields, keys, Variant() if kind is None else kind)
+
+
+def _split(text: str) -> tuple[tuple[str, ...], str | None]:
+    """The column and the path in `v:a.b`; dots in names need backquotes."""
+    quoted = False
+    for at, char in enumerate(text):
+        quoted ^= char == "`"
+        if char == ":" and not quoted:
+            return parse_column(text[:at]), text[at + 1 :]
+    return parse_column(text), None
+
+
+def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
+    """Any supported expression."""
+    tree = _tree(text, "an expression")
+    return _Binder(schema, at, text).value(tree)
+
+
+def _tree(text: str, what: str) -> exp.Expr:
+    try:
+        return sqlglot.parse_one(text, dialect=_DIALECT)
+    except SqlglotError as error:
+        reason = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
+    except RecursionError:
+        reason = "it is nested too deep"
+    raise UnsupportedFeatureError(f"{text!r} cannot be parsed as {what} of Spark: {reason}")
+
+
+def _type(name: str, text: str) -> Kind:
+    try:
+        kind = shredding_schemas.parse(name)
+    except InvalidSchemaError:
+        kind = pa.struct([])
+    if pa.types.is_null(kind):
+        return Variant()
+    primitive = None if pa.types.is_nested(kind) else t.of_arrow(kind)
+    if primitive is None or primitive.spark is None:
+        raise UnsupportedFeatureError(f"{text!r}: {name} is not a type that scan can cast to: use numbers, string, boolean, "
+                                      "binary, date, timestamp, timestamp_ntz or variant")  # fmt: skip
+    return kind
+
+
+def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The operands of an OR; equalities of one value with constants are one IN."""
+    merged: dict[object, Value] = {}
+    for number, part in enumerate(parts):
+        match part:
+            case Comparison("=", left, Literal() as constant):
+                before = merged.get(left)
+                values = before.values if isinstance(before, In) else ()
+                merged[left] = In(left, (*values, constant))
+            case _:
+                merged[number] = part
+    return tuple(merged.values())
+
+
+class _Binder:
+    """Binds the nodes of one text."""
+
+    def __init__(self, schema: Struct, at: tzinfo, text: str) -> None:
+        self._schema, self._zone, self._text = schema, at, text
+
+    def refuse(self, node: exp.Expr | str, why: str = "is not supported") -> UnsupportedFeatureError:
+        shown = node if isinstance(node, str) else node.sql(dialect=_DIALECT)
+        return UnsupportedFeatureError(
+            f"{shown} in {self._text!r} {why}: scan takes AND, OR, NOT, comparisons, IN, BETWEEN, IS NULL and LIKE over "
+            "columns, v:path::type, casts and literals. Filter the rows afterwards, for example with DuckDB"
+        )
+
+    def value(self, node: exp.Expr) -> Value:
+        """The expression of a node."""
+        for kind, op in _COMPARISONS.items():
+            if type(node) is kind:
+                return self.compare(op, self.value(node.this), self.value(node.expression), node)
+        handler: Callable[[Any], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
+        if handler is None:
+            raise self.refuse(node)
+        return handler(node)
+
+    def boolean(self, node: exp.Expr) -> Value:
+        """The expression of a node that has to be a boolean."""
+        found = self.value(node)
+        if isinstance(found, Literal) and found.value is None:
+            return Literal(None, _BOOLEAN)
+        if found.kind != _BOOLEAN:
+            raise self.refuse(node, f"is {spark_name(found.kind)}, not a predicate")
+        return found
+
+    def _on_paren(self, node: exp.Paren) -> Value:
+        return self.value(node.this)
+
+    def _on_and(self, node: exp.And) -> Value:
+        return And(self._parts(node, exp.And))
+
+    def _on_or(self, node: exp.Or) -> Value:
+        return Or(_merged(self._parts(node, exp.Or)))
+
+    def _parts(self, node: exp.Expr, kind: type[exp.Expr]) -> tuple[Value, ...]:
+        """The operands of a chain, however deep it is."""
+        parts: list[Value] = []
+        todo = [node]
+        while todo:
+            here = todo.pop()
+            if type(here) is kind:
+                todo += [here.expression, here.this]
+            else:
+                parts.append(self.boolean(here))
+        return tuple(parts)
+
+    def _on_not(self, node: exp.Not) -> Value:
+        return negated(self.boolean(node.this))
+
+    def _on_is(self, node: exp.Is) -> Value:
+        if isinstance(node.expression, exp.Null):
+            return IsNull(self.value(node.this))
+        if isinstance(node.expression, exp.Boolean):
+            return Comparison("<=>", self.boolean(node.this), Literal(bool(node.expression.this), _BOOLEAN))
+        raise self.refuse(node)
+
+    def _on_nullsafeneq(self, node: exp.NullSafeNEQ) -> Value:
+        return negated(self.compare("<=>", self.value(node.this), self.value(node.expression), node))
+
+    def _on_between(self, node: exp.Between) -> Value:
+        if node.args.get("symmetric"):
+            raise self.refuse(node)
+        child = self.value(node.this)
+        low = self.compare(">=", child, self.value(node.args["low"]), node)
+        return And((low, self.compare("<=", child, self.value(node.args["high"]), node)))
+
+    def _on_in(self, node: exp.In) -> Value:
+        child = self.value(node.this)
+        listed = [self.value(part) for part in node.expressions]
+        if not listed or any(node.args.get(name) is not None for name in ("query", "unnest", "field")):
+            raise self.refuse(node)
+        if not all(isinstance(part, Literal) for part in listed):
+            return Or(tuple(self.compare("=", child, part, node) for part in listed))
+        kinds = [child.kind, *(part.kind for part in listed if not pa.types.is_null(part.kind))]
+        exact = all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds)
+        if not exact:
+            target = kinds[0]
+            for kind in kinds[1:]:
+                target = self._common(target, kind, node)
+            child = self._as(child, target)
+            listed = [self._as(part, target) for part in listed]
+        return In(child, tuple(part for part in listed if isinstance(part, Literal)))
+
+    def _on_like(self, node: exp.Like, escape: str = "\\") -> Value:
+        child, pattern = self.value(node.this), self.value(node.expression)
+        if child.kind != _STRING or not isinstance(pattern, Literal):
+            raise self.refuse(node)
+        if pattern.value is None:
+            return Literal(None, _BOOLEAN)
+        found = like_regex(str(pattern.value), escape)
+        if found is None:
+            raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
+        return Like(self._uncollated(child, node), *found, negated=bool(node.args.get("negate")))
+
+    def _on_escape(self, node: exp.Escape) -> Value:
+        escape = self.value(node.expression)
+        if not isinstance(node.this, exp.Like) or not isinstance(escape, Literal) or len(str(escape.value)) != 1:
+            raise self.refuse(node)
+        return self._on_like(node.this, str(escape.value))
+
+    def _on_startswith(self, node: exp.StartsWith) -> Value:
+        child, prefix = self.value(node.this), self.value(node.expression)
+        if child.kind != _STRING or not isinstance(prefix, Literal) or not isinstance(prefix.value, str):
+            raise self.refuse(node)
+        return Like(self._uncollated(child, node), prefix.value, rf"(?s)\A{re.escape(prefix.value)}")
+
+    # ---- columns and paths ----------------------------------------------------------------------------------------
+
+    def _on_column(self, node: exp.Column) -> Value:
+        return Column(schemas.resolved(self._schema, [part.name for part in node.parts]))
+
+    def _on_dot(self, node: exp.Dot) -> Value:
+        inner = self.value(node.this)
+        if not isinstance(inner, Column) or not isinstance(node.expression, exp.Identifier):
+            raise self.refuse(node)
+        return Column(schemas.resolved(self._schema, [*(field.name for field in inner.fields), node.expression.name]))
+
+    def _on_jsonextract(self, node: exp.JSONExtract) -> Value:
+        if not node.args.get("variant_extract"):
+            raise self.refuse(node)
+        keys: list[str | int] = []
+        for part in node.expression.expressions[1:]:
+            if (isinstance(part, exp.JSONPathKey) and isinstance(part.this, str)) or (
+                isinstance(part, exp.JSONPathSubscript) and isinstance(part.this, int | str)
+            ):
+                keys.append(part.this)
+            else:
+                raise self.refuse(node)
+        return self._at(self.value(node.this), tuple(keys), node)
+
+    def _at(self, child: Value, keys: Keys, node: exp.Expr) -> Get:
+        if isinstance(child, Column) and isinstance(child.kind, Variant):
+            return Get(child.fields, keys, Variant())
+        if isinstance(child, Get) and isinstance(child.kind, Variant):
+            return replace(child, keys=child.keys + keys)
+        raise self.refuse(node, "has a path into something that is not VARIANT")
+
+    def _on_anonymous(self, node: exp.Anonymous) -> Value:
+        name = str(node.this).lower()
+        if name not in ("variant_get", "try_variant_get") or len(node.expressions) not in (2, 3):
+            raise self.refuse(node)
+        arguments = [self.value(part) for part in node.expressions]
+        texts = [part.value for part in arguments[1:] if isinstance(part, Literal) and isinstance(part.value, str)]
+        if len(texts) < len(arguments) - 1:
+            raise self.refuse(node)
+        found = self._at(arguments[0], parse_variant_path(texts[0]), node)
+        return replace(found, kind=_type(texts[1], self._text) if texts[1:] else Variant(), strict=name == "variant_get")
+
+    # ---- casts ----------------------------------------------------------------------------------------------------
+
+    def _on_trycast(self, node: exp.TryCast) -> Value:
+        return self._explicit(node, strict=False)
+
+    def _on_cast(self, node: exp.Cast) -> Value:
+        return self._explicit(node, strict=True)
+
+    def _explicit(self, node: exp.Cast, *, strict: bool) -> Value:
+        child, target = self.value(node.this), _type(node.to.sql(dialect="spark").lower(), self._text)
+        if isinstance(child.kind, Variant):
+            if isinstance(child, Column):
+                child = Get(child.fields, (), Variant())
+            assert isinstance(child, Get)
+            return replace(child, kind=target, strict=strict)
+        if not isinstance(target, pa.DataType) or not isinstance(child.kind, pa.DataType) or pa.types.is_nested(child.kind):
+            raise self.refuse(node)
+        if not casts.castable(child.kind, target):
+            raise self.refuse(node, f"casts {spark_name(child.kind)} to {spark_name(target)}, which Spark refuses")
+        return self._as(child, target, strict=strict)
+
+    def _as(self, child: Value, target: Kind, *, strict: bool = True) -> Value:
+        """A cast; that of a literal is computed now."""
+        assert isinstance(target, pa.DataType)
+        if child.kind == target:
+            return child
+        if not isinstance(child, Literal):
+            return Cast(child, target, strict)
+        if child.value is None:
+            return Literal(None, target)
+        found = casts.plain(casts.cast(casts.made([child.value], child.kind), target, self._zone))[0]
+        if found is None and strict:
+            raise CastError(f"{child} in {self._text!r} cannot be cast to {spark_name(target)}")
+        return Literal(found, target)
+
+    # ---- literals -------------------------------------------------------------------------------------------------
+
+    def _on_null(self, _: exp.Null) -> Value:
+        return Literal(None, pa.null())
+
+    def _on_boolean(self, node: exp.Boolean) -> Value:
+        return Literal(bool(node.this), _BOOLEAN)
+
+    def _on_literal(self, node: exp.Literal) -> Value:
+        if node.is_string:
+            return Literal(str(node.this), _STRING)
+        text = str(node.this)
+        if "e" in text.lower():
+            if float(text) == float("inf"):
+                raise self.refuse(node, "is too large for a double")
+            return Literal(float(text), pa.float64())
+        number = Decimal(text)
+        if "." not in text:
+            for kind, limit in ((_INT, 2**31), (_LONG, 2**63)):
+                if number < limit:
+                    return Literal(int(number), kind)
+        _, digits, exponent = number.as_tuple()
+        scale = -int(exponent)
+        precision = max(len(digits), scale, 1)
+        if precision > t.MAX_PRECISION:
+            raise self.refuse(node, "has more than 38 digits")
+        return Literal(number, pa.decimal128(precision, scale))
+
+    def _on_rawstring(self, node: exp.RawString) -> Value:
+        return Literal(str(node.this), _STRING)
+
+    def _on_concat(self, node: exp.Concat) -> Value:
+        """Literals of strings that stand side by side are one."""
+        parts = [self.value(part) for part in node.expressions]
+        if node.meta or not all(isinstance(part, Literal) and isinstance(part.value, str) for part in parts):
+            raise self.refuse(node)
+        return Literal("".join(str(part.value) for part in parts if isinstance(part, Literal)), _STRING)
+
+    def _on_neg(self, node: exp.Neg) -> Value:
+        inner = node.this
+        if isinstance(inner, exp.Literal) and str(inner.this) in ("2147483648", "9223372036854775808"):
+            return Literal(-int(inner.this), _INT if inner.this == "2147483648" else _LONG)
+        found = self.value(inner)
+        if (
+            not isinstance(found, Literal)
+            or isinstance(found.value, bool | str | bytes)
+            or not (t.is_exact(found.kind) or pa.types.is_floating(found.kind))
+        ):
+            raise self.refuse(node)
+        number: Any = found.value
+        if number is None:
+            return found
+        return replace(found, value=number.copy_negate() if isinstance(number, Decimal) else -number)
+
+    # ---- types ----------------------------------------------------------------------------------------------------
+
+    def compare(self, op: str, left: Value, right: Value, node: exp.Expr) -> Value:
+        """A comparison, with the casts that Spark adds to its sides."""
+        kinds = (left.kind, right.kind)
+        if any(isinstance(kind, Variant) or not isinstance(kind, pa.DataType) or pa.types.is_nested(kind) for kind in kinds):
+            if not (op == "<=>" and any(isinstance(side, Literal) and side.value is None for side in (left, right))):
+                raise self.refuse(node, "compares a VARIANT, struct, list or map: give the path a type, as in v:a::bigint")
+            return IsNull(left if isinstance(right, Literal) else right)
+        left, right = self._uncollated(left, node), self._uncollated(right, node)
+        if not all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
+            target = self._common(*kinds, node)
+            left, right = self._as(left, target), self._as(right, target)
+        return Comparison(op, left, right)
+
+    def _uncollated(self, value: Value, node: exp.Expr) -> Value:
+        if isinstance(value, Column) and value.fields[-1].collated:
+            raise self.refuse(node, "compares a string with a collation")
+        return value
+
+    def _common(self, left: Kind, right: Kind, node: exp.Expr) -> pa.DataType:
+        """The type in which Spark compares two types (ANSI mode)."""
+        assert isinstance(left, pa.DataType)
+        assert isinstance(right, pa.DataType)
+        if left == right or pa.types.is_null(right):
+            return left
+        if pa.types.is_null(left):
+            return right
+        numbers = [t.is_exact(kind) or pa.types.is_floating(kind) for kind in (left, right)]
+        if all(numbers):
+            if t.is_exact(left) and t.is_exact(right):
+                return self._exact(left, right, node)
+            return pa.float64()
+        if _STRING in (left, right):
+            other = right if left == _STRING else left
+            if pa.types.is_binary(other):
+                raise self.refuse(node, "compares a string with a binary")
+            return _LONG if pa.types.is_integer(other) else pa.float64() if any(numbers) else other
+        if t.is_time(left) and t.is_time(right):
+            return casts.INSTANT if casts.INSTANT in (left, right) else casts.LOCAL
+        raise self.refuse(node, f"compares {spark_name(left)} with {spark_name(right)}")
+
+    def _exact(self, left: pa.DataType, right: pa.DataType, node: exp.Expr) -> pa.DataType:
+        if pa.types.is_integer(left) and pa.types.is_integer(right):
+            return max(left, right, key=lambda kind: kind.bit_width)
+        scale = max(getattr(kind, "scale", 0) for kind in (left, right))
+        digits = max(kind.precision - kind.scale if pa.types.is_decimal(kind) else 20 for kind in (left, right))
+        if digits + scale > t.MAX_PRECISION:
+            raise self.refuse(node, "compares numbers of more than 38 digits")
+        return pa.decimal128(digits + scale, scale)

@@ -1,0 +1,198 @@
+"""The public function `scan`: from its arguments to a stream over files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from delta_variant import types as t
+from delta_variant.errors import TableError
+from delta_variant.scanning import casts
+from delta_variant.scanning.expressions import Column, Get
+from delta_variant.scanning.files import FileReader, Output, Query
+from delta_variant.scanning.log import Log
+from delta_variant.scanning.predicate import parse_column_text, parse_where
+from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
+from delta_variant.scanning.schemas import Variant
+from delta_variant.scanning.stream import in_order
+from delta_variant.stats import BOUNDS_TAG, TYPED_TAG_VALUE
+from delta_variant.storage import Storage
+
+if TYPE_CHECKING:
+    from delta_variant.scanning.log import File, Snapshot
+    from delta_variant.scanning.schemas import Struct
+
+_AT_ONCE = 16
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TYPE = re.compile(r"::\s*[\w\s(),]+$")
+
+
+def scan(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    where: str | None = None,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    timezone: str = "UTC",
+    storage_options: Mapping[str, str] | None = None,
+) -> pa.RecordBatchReader:
+    """The rows of a Delta table, without Spark.
+
+    path: a directory, or a location as Spark has it (s3a://, gs://, abfss://). columns: names of columns and of fields
+    (`s.a`), and paths of VARIANT columns (`v:actor.id`, `v:actor.id::bigint`, `try_variant_get(v, '$.actor.id', 'bigint')`),
+    as a list, or as a dict from the names of the result; None for all columns. In a list, a column of the result is called as
+    its text without the type.
+
+    where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,
+    fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. Exactly the rows are returned for which
+    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read.
+
+    version, timestamp: an older version of the table; a time without a zone is in UTC. timezone: that of the session in Spark,
+    for casts between local times and instants. storage_options: Hadoop's settings, as for `write` (`fs.s3a.endpoint`).
+
+    Types: a VARIANT is struct<metadata: binary not null, value: binary not null>, as `parquet.read_table` returns it. A path
+    with `::type` has that type, and a value that Spark cannot cast to it raises CastError, as in Spark; `try_variant_get`
+    gives NULL. A path without a type has the type of its typed column, if in each file that is read the typed column holds all
+    its values (protocol/README.md, T1 to T3), and if these types have a common one: the larger of integers, floats or
+    decimals, or a decimal of up to 38 digits for integers and decimals. A JSON null is then NULL. Otherwise the path is
+    VARIANT. To know that, the footers of all these files are read before the stream begins; with a type they are not.
+
+    The stream reads a few files ahead; it can be left at any time. Rows come file by file, in the order of each file. Raises
+    TableError for a table or a version that is not there, a damaged log, and a column that is not there;
+    UnsupportedFeatureError for a reader feature or a predicate that is not supported; while the stream is read, TableError,
+    with the file, for one that is gone or damaged, CastError, and MalformedVariantError.
+
+    >>> import delta_variant as dv
+    >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")  # doctest: +SKIP
+    >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY 1')  # doctest: +SKIP
+    """
+    at, storage = casts.zone(timezone), _storage(path, dict(storage_options or {}))
+    system = storage.open()
+    snapshot = Log(storage, system).snapshot(version, timestamp)
+    facts = TableFacts(snapshot.schema, snapshot.partition_columns, at)
+    predicate = None if where is None else Predicate(parse_where(where, snapshot.schema, at), snapshot.schema, at)
+    outputs = _outputs(columns, snapshot.schema, at)
+    query = Query(storage, system, facts, snapshot.mapping == "id", outputs, predicate, at, snapshot.schema)
+    files = _files(snapshot, query)
+    query = replace(query, outputs=_typed(query, files))
+    readers = [FileReader(query, file).batches for file in files]
+    return pa.RecordBatchReader.from_batches(query.schema, _batches(readers))
+
+
+def _batches(readers: Sequence[Callable[[], Iterator[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
+    yield from in_order(readers, max(2, os.cpu_count() or 2))
+
+
+def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
+    location = os.fspath(path)
+    if not _SCHEME.match(location) or re.match(r"[A-Za-z]:[\\/]", location):
+        return Storage.of(str(Path(location).absolute()))
+    return Storage.of(location, options.get, options)
+
+
+def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, at: object) -> tuple[Output, ...]:
+    if columns is None:
+        return tuple(Output(field.name, Column((field,))) for field in schema.fields)
+    if isinstance(columns, str):
+        raise TableError(f"columns is a list of names, not {columns!r}: write [{columns!r}]")
+    named = columns if isinstance(columns, Mapping) else {_TYPE.sub("", text).strip(): text for text in columns}
+    if len(named) < len(columns):
+        raise TableError("two columns of the result have the same name: pass columns as a dict from names to columns")
+    return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
+
+
+def _files(snapshot: Snapshot, query: Query) -> list[File]:
+    """The files that can have matching rows."""
+    if query.predicate is None:
+        return snapshot.files
+    return [file for file in snapshot.files if query.predicate.may_match(LogEvidence(file, query.facts))]
+
+
+# ---- types of paths -------------------------------------------------------------------------------------------------
+
+
+def _typed(query: Query, files: Sequence[File]) -> tuple[Output, ...]:
+    """The outputs, those without a type with the type that all files prove."""
+    open_ = [
+        (number, output.value)
+        for number, output in enumerate(query.outputs)
+        if isinstance(output.value, Get)
+        and isinstance(output.value.kind, Variant)
+        and output.value.strict
+        and output.value.keys
+    ]
+    outputs = list(query.outputs)
+    if not open_ or not files:
+        return query.outputs
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(pool.map(partial(_kinds, query, [value for _, value in open_]), files))
+    for place, (number, value) in enumerate(open_):
+        kind = common([kinds[place] for kinds in found])
+        if kind is not None:
+            outputs[number] = replace(outputs[number], value=replace(value, kind=kind))
+    return tuple(outputs)
+
+
+def _kinds(query: Query, paths: Sequence[Get], file: File) -> list[pa.DataType | None]:
+    """The type of the typed column of each path in a file; None if it does not hold all values."""
+    evidence, footer = LogEvidence(file, query.facts), FileReader(query, file).footer()
+    marked = file.tags.get(BOUNDS_TAG) == TYPED_TAG_VALUE
+    return [
+        footer.typed(path.fields, path.keys, by_log=marked and evidence.has_bounds(path.fields, path.keys)) for path in paths
+    ]
+
+
+def common(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
+    """The type that holds the values of all typed columns exactly; None if there is none.
+
+    >>> common([pa.int8(), pa.int32(), pa.null()]), common([pa.int32(), pa.decimal128(9, 2)]), common([pa.string(), pa.int8()])
+    (DataType(int32), Decimal128Type(decimal128(12, 2)), None)
+    """
+    whole: pa.DataType = pa.null()
+    for kind in kinds:
+        found = None if kind is None else _two(whole, _plain(kind))
+        if found is None:
+            return None
+        whole = found
+    return None if pa.types.is_null(whole) else whole
+
+
+def _plain(kind: pa.DataType) -> pa.DataType | None:
+    """The type of the result for that of a typed column."""
+    if pa.types.is_null(kind):
+        return kind
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    primitive = t.of_arrow(kind)
+    return None if primitive is None or primitive.spark is None else primitive.arrow
+
+
+def _two(one: pa.DataType, other: pa.DataType | None) -> pa.DataType | None:
+    if other is None or one == other or pa.types.is_null(other):
+        return None if other is None else one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_integer(one) and pa.types.is_integer(other):
+        return max(one, other, key=lambda kind: kind.bit_width)
+    if pa.types.is_floating(one) and pa.types.is_floating(other):
+        return pa.float64()
+    if not t.is_exact(one) or not t.is_exact(other):
+        return None
+    sides = [
+        (kind.precision - kind.scale, kind.scale) if pa.types.is_decimal(kind) else (_DIGITS[kind], 0) for kind in (one, other)
+    ]
+    digits, scale = (max(parts) for parts in zip(*sides, strict=True))
+    return pa.decimal128(digits + scale, scale) if digits + scale <= t.MAX_PRECISION else None
+
+
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}

@@ -1,0 +1,163 @@
+"""The schema of a Delta table: its JSON in the log → fields with logical and physical names, and their Arrow types.
+
+Source: Delta PROTOCOL.md, "Schema Serialization Format" and "Column Mapping". A VARIANT is
+struct<metadata: binary not null, value: binary not null>, as `parquet.read_table` returns it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.shredding import UNSHREDDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_TYPES = {
+    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"), "void": pa.null(),
+}  # fmt: skip
+_SPARK = {
+    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.binary(): "binary", pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp", pa.timestamp("us"): "timestamp_ntz", pa.null(): "void",
+}  # fmt: skip
+_BY_SPARK = {name: kind for kind, name in _SPARK.items()}
+_COLLATIONS = "__COLLATIONS"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The type VARIANT."""
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A struct."""
+
+    fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name, without regard to case; None if there is none."""
+        return next((field for field in self.fields if field.name.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True)
+class List:
+    """A list."""
+
+    element: Kind
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map."""
+
+    key: Kind
+    value: Kind
+
+
+Kind: TypeAlias = "pa.DataType | Variant | Struct | List | Map"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column, or a field of a struct."""
+
+    name: str
+    physical: str
+    """Its name in Parquet files, statistics and partition values."""
+    id: int | None
+    """Its id in Parquet files, if columns are mapped."""
+    kind: Kind
+    collated: bool = False
+    """Whether its strings, or those inside it, have a collation."""
+
+
+def arrow_type(kind: Kind) -> pa.DataType:
+    """The Arrow type of a column."""
+    match kind:
+        case Variant():
+            return UNSHREDDED
+        case Struct(fields):
+            return pa.struct([pa.field(field.name, arrow_type(field.kind)) for field in fields])
+        case List(element):
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case Map(key, value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+    return kind
+
+
+def spark_name(kind: Kind) -> str:
+    """The name of a type as in Spark's catalog, `decimal(10,2)`; `variant` for VARIANT, and the Arrow type for others."""
+    if isinstance(kind, Variant):
+        return "variant"
+    if not isinstance(kind, pa.DataType):
+        return str(arrow_type(kind))
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SPARK.get(kind, str(kind))
+
+
+def of_spark(name: str) -> pa.DataType:
+    """The Arrow type of a name that `spark_name` returns for a type without fields."""
+    decimal = _DECIMAL.fullmatch(name)
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[name]
+
+
+def parse(schema: Mapping[str, Any], *, mapped: bool) -> Struct:
+    """The schema of a table. mapped: whether columns have physical names. Raises UnsupportedFeatureError for unknown types."""
+    return Struct(tuple(_field(field, mapped=mapped) for field in schema["fields"]))
+
+
+def _field(field: Mapping[str, Any], *, mapped: bool) -> Field:
+    metadata, name = field.get("metadata") or {}, str(field["name"])
+    physical, number = name, None
+    if mapped:
+        physical = metadata.get("delta.columnMapping.physicalName", name)
+        number = metadata.get("delta.columnMapping.id")
+    collated = _COLLATIONS in metadata or "collate" in str(field["type"])
+    return Field(name, physical, number, _kind(field["type"], name, mapped=mapped), collated)
+
+
+def _kind(kind: Any, name: str, *, mapped: bool) -> Kind:
+    if isinstance(kind, str):
+        decimal = _DECIMAL.fullmatch(kind)
+        if kind == "variant":
+            return Variant()
+        if decimal:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        kind = kind.partition(" collate ")[0]
+        if kind not in _TYPES:
+            raise UnsupportedFeatureError(f"column {name} is {kind}, a type that delta_variant.scan does not know: use Spark")
+        return _TYPES[kind]
+    match kind["type"]:
+        case "struct":
+            return parse(kind, mapped=mapped)
+        case "array":
+            return List(_kind(kind["elementType"], name, mapped=mapped))
+        case "map":
+            return Map(_kind(kind["keyType"], name, mapped=mapped), _kind(kind["valueType"], name, mapped=mapped))
+    raise UnsupportedFeatureError(f"column {name} has a type that delta_variant.scan does not know: use Spark")
+
+
+def resolved(schema: Struct, names: Sequence[str]) -> tuple[Field, ...]:
+    """The fields that lead to a column or a field of structs. Raises TableError, with the names that there are."""
+    fields: list[Field] = []
+    kind: Kind = schema
+    for name in names:
+        field = kind.field(name) if isinstance(kind, Struct) else None
+        if field is None:
+            known = ", ".join(f.name for f in kind.fields) if isinstance(kind, Struct) else ""
+            inside = f"{'.'.join(f.name for f in fields)} is no struct" if not known else f"there are {known}"
+            raise TableError(f"there is no column {'.'.join(names)}: {inside}")
+        fields.append(field)
+        kind = field.kind
+    return tuple(fields)

@@ -1,0 +1,933 @@
+"""`scan`: tables read without Spark have the rows that Spark reads, whatever wrote them and whatever is asked for."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import delta_variant as dv
+from delta_variant import binary, errors, z85
+from delta_variant.scanning import casts
+from delta_variant.scanning.log import Log
+from delta_variant.scanning.reader import _storage, common
+from tests.strategies import column
+from tests.support import length
+from tests.test_reading import ASKED, VALUES, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+spark_and_slow = [pytest.mark.spark, pytest.mark.slow]
+PREDICATES = length("SCAN_PREDICATES", 300, 5000)
+SEED = length("SCAN_SEED", 7, 7)
+
+
+def decoded(value: Any) -> Any:
+    """Rows as Python values, with Variants decoded."""
+    if isinstance(value, dict) and set(value) == {"metadata", "value"}:
+        return binary.decode(**value)
+    if isinstance(value, dict):
+        return {key: decoded(inner) for key, inner in value.items()}
+    return [decoded(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def listed(table: pa.Table) -> list[str]:
+    """The rows of a table, in an order that depends on the rows alone."""
+    return sorted(repr(decoded(row)) for row in table.to_pylist())
+
+
+def by_spark(df: DataFrame) -> list[str]:
+    batches = df._collect_as_arrow()  # toArrow fails for a NULL VARIANT
+    return listed(pa.Table.from_batches(batches)) if batches else []
+
+
+# ---- tables made by hand, without Spark ------------------------------------------------------------------------------
+
+VARIANTS = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["variantType"], "writerFeatures": ["variantType"]}
+FIELD = {"nullable": True, "metadata": {}}
+
+
+def by_hand(
+    root: Path,
+    schema: dict[str, Any],
+    files: Iterable[tuple[pa.Table, dict[str, Any]]],
+    *,
+    protocol: Any = None,
+    **metadata: Any,
+) -> Path:
+    """A table with these files; `schema` maps names to Delta's types, and each file has the fields of its Add action."""
+    log = root / "_delta_log"
+    log.mkdir(parents=True)
+    fields = [{"name": name, "type": kind, **FIELD} for name, kind in schema.items()]
+    actions: list[dict[str, Any]] = [
+        {"protocol": protocol or {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "t", "format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}), **metadata,
+            }
+        },
+    ]  # fmt: skip
+    for number, (table, add) in enumerate(files):
+        path = root / f"{number}.parquet"
+        dv.parquet.write_table(table, path, shred="auto")
+        size = path.stat().st_size
+        actions.append(
+            {"add": {"path": path.name, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True, **add}}
+        )
+    commit(root, 0, actions)
+    return root
+
+
+def commit(root: Path, version: int, actions: list[dict[str, Any]]) -> None:
+    (root / "_delta_log" / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.fixture
+def numbers(tmp_path) -> Path:
+    """Two files, n from 0 to 4 and from 5 to 9."""
+    tables = [pa.table({"n": pa.array(range(start, start + 5), pa.int64())}) for start in (0, 5)]
+    stats = [{"stats": json.dumps({"numRecords": 5, "minValues": {"n": s}, "maxValues": {"n": s + 4}})} for s in (0, 5)]
+    return by_hand(tmp_path / "numbers", {"n": "long"}, zip(tables, stats, strict=True))
+
+
+def test_needs_no_spark(numbers):
+    """`scan` imports neither PySpark nor py4j, and works where only the codec's dependencies are used."""
+    rows = f"dv.scan({str(numbers)!r}, where='n > 3').read_all().num_rows"
+    code = f"import sys, delta_variant as dv; print({rows}, 'pyspark' in sys.modules or 'py4j' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["6", "False"]
+
+
+def test_readers_of_the_stream(numbers):
+    """DuckDB, Polars and pandas read the stream, and DuckDB joins it."""
+    reader = dv.scan(numbers, where="n >= 2")  # noqa: F841  # DuckDB finds it by its name
+    assert duckdb.sql("select sum(n), count(*) from reader").fetchall() == [(44, 8)]
+    assert pl.DataFrame(dv.scan(numbers, ["n"]).read_all())["n"].sum() == 45
+    assert dv.scan(numbers).read_pandas()["n"].tolist() == list(range(10))
+
+
+def test_files_without_matches_are_not_opened(numbers):
+    """Files that statistics rule out are not opened: here they are gone, and nobody notices."""
+    (numbers / "1.parquet").unlink()
+    assert dv.scan(numbers, where="n < 5 and n <> 2").read_all()["n"].to_pylist() == [0, 1, 3, 4]
+
+
+def test_a_file_that_is_gone(numbers):
+    """A file that VACUUM deleted is an error that names the file and says what to do, after the rows of earlier files."""
+    (numbers / "1.parquet").unlink()
+    reader = dv.scan(numbers)
+    assert reader.read_next_batch().num_rows == 5
+    with pytest.raises(errors.TableError, match=r"1\.parquet is gone.*VACUUM"):
+        reader.read_all()
+
+
+def test_a_damaged_file(numbers):
+    """A file that is no Parquet is an error that names it."""
+    (numbers / "0.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(errors.TableError, match=r"0\.parquet"):
+        dv.scan(numbers).read_all()
+
+
+def test_missing_table(tmp_path):
+    """A directory without a log is an error that says so."""
+    with pytest.raises(errors.TableError, match="is not a Delta table"):
+        dv.scan(tmp_path / "nothing")
+
+
+def test_damaged_log(numbers):
+    """A commit that is no JSON, and one that is missing, are errors that name it."""
+    commit(numbers, 2, [])
+    with pytest.raises(errors.TableError, match="commit 1 is not in _delta_log"):
+        dv.scan(numbers)
+    (numbers / "_delta_log" / f"{1:020}.json").write_text('{"add": ')
+    with pytest.raises(errors.TableError, match=rf"{1:020}\.json in _delta_log is damaged"):
+        dv.scan(numbers)
+
+
+def test_any_damage_of_the_log(numbers):
+    """Whatever bytes of a commit are changed, the table is read or there is an error of this package."""
+    rng, path = random.Random(1), numbers / "_delta_log" / f"{0:020}.json"
+    good, raised = path.read_bytes(), 0
+    for _ in range(300):
+        data = bytearray(good)
+        for _ in range(rng.choice([1, 5, 30])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
+        try:
+            dv.scan(numbers, where="n > 3").read_all()
+        except errors.DeltaVariantError:
+            raised += 1
+    assert raised > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("add", {"path": "0.parquet", "size": "many"}),
+        ("add", {"size": 1}),
+        ("add", 5),
+        ("metaData", {"schemaString": "{}"}),
+        ("remove", {}),
+    ],
+)
+def test_actions_without_their_fields(numbers, name, damaged):
+    """An action that lacks a field, or has one of another type, is an error that says that the log is damaged."""
+    commit(numbers, 1, [{name: damaged}])
+    with pytest.raises(errors.TableError, match="damaged"):
+        dv.scan(numbers)
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "futureFeature"])
+def test_unknown_features(tmp_path, feature):
+    """A reader feature that scan does not know is refused by its name."""
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["variantType", feature],
+        "writerFeatures": [feature],
+    }
+    root = by_hand(tmp_path / "t", {"n": "long"}, [], protocol=protocol)
+    with pytest.raises(errors.UnsupportedFeatureError, match=feature):
+        dv.scan(root)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n"),
+        ({"columns": ["n:a"]}, errors.InvalidPathError, "is bigint, not VARIANT"),
+        ({"columns": "n"}, errors.TableError, "columns is a list"),
+        ({"where": "m = 1"}, errors.TableError, "there is no column m"),
+        ({"where": "abs(n) = 1"}, errors.UnsupportedFeatureError, r"ABS\(n\)"),
+        ({"where": "n + 1 = 2"}, errors.UnsupportedFeatureError, r"n \+ 1"),
+        ({"where": "n in (select 1)"}, errors.UnsupportedFeatureError, "SELECT"),
+        ({"where": "n"}, errors.UnsupportedFeatureError, "bigint, not a predicate"),
+        ({"where": "n ="}, errors.UnsupportedFeatureError, "cannot be parsed"),
+        ({"where": "n = 'x'"}, errors.CastError, "cannot be cast to bigint"),
+        ({"where": "n = true"}, errors.UnsupportedFeatureError, "compares bigint with boolean"),
+        ({"version": 7}, errors.TableError, "no version 7: the newest is 0"),
+        ({"version": 0, "timestamp": "2024-01-01"}, errors.TableError, "not both"),
+        ({"timestamp": "yesterday"}, errors.TableError, "is no time"),
+        ({"timestamp": "1999-01-01"}, errors.TableError, "no version at that time"),
+        ({"timestamp": "2999-01-01"}, errors.TableError, "no version as late as that"),
+        ({"timezone": "Mars/Olympus"}, errors.UnsupportedFeatureError, "is no time zone"),
+    ],
+)
+def test_what_is_refused(numbers, arguments, error, message):
+    """Each mistake in the arguments is an error of this package that names it, before a file is read."""
+    with pytest.raises(error, match=message):
+        dv.scan(numbers, **arguments)
+
+
+def test_streams_can_be_left(numbers):
+    """A stream that is left ends its threads."""
+    import threading
+
+    reader = dv.scan(numbers)
+    reader.read_next_batch()
+    reader.close()
+    del reader
+    for _ in range(100):
+        if not [thread for thread in threading.enumerate() if thread.name == "delta_variant.scan"]:
+            return
+        time.sleep(0.05)
+    pytest.fail("a thread is left")
+
+
+@pytest.mark.parametrize(
+    "stats", ["nothing", '{"minValues": {"n": "x"}, "maxValues": [1]}', "[1]", '{"numRecords": "5", "nullCount": 5}', "{"]
+)
+def test_damaged_statistics_keep_the_file(tmp_path, stats):
+    """A file with damaged statistics is read."""
+    root = by_hand(tmp_path / "t", {"n": "long"}, [(pa.table({"n": pa.array([1, 2], pa.int64())}), {"stats": stats})])
+    assert dv.scan(root, where="n = 2 and n is not null").read_all().num_rows == 1
+
+
+def test_floats_of_other_writers(tmp_path):
+    """A NaN, the largest number for Spark, is found although the statistics of its writer leave it out."""
+    table = pa.table({"x": pa.array([1.0, float("nan"), -0.0])})
+    stats = json.dumps({"numRecords": 3, "minValues": {"x": 0.0}, "maxValues": {"x": 1.0}, "nullCount": {"x": 0}})
+    root = by_hand(tmp_path / "t", {"x": "double"}, [(table, {"stats": stats})])
+    counts = {
+        where: dv.scan(root, where=where).read_all().num_rows
+        for where in ("x > 5e0", "x = 0", "x <> 1", "x >= cast('NaN' as double)")
+    }
+    assert counts == {"x > 5e0": 1, "x = 0": 1, "x <> 1": 2, "x >= cast('NaN' as double)": 1}
+
+
+def test_files_of_other_writers(tmp_path):
+    """Shredded files of DuckDB, whose `value` may hold typed fields, give the paths that their Variants have."""
+    rows = [{"a": n, "o": {"b": f"x{n}"}} for n in range(50)] + [{"a": "text"}, {"o": 5}, [1], None, {"o": {"c": 1}}]
+    root = by_hand(tmp_path / "t", {"v": "variant"}, [], protocol=VARIANTS)
+    texts = ", ".join(f"('{json.dumps(row)}')" for row in rows)
+    duckdb.sql(f"copy (select t::json::variant v from (values {texts}) x(t)) to '{root}/duck.parquet'")
+    add = {"path": "duck.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    commit(root, 1, [{"add": add}])
+    whole = [decoded(row["v"]) for row in dv.scan(root).read_all().to_pylist()]
+    assert whole == rows
+    found = dv.scan(root, {"b": "v:o.b::string", "o": "v:o", "a": "try_variant_get(v, '$.a', 'bigint')"}).read_all().to_pylist()
+    objects = [row if isinstance(row, dict) else {} for row in rows]
+    inner = [row.get("o") if isinstance(row.get("o"), dict) else {} for row in objects]
+    assert [row["b"] for row in found] == [row.get("b") for row in inner]
+    assert [decoded(row["o"]) if row["o"] else None for row in found] == [row.get("o") for row in objects]
+    assert [row["a"] for row in found] == [row.get("a") if isinstance(row.get("a"), int) else None for row in objects]
+
+
+def test_row_groups(tmp_path, monkeypatch):
+    """Row groups that a footer rules out are not read, by ordinary and by typed columns; the others give their rows."""
+    from delta_variant.scanning.files import OpenFile
+
+    rows = [
+        {"a": n, "s": f"x{n:03}", "f": n / 2, "d": Decimal(n) / 4, "o": {"m": "text" if n == 55 else n}} for n in range(100)
+    ]
+    shape = "a int, s string, f double, d decimal(9,2), o struct<m: bigint>"
+    table = pa.table({"n": pa.array(range(100), pa.int32()), "v": dv.shredding.shred(column(rows), shape)})
+    root = by_hand(tmp_path / "t", {"n": "integer", "v": "variant", "w": "variant"}, [], protocol=VARIANTS)
+    pq.write_table(table, root / "x.parquet", row_group_size=10)
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    commit(root, 1, [{"add": add}])
+    read: list[int] = []
+    before = OpenFile._read
+    monkeypatch.setattr(OpenFile, "_read", lambda self, number, *more: read.append(number) or before(self, number, *more))
+    cases = {
+        "n = 57": ({5}, [57]),
+        "n >= 98 or v:a::bigint = 3": ({0, 9}, [3, 98, 99]),
+        "v:s::string = 'x010'": ({1}, [10]),
+        "v:s::string like 'x00%'": ({0}, list(range(10))),
+        "v:d::decimal(9,2) > 24.25": ({9}, [98, 99]),
+        "v:f::double < 1e0": (set(range(10)), [0, 1]),  # floats of other writers
+        "try_variant_get(v, '$.o.m', 'int') = 12": ({1, 5}, [12]),  # a text is in the `value` of the sixth row group
+        "v:nothing::int = 1": (set(), []),
+        "w:a::int = 1 or v:a is null": (set(range(10)), []),
+        "not v:a::int >= 2": ({0}, [0, 1]),
+        "v:a::int is not null and n < 0": (set(), []),
+    }
+    for text, (groups, want) in cases.items():
+        read.clear()
+        assert dv.scan(root, ["n"], text).read_all()["n"].to_pylist() == want, text
+        assert set(read) == groups, text
+
+
+def test_damaged_bounds_keep_the_file(tmp_path):
+    """Bounds and tags that cannot be decoded, or are of another type, say nothing."""
+    table = pa.table({"v": column([{"a": 1, "t": "2024-01-01"}])})
+    bounds = dv.stats.encode_bounds({"$['a']": "text", "$['t']": 5})
+    other = dv.stats.encode_bounds({"$['v']": 5})
+    for number, (text, tag) in enumerate([("?", "?"), ("00000", "00000"), (bounds, other), (5, bounds), ("", "")]):
+        stats = json.dumps({"numRecords": 1, "minValues": {"v": text}, "maxValues": {"v": text}})
+        tags = {"delta_variant.bounds": "2", "delta_variant.nonnull": tag, "delta_variant.times": tag}
+        root = by_hand(tmp_path / str(number), {"v": "variant"}, [(table, {"stats": stats, "tags": tags})], protocol=VARIANTS)
+        for where in ("v:a::int = 1", "v:t::date = date'2024-01-01'", "v:a::int is not null"):
+            assert dv.scan(root, where=where).read_all().num_rows == 1, (number, where)
+
+
+def test_types_of_paths(tmp_path):
+    """A path without a type has a common type of the typed columns, if all files prove one, and else is VARIANT."""
+    files = [
+        [{"i": n, "d": n, "m": "x", "n": None if n % 2 else n, "only": n} for n in range(20)],
+        [{"i": n, "d": Decimal(n) / 4, "m": n, "n": n} for n in range(20)],
+    ]
+    root = by_hand(tmp_path / "t", {"v": "variant"}, [(pa.table({"v": column(rows)}), {}) for rows in files], protocol=VARIANTS)
+    table = dv.scan(root, ["v:i", "v:d", "v:m", "v:n", "v:only", "v:nothing"]).read_all()
+    kinds = {name: table.schema.field(name).type for name in table.column_names}
+    assert pa.types.is_integer(kinds["v:i"])
+    assert pa.types.is_integer(kinds["v:n"])
+    assert pa.types.is_decimal(kinds["v:d"])
+    assert pa.types.is_struct(kinds["v:m"])
+    assert pa.types.is_struct(kinds["v:nothing"])
+    whole = [row for rows in files for row in rows]
+    for name in kinds:
+        assert [decoded(value) for value in table[name].to_pylist()] == [row.get(name[2:]) for row in whole], name
+
+
+def test_common_types():
+    """Common types hold every value of each of them."""
+    assert common([pa.int8(), pa.null(), pa.int64()]) == pa.int64()
+    assert common([pa.int32(), pa.decimal128(9, 2)]) == pa.decimal128(12, 2)
+    assert common([pa.int64(), pa.decimal128(38, 30)]) is None
+    assert common([pa.float32(), pa.float64()]) == pa.float64()
+    assert common([pa.string(), pa.int8()]) is None
+    assert common([pa.int8(), None]) is None
+    assert common([pa.null()]) is None
+
+
+def test_strict_casts_of_rows_that_are_not_asked_for(tmp_path):
+    """A cast that fails is an error only in rows that earlier operands of an AND leave open; try_variant_get never fails."""
+    table = pa.table({"n": pa.array([1, 2], pa.int64()), "v": column([{"a": "x"}, {"a": 5}])})
+    root = by_hand(tmp_path / "t", {"n": "long", "v": "variant"}, [(table, {})], protocol=VARIANTS)
+    assert dv.scan(root, ["v:a::int"], "n = 2 and v:a::int = 5").read_all().to_pylist() == [{"v:a": 5}]
+    assert dv.scan(root, ["try_variant_get(v, '$.a', 'int')"]).read_all().column(0).to_pylist() == [None, 5]
+    for arguments in ({"columns": ["v:a::int"]}, {"where": "v:a::int = 5"}):
+        with pytest.raises(errors.CastError, match=r"0\.parquet: v:a::int: a value cannot be cast to int"):
+            dv.scan(root, **arguments).read_all()
+
+
+def test_java_floats():
+    """Doubles become the texts of Java."""
+    texts = {0.0: "0.0", 1e7: "1.0E7", 123456.0: "123456.0", 0.001: "0.001", 1e-4: "1.0E-4", 1.5e300: "1.5E300", -2.5: "-2.5"}
+    assert {value: casts.java_float(value) for value in texts} == texts
+
+
+# ---- tables of Spark -------------------------------------------------------------------------------------------------
+
+EVENT = (
+    'parse_json(case when id % 7 = 0 then \'{"a": null, "k": "x"}\' when id % 11 = 0 then \'{"a": "12", "k": 5}\' '
+    "when id % 13 = 0 then '[1, {\"b\": 2}]' when id % 17 = 0 then null else to_json(struct(id a, "
+    "cast(id / 4 as decimal(10,2)) d, struct('n' || id % 10 name, id * 2 n) o, array(id, id + 1) l, id % 2 = 0 b, id / 3 f, "
+    "timestamp_micros(1700000000000000 + id * 1000000) ts)) end)"
+)
+PARTITIONS = {
+    "ps": "case when id % 4 > 0 then 'a b/' || id % 4 end", "pi": "cast(id % 3 as int)", "pb": "id % 2 = 0",
+    "pd": "date'2024-02-29' + cast(id % 3 as int)",
+    "pt": "timestamp'2024-01-01 10:00:00.5' + make_interval(0, 0, 0, cast(id % 2 as int))",
+    "pn": "timestamp_ntz'2024-03-10 02:30:00'", "pm": "cast(id % 2 / 4 as decimal(5,2))", "pf": "cast(id % 2 as double)",
+}  # fmt: skip
+
+
+COLUMNS = {
+    "i": ("int", "if(id % 9 = 0, null, cast(id as int))"), "h": ("smallint", "cast(id % 300 as smallint)"),
+    "f": ("float", "cast(id / 3 as float)"), "x": ("double", "if(id = 77, double('NaN'), id / 7)"),
+    "m": ("decimal(12,2)", "cast(id / 4 as decimal(12,2))"), "t": ("string", "if(id % 50 = 0, null, 'n' || id)"),
+    "day": ("date", "date'2023-11-14' + cast(id / 100 as int)"),
+    "at": ("timestamp", "timestamp_micros(1700000000000000 + id * 1000001)"),
+    "local": ("timestamp_ntz", "cast(timestamp_micros(1700000000000000 + id * 999999) as timestamp_ntz)"),
+    "b": ("boolean", "id % 100 < 50"), "s.y": ("bigint", "id * 3"), "n": ("int", "cast(null as int)"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One table of each kind."""
+    root = tmp_path_factory.mktemp("tables")
+    events = spark.range(0, 400, 1, 2).selectExpr("id", f"{EVENT} v")
+    paths = {
+        name: str(root / name)
+        for name in (
+            "ours",
+            "spark",
+            "plain",
+            "partitions",
+            "mapped",
+            "ids",
+            "deleted",
+            "widened",
+            "nested",
+            "json",
+            "parquet",
+            "parts",
+            "clean",
+            "columns",
+        )
+    }
+    dv.write(events, paths["ours"])
+    plain = [f"{text} {name}" for name, (_, text) in COLUMNS.items() if name != "s.y"]
+    many = spark.range(0, 400, 1, 8).selectExpr("id", *plain, "named_struct('y', id * 3) s", f"{EVENT} v")
+    many.write.format("delta").option("delta.enableVariantShredding", "true").save(paths["columns"])
+    shredding = {"delta.enableVariantShredding": "true"}
+    events.write.format("delta").options(**shredding).save(paths["spark"])
+    dv.write(events, paths["plain"], shred=False)
+    clean = "parse_json(to_json(struct(id a, cast(id / 4 as decimal(10,2)) d, 'n' || id % 10 s, id % 2 = 0 b)))"
+    dv.write(spark.range(0, 400, 1, 1).selectExpr("id", f"{clean} v"), paths["clean"], max_rows_per_file=50)
+
+    some = spark.range(0, 24, 1, 1).selectExpr(
+        "id", "parse_json('{\"a\":' || id || '}') v", *(f"{text} {name}" for name, text in PARTITIONS.items())
+    )
+    dv.write(some, paths["partitions"], partition_by=list(PARTITIONS))
+
+    for name in ("mapped", "ids"):
+        mode = "name" if name == "mapped" else "id"
+        spark.sql(
+            f"create table delta.`{paths[name]}` (id long, s struct<x: int, w: variant>, p string, v variant) using delta "
+            f"partitioned by (p) tblproperties ('delta.columnMapping.mode' = '{mode}', 'delta.enableVariantShredding' = 'true')"
+        )
+        struct = "named_struct('x', cast(id as int), 'w', parse_json('{\"q\":' || id || '}')) s"
+        row = f"select id, {struct}, string(id % 2) p, {EVENT} v"
+        spark.sql(f"insert into delta.`{paths[name]}` {row} from range(40)")
+        spark.sql(f"alter table delta.`{paths[name]}` rename column v to `w x`")
+        spark.sql(f"alter table delta.`{paths[name]}` rename column s.x to y")
+        spark.sql(f"alter table delta.`{paths[name]}` rename column p to part")
+        spark.sql(f"alter table delta.`{paths[name]}` add column added int")
+        spark.sql(f"alter table delta.`{paths[name]}` drop column id")
+
+    dv.write(events, paths["deleted"])
+    spark.sql(f"alter table delta.`{paths['deleted']}` set tblproperties ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"delete from delta.`{paths['deleted']}` where id % 5 = 2")
+    spark.sql(f"delete from delta.`{paths['deleted']}` where id in (3, 4, 299)")
+
+    spark.sql(
+        f"create table delta.`{paths['widened']}` (id byte, f float, d decimal(5,2), t date, v variant) using delta "
+        "tblproperties ('delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported')"
+    )
+    spark.sql(
+        f"insert into delta.`{paths['widened']}` "
+        "select cast(id as byte), id / 3, id / 4, date'2024-01-01', parse_json('1') from range(10)"
+    )
+    for name, kind in {"id": "long", "f": "double", "d": "decimal(12,4)", "t": "timestamp_ntz"}.items():
+        spark.sql(f"alter table delta.`{paths['widened']}` alter column {name} type {kind}")
+    spark.sql(
+        f"insert into delta.`{paths['widened']}` "
+        "select id * 10000000000, id / 3, id / 4, timestamp_ntz'2024-01-01 01:02:03', null from range(10)"
+    )
+
+    whole = "named_struct('w', v, 'n', id) s, array(v, null) l, map('k', v, 'z', null) m, array(named_struct('w', v)) ls"
+    events.limit(60).selectExpr(
+        "id",
+        whole.split(" s,", maxsplit=1)[0] + " s",
+        "array(v, cast(null as variant)) l",
+        "map('k', v) m",
+        "array(named_struct('w', v)) ls",
+    ).write.format("delta").options(**shredding).save(paths["nested"])
+
+    for name in ("json", "parquet", "parts"):
+        as_struct = ", 'delta.checkpoint.writeStatsAsJson' = 'false', 'delta.checkpoint.writeStatsAsStruct' = 'true'"
+        properties = as_struct if name == "parts" else ", 'delta.checkpointPolicy' = 'v2'"
+        spark.conf.set("spark.databricks.delta.checkpointV2.topLevelFileFormat", "json" if name == "json" else "parquet")
+        if name == "parts":
+            spark.conf.set("spark.databricks.delta.checkpoint.partSize", "2")
+        spark.sql(
+            f"create table delta.`{paths[name]}` (id long, v variant) using delta "
+            f"tblproperties ('delta.checkpointInterval' = '3'{properties})"
+        )
+        for number in range(7):
+            dv.write(spark.range(number * 10, number * 10 + 10, 1, 1).selectExpr("id", f"{EVENT} v"), paths[name])
+        spark.sql(f"delete from delta.`{paths[name]}` where id between 20 and 29")
+        spark.conf.unset("spark.databricks.delta.checkpointV2.topLevelFileFormat")
+        spark.conf.unset("spark.databricks.delta.checkpoint.partSize")
+        for old in range(3):  # a checkpoint has to replace them
+            (Path(paths[name]) / "_delta_log" / f"{old:020}.json").unlink()
+    return paths
+
+
+KINDS = (
+    "ours",
+    "columns",
+    "spark",
+    "plain",
+    "clean",
+    "partitions",
+    "mapped",
+    "ids",
+    "deleted",
+    "widened",
+    "nested",
+    "json",
+    "parquet",
+    "parts",
+)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_every_kind_of_table(spark, tables, kind):
+    """All columns have the rows that Spark reads: partitions, mapped columns, deletion vectors, widened types, checkpoints."""
+    table = dv.scan(tables[kind]).read_all()
+    assert listed(table) == by_spark(spark.read.format("delta").load(tables[kind]))
+    assert table.num_rows
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_kinds_of_checkpoints(tables):
+    """The tables have the checkpoints that the test above is about."""
+    names = {
+        kind: [path.name for path in Path(tables[kind], "_delta_log").glob("*.checkpoint*")]
+        for kind in ("json", "parquet", "parts")
+    }
+    assert any(name.endswith(".json") and len(name) > 40 for name in names["json"])
+    assert any(name.endswith(".parquet") and len(name) > 50 for name in names["parquet"])
+    assert any(".checkpoint.0000000002." in name for name in names["parts"])
+    assert list(Path(tables["json"], "_delta_log", "_sidecars").glob("*.parquet"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_damaged_checkpoints(spark, tables, tmp_path):
+    """A damaged hint is ignored. So is a damaged checkpoint that older ones and commits can replace; else it is an error."""
+    copy = Path(shutil.copytree(tables["parts"], tmp_path / "copy"))
+    log = copy / "_delta_log"
+    (log / "_last_checkpoint").write_text('{"version": 99, "size": ')
+    want = listed(dv.scan(tables["parts"]).read_all())
+    assert listed(dv.scan(copy).read_all()) == want
+    newest = max(path.name[:20] for path in log.glob("*.checkpoint.*"))
+    for path in log.glob(f"{newest}.checkpoint.*"):
+        path.write_bytes(b"PAR1")
+    assert listed(dv.scan(copy).read_all()) == want
+    for path in log.glob("*.checkpoint.*"):
+        path.write_bytes(b"PAR1")
+    with pytest.raises(errors.TableError, match=r"checkpoint.*damaged"):
+        dv.scan(copy)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_time_travel(spark, tables):
+    """Each version that Spark can read has its rows, by number and by time."""
+    for kind in ("deleted", "json"):
+        path = tables[kind]
+        history = spark.sql(f"describe history delta.`{path}`").select("version", "timestamp").collect()
+        for row in history:
+            if kind == "json" and row["version"] < 3:
+                with pytest.raises(errors.TableError, match="commit"):
+                    dv.scan(path, version=row["version"])
+                continue
+            want = by_spark(spark.read.format("delta").option("versionAsOf", row["version"]).load(path))
+            assert listed(dv.scan(path, version=row["version"]).read_all()) == want
+            at = row["timestamp"].replace(tzinfo=None)
+            assert listed(dv.scan(path, timestamp=str(at)).read_all()) == want, (kind, row)
+    log = Log(_storage(tables["ours"], {}), _storage(tables["ours"], {}).open())
+    assert log.snapshot(0).version == 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_in_commit_timestamps(spark, tmp_path):
+    """A table with in-commit timestamps is read by these, whatever the times of its files are."""
+    path = tmp_path / "t"
+    spark.range(1).write.format("delta").save(str(path))
+    spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableInCommitTimestamps' = 'true')")
+    spark.range(2).write.format("delta").mode("append").save(str(path))
+    log = Log(_storage(path, {}), _storage(path, {}).open())
+    times = [row["timestamp"] for row in spark.sql(f"describe history delta.`{path}`").orderBy("version").collect()]
+    import os
+
+    for number in (1, 2):
+        os.utime(path / "_delta_log" / f"{number:020}.json", (1, 1))
+    assert [log.snapshot(timestamp=at).version for at in times[1:]] == [1, 2]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["i", "p"])
+def test_kinds_of_deletion_vectors(spark, tables, tmp_path, kind):
+    """Deletion vectors in the log and at absolute paths delete the rows that those with a UUID delete."""
+    copy = Path(shutil.copytree(tables["deleted"], tmp_path / "a copy"))
+    changed = 0
+    for path in copy.rglob(".*.crc"):  # Hadoop's checksums of local files
+        path.unlink()
+    for path in copy.joinpath("_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            vector = (line.get("add") or line.get("remove") or {}).get("deletionVector")
+            if vector and vector["storageType"] == "u":
+                changed += 1
+                import uuid
+
+                name = f"deletion_vector_{uuid.UUID(bytes=z85.decode(vector['pathOrInlineDv'][-20:]))}.bin"
+                file = copy / vector["pathOrInlineDv"][:-20] / name
+                if kind == "p":
+                    vector |= {"storageType": "p", "pathOrInlineDv": file.absolute().as_uri()}
+                else:
+                    data = file.read_bytes()[vector["offset"] + 4 :][: vector["sizeInBytes"]]
+                    vector |= {"storageType": "i", "pathOrInlineDv": z85.encode(data + bytes(-len(data) % 4))}
+                    del vector["offset"]
+        path.write_text("\n".join(map(json.dumps, lines)))
+    assert changed
+    want = listed(dv.scan(tables["deleted"]).read_all())
+    assert listed(dv.scan(copy).read_all()) == want
+    assert by_spark(spark.read.format("delta").load(str(copy))) == want
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_damaged_deletion_vectors(tables, tmp_path):
+    """A deletion vector with a flipped bit, and one that is gone, are errors."""
+    copy = Path(shutil.copytree(tables["deleted"], tmp_path / "copy"))
+    for file in copy.rglob("deletion_vector_*.bin"):
+        data = bytearray(file.read_bytes())
+        data[-6] ^= 1
+        file.write_bytes(data)
+    with pytest.raises(errors.TableError, match="checksum"):
+        dv.scan(copy).read_all()
+    for file in copy.rglob("deletion_vector_*.bin"):
+        file.unlink()
+    with pytest.raises(errors.TableError, match=r"deletion vector .* is gone"):
+        dv.scan(copy).read_all()
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+CASTS = [asked for asked in ASKED if "<" not in asked and asked != "variant"]
+SHORTER = {("5.0E-324", "4.9E-324"), ("-1.0E-45", "-1.4E-45")}
+JAVA_17 = {("float", "string"), ("double", "string"), ("mixed", "string")}  # prints more digits than needed for some numbers
+
+
+def physical(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows with dates and timestamps as integers: Python's end with the year 9999."""
+    columns = {}
+    for name, chunks in zip(table.column_names, table.columns, strict=True):
+        values = chunks.combine_chunks()
+        values = values.view(pa.int32()) if pa.types.is_date(values.type) else values
+        columns[name] = values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values
+    return pa.table(columns).to_pylist()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("shredded", [True, False])
+def test_every_type_as_every_other(spark, tmp_path, zone, shredded):
+    """A path of each type, read as each type, has the value of Spark's try_variant_get, from typed columns and from bytes."""
+    typed = [pa.scalar(value, kind) for kind, some in VALUES.values() for value in some]
+    longest = len(typed)
+    rows = [
+        {"mixed": typed[row], **{key: some[row % len(some)] for key, (_, some) in VALUES.items()}} for row in range(longest)
+    ]
+    keys = ["mixed", *VALUES]
+    shape = pa.struct([(key, kind) for key, (kind, _) in VALUES.items()]) if shredded else None
+    path = (
+        made(spark, tmp_path / "t", [[*rows, {}, "SQL NULL", dict.fromkeys(VALUES)]], shape)
+        if shredded
+        else str(tmp_path / "t")
+    )
+    if not shredded:
+        source = tmp_path / "s.parquet"
+        dv.parquet.write_table(pa.table({"id": pa.array(range(longest), pa.int64()), "v": column(rows)}), source)
+        dv.write(spark.read.parquet(str(source)).coalesce(1), path, shred=False)
+    gets = {f"{key}_{number}": (key, asked) for key in keys for number, asked in enumerate(CASTS)}
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        columns = {name: f"try_variant_get(v, '$.{key}', '{asked}')" for name, (key, asked) in gets.items()}
+        df = spark.read.format("delta").load(path)
+        want = {
+            row["id"]: row for row in physical(df.selectExpr("id", *(f"{text} {n}" for n, text in columns.items())).toArrow())
+        }
+        variants = {key: f"to_json(v:{key})" for key in keys} if zone == "UTC" else {}
+        texts = {row["id"]: row for row in df.selectExpr("id", *(f"{text} `{n}`" for n, text in variants.items())).collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    found = physical(dv.scan(path, {"id": "id", **columns}, timezone=zone).read_all())
+    if variants:
+        ours = dv.scan(path, {"id": "id", **{key: f"try_variant_get(v, '$.{key}', 'variant')" for key in keys}}).read_all()
+        for key in set(keys) - {"mixed", "float", "double"}:
+            json_texts = dv.arrow.to_json(ours[key]).to_pylist()
+            assert json_texts == [texts[number][key] for number in ours["id"].to_pylist()], key
+    wrong = [
+        (gets[name], repr(rows[row["id"]].get(gets[name][0])) if row["id"] < longest else "", row[name], want[row["id"]][name])
+        for row in found
+        for name in columns
+        if repr(row[name]) != repr(want[row["id"]][name])
+        and not (gets[name] in JAVA_17 and (row[name], want[row["id"]][name]) in SHORTER)
+    ]
+    assert not wrong, "\n".join(map(repr, wrong[:40]))
+
+
+# ---- predicates ------------------------------------------------------------------------------------------------------
+
+
+class Predicates:
+    """Predicates about the tables `ours`, `clean` and others with the columns id and v."""
+
+    def __init__(self, seed: int, columns: Any = ()) -> None:
+        self.rng, self.columns = random.Random(seed), dict(columns)
+
+    def tree(self, depth: int) -> str:
+        if depth == 0 or self.rng.random() < 0.3:
+            return self.leaf()
+        form = self.rng.choice(["{} and {}", "{} or {}", "not ({})", "({} or {}) and {}"])
+        return form.format(*(f"({self.tree(depth - 1)})" for _ in range(form.count("{}"))))
+
+    def operand(self) -> tuple[str, str]:
+        """A column or a path, and what it is compared with."""
+        rng = self.rng
+        if self.columns and rng.random() < 0.7:
+            name = rng.choice(list(self.columns))
+            return name, self.columns[name][0]
+        kind = rng.choice(
+            ["int", "bigint", "double", "decimal(12,2)", "string", "boolean", "timestamp", "date", "smallint", "float"]
+        )
+        path = rng.choice(["a", "d", "o.n", "o.name", "l[1]", "b", "f", "ts", "k", "s", "nothing"])
+        if rng.random() < 0.2:
+            return "id", "bigint"
+        keys = {"name": "o.name"}.get(path, path)
+        form = rng.choice(["try_variant_get(v, '$.{}', '{}')", "try_cast(v:{} as {})"])
+        return form.format(keys, kind), kind
+
+    def constant(self, kind: str) -> str:
+        rng, number = self.rng, self.rng.choice([0, 1, 5, 100, 199, 399, 1000, -1])
+        match kind:
+            case "string":
+                return rng.choice(["'n1'", "'n'", "'12'", "'5'", "'2023-11-14T22:15:00.000Z'", "''", "'true'"])
+            case "boolean":
+                return rng.choice(["true", "false"])
+            case "timestamp_ntz":
+                return rng.choice(
+                    [f"timestamp_ntz'2023-11-14 22:1{number % 10}:00.5'", "'2023-11-14 22:17:00'", "date'2023-11-15'"]
+                )
+            case "timestamp":
+                return rng.choice(
+                    [f"timestamp'2023-11-14 22:1{number % 10}:00'", "timestamp'2023-11-14T22:14:00Z'", "'2023-11-14 22:15:00'"]
+                )
+            case "date":
+                return rng.choice(["date'2023-11-14'", "'2023-11-15'", "date'2024-01-01'"])
+        return rng.choice(
+            [str(number), f"{number}.25", f"{number}e0", f"{number}L", f"cast({number} as decimal(10,3))", f"'{number}'"]
+        )
+
+    def leaf(self) -> str:
+        rng = self.rng
+        operand, kind = self.operand()
+        form = rng.random()
+        if form < 0.1:
+            return f"{operand} is {rng.choice(['', 'not '])}null"
+        if form < 0.2:
+            values = ", ".join(self.constant(kind) for _ in range(rng.randrange(1, 4)))
+            values = ", ".join(text for text in values.split(", ")) + rng.choice(["", "", ", null"])
+            return f"{operand} {rng.choice(['', 'not '])}in ({values})"
+        if form < 0.3:
+            return f"{operand} {rng.choice(['', 'not '])}between {self.constant(kind)} and {self.constant(kind)}"
+        if kind == "string" and form < 0.5:
+            pattern = rng.choice(["n%", "%1", "n_", "%", "n1", "2023%Z", r"n\\%"])
+            return f"{operand} {rng.choice(['', 'not '])}like '{pattern}'"
+        if kind == "boolean" and form < 0.5:
+            return rng.choice([operand, f"not {operand}", f"{operand} is true"])
+        sides = [operand, self.constant(kind) if rng.random() < 0.95 else "null"]
+        if rng.random() < 0.2:
+            sides.reverse()
+        return rng.choice(["=", "<>", "<", "<=", ">", ">=", "<=>", "!="]).join([f"{sides[0]} ", f" {sides[1]}"])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "zone"),
+    [
+        ("ours", "UTC"),
+        ("clean", "UTC"),
+        ("deleted", "America/St_Johns"),
+        ("spark", "UTC"),
+        ("columns", "UTC"),
+        ("columns", "Asia/Tokyo"),
+    ],
+)
+def test_predicates(spark, tables, kind, zone):
+    """Generated predicates leave exactly the rows for which Spark finds them true."""
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        compare_predicates(spark, tables[kind], Predicates(SEED + len(kind + zone), COLUMNS if kind == "columns" else ()), zone)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def compare_predicates(spark: SparkSession, path: str, made_: Predicates, zone: str) -> None:
+    predicates = [made_.tree(2) for _ in range(PREDICATES // 6)]
+    df = spark.read.format("delta").load(path)
+    kept = []
+    for text in predicates:  # analysis alone: text that Spark refuses is no predicate
+        try:
+            df.selectExpr(f"({text}) p").schema  # noqa: B018  # analyzed here
+            kept.append(text)
+        except Exception as error:  # noqa: BLE001
+            assert "DATATYPE_MISMATCH" in str(error), (text, str(error)[:300])
+    row = df.selectExpr(
+        *(f"sort_array(collect_list(case when {text} then id end)) p{number}" for number, text in enumerate(kept))
+    ).first()
+    wrong = []
+    for number, text in enumerate(kept):
+        try:
+            found: Any = sorted(dv.scan(path, ["id"], text, timezone=zone).read_all()["id"].to_pylist())
+        except errors.DeltaVariantError as error:
+            found = repr(error)
+        if found != row[number]:
+            wrong.append((text, str(found)[:200], str(row[number])[:200]))
+    assert not wrong, "\n\n".join(map(repr, wrong[:20])) + f"\n{len(wrong)} of {len(kept)}"
+    assert len(kept) > PREDICATES // 12
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_predicates_on_partitions_and_ordinary_columns(spark, tables):
+    """Partition values, statistics of ordinary columns, and fields of structs answer as Spark does."""
+    texts = {
+        "partitions": [
+            "ps = 'a b/1'", "ps is null", "pi in (1, 2)", "pb", "not pb", "pd = date'2024-03-01'", "pd > '2024-02-29'",
+            "pt = timestamp'2024-01-01 10:00:00.5'", "pt > pd", "pn = timestamp_ntz'2024-03-10 02:30:00'", "pm = 0.25",
+            "pf < 0.5", "ps like 'a b%' and pi <> 0", "cast(pi as string) = '1'", "ps <=> null or v:a::int = 7",
+        ],
+        "mapped": ["s.y = 5", "s.w:q::int >= 38", "part = '1'", "`w x`:a::string = '12'", "added is null", "added = 1"],
+        "ids": ["s.y = 5", "s.w:q::int >= 38", "part = '1'", "`w x`:a::string = '12'", "added is null"],
+        "widened": ["id > 20000000000", "f < 1", "d = 0.75", "t = date'2024-01-01'", "t > '2024-01-01 00:00:01'"],
+        "nested": ["s.n < 5", "s.w:a::string = '12'", "s is not null"],
+    }  # fmt: skip
+    for kind, predicates in texts.items():
+        df = spark.read.format("delta").load(tables[kind])
+        want = df.selectExpr(*(f"count_if({text})" for text in predicates)).first()
+        found = [dv.scan(tables[kind], where=text).read_all().num_rows for text in predicates]
+        assert dict(zip(predicates, found, strict=True)) == dict(zip(predicates, want, strict=True)), kind
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_bounds_rule_out_files(tables, monkeypatch):
+    """A predicate on a path opens only the files whose bounds can match; numbers, strings and their prefixes."""
+    from delta_variant.scanning import reader as module
+
+    opened: list[str] = []
+
+    class Counting(module.FileReader):
+        def batches(self):
+            opened.append(self._file.path)
+            return super().batches()
+
+    monkeypatch.setattr(module, "FileReader", Counting)
+    want = {
+        "v:a::bigint = 60": 1, "v:a::int < 50": 1, "v:a::bigint in (1, 399)": 2, "v:d::decimal(12,2) >= 90": 1,
+        "v:a::bigint = 1000": 0,
+        "v:s::string like 'x%'": 0, "id = 5 or v:a::bigint = 399": 2, "v:nothing::int = 1": 8, "not v:a::bigint >= 50": 1,
+        "v:a::double < 10.5": 1, "v:a::string = '5'": 8,
+    }  # fmt: skip
+    found = {}
+    for text in want:
+        opened.clear()
+        dv.scan(tables["clean"], where=text).read_all()
+        found[text] = len(opened)
+    assert found == want
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_object_storage(tables, spark):
+    """A table on S3 is read with Hadoop's settings, deletion vectors included."""
+    from moto.server import ThreadedMotoServer
+    from pyarrow import fs
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {
+            "fs.s3a.endpoint": f"http://{host}:{port}", "fs.s3a.access.key": "a", "fs.s3a.secret.key": "b",
+            "fs.s3a.path.style.access": "true", "fs.s3a.endpoint.region": "us-east-1", "fs.s3a.connection.ssl.enabled": "false",
+        }  # fmt: skip
+        s3 = fs.S3FileSystem(
+            access_key="a",
+            secret_key="b",
+            endpoint_override=f"http://{host}:{port}",
+            region="us-east-1",
+            allow_bucket_creation=True,
+        )
+        s3.create_dir("lake")
+        fs.copy_files(tables["deleted"], "lake/t", source_filesystem=fs.LocalFileSystem(), destination_filesystem=s3)
+        assert listed(dv.scan("s3a://lake/t", storage_options=options).read_all()) == listed(
+            dv.scan(tables["deleted"]).read_all()
+        )
+        with pytest.raises(errors.TableError, match="is not a Delta table"):
+            dv.scan("s3a://lake/nothing", storage_options=options)
+    finally:
+        server.stop()
