@@ -451,9 +451,9 @@ class VariantTable:
             columns = [tuple(names) for names in bounds.columns()]
             files = DataFrame(bounds.files(), spark)
             if where is not None:
-                partitions = jvm.construct(spark, jvm.java_class(spark, "Partitions"))
-                predicates = partitions.predicates(spark._jsparkSession, snapshot.metadata(), where)  # noqa: SLF001  # no public name
-                chosen = DataFrame(partitions.of(snapshot.metadata(), snapshot.allFiles(), predicates), spark)
+                add_files = jvm.construct(spark, jvm.java_class(spark, "AddFiles"))
+                predicates = add_files.predicates(spark._jsparkSession, snapshot.metadata(), where)  # noqa: SLF001  # no public name
+                chosen = DataFrame(add_files.of(snapshot.metadata(), snapshot.allFiles(), predicates), spark)
                 files = files.join(chosen.select("path"), "path", "left_semi")
             return files, [(names, ".".join(_logical(schema, names))) for names in columns]
 

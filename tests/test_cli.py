@@ -2,17 +2,18 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from numba.core.caching import _CacheLocator
 
 from delta_variant.cli import main
 from delta_variant.cli.picture import picture
-from delta_variant.kernels import cache, validate  # noqa: F401  # a kernel, so that there is a cache
+from delta_variant.kernels import cache, validate
 from delta_variant.version import __version__
 
 COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main(prog_name='delta-variant')"]
@@ -60,10 +61,12 @@ def test_demo(tmp_path):
 
     The shredded table opens fewer files than the plain one and delta-spark's own; workers compile no kernel.
     """
-    caches = Path(cache.place())
+    # A copy of the cache, since tests in other processes compile kernels too.
+    caches = tmp_path / "kernels" / _CacheLocator.get_suitable_cache_subpath(validate.__file__)
+    shutil.copytree(cache.place(), caches)
     before = {path.name for path in caches.glob("*.nbc")}
     folder = tmp_path / "it's"
-    done = run("demo", "--path", str(folder))
+    done = run("demo", "--path", str(folder), NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
     assert done.returncode == 0, done.stderr
     assert "22km NNE of Hualian, Taiwan" in done.stdout
     opened = re.findall(r"^  (\S+), (\S+) +opened +(\d+) of 20 files +\d+\.\d\d s$", done.stdout, re.MULTILINE)

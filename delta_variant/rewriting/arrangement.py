@@ -29,6 +29,8 @@ CLUSTERED_TAG = "delta_variant.clustered"
 """The tag of a file that `optimize` wrote: a hash of the keys, a dot, and the number of the run (protocol/README.md, M5)."""
 MERGED_SHARE = 4
 """A run takes in the others when they have one part in so many of its rows."""
+FULL = 0.9
+"""The size of a file that is aimed at, as a part of the largest: samples and compression vary."""
 _SLACK = 2
 """Files are a run if a key is in at most so many times as many of them as on an ideal curve."""
 
@@ -48,6 +50,7 @@ class Files:
     low: Ranges
     """Of shape (files, keys): the rank of the smallest value of a key; NONE for a file without bounds."""
     high: Ranges
+    """Of the largest value. Of strings that the log holds cut, this is the part that it holds, as in `low`."""
     runs: NDArray[np.int64]
     """The number of the run that the file was written in, for the same keys; NONE for other files."""
     rewritten: NDArray[np.bool_]
@@ -79,7 +82,7 @@ def disordered(files: Files, target: int) -> list[Indices]:
 
 
 def _by_one_key(files: Files, target: int) -> list[Indices]:
-    low, high = files.low[:, 0].copy(), _exact_ends(files)
+    low, high = files.low[:, 0].copy(), files.high[:, 0].copy()
     # A file without bounds may have any values, unless it was written in a run: then it has none that have an order.
     unknown = (low == NONE) & (files.runs == NONE)
     without = np.flatnonzero((low == NONE) & ~unknown)
@@ -99,21 +102,9 @@ def _by_one_key(files: Files, target: int) -> list[Indices]:
         else:
             kept[1].append(rest)
     for run in (*map(np.concatenate, filter(None, kept)), without):
-        in_order = run[np.lexsort((high[run], low[run]))]
+        in_order = run[np.lexsort((files.sizes[run], high[run], low[run]))]  # small files of one value are neighbours
         sets += _packed(files, in_order, target)
     return sets
-
-
-def _exact_ends(files: Files) -> Ranges:
-    """The upper ends of the ranges. Those of strings are rounded up, but in a run no value is above the next file's."""
-    low = files.low[:, 0]
-    high: Ranges = files.high[:, 0].copy()
-    ranged = np.flatnonzero((low != NONE) & (files.runs != NONE))
-    order = ranged[np.lexsort((high[ranged], low[ranged], files.runs[ranged]))]
-    this, following = order[:-1], order[1:]
-    same = files.runs[this] == files.runs[following]
-    high[this[same]] = np.minimum(high[this[same]], low[following[same]])
-    return high
 
 
 def _components(chosen: Indices, low: NDArray[np.int64], high: NDArray[np.int64]) -> list[Indices]:
@@ -143,13 +134,16 @@ def _disjoint(low: NDArray[np.int64], high: NDArray[np.int64], weights: NDArray[
 
 
 def _packed(files: Files, run: Indices, target: int) -> list[Indices]:
-    """Neighbours in a run that fit into one new file. Files of at least half the target stay as they are."""
+    """Neighbours in a run that fit into one new file. Files of at least half the target stay as they are.
+
+    A set is at most as large as the file that is aimed at. A larger one would be written as two files that are small again.
+    """
     sets: list[Indices] = []
     group: list[int] = []
     total = 0
     for i, size in zip([*run.tolist(), NONE], [*files.sizes[run].tolist(), target], strict=True):
         small = 2 * size < target
-        if group and (not small or total + size > target):
+        if group and (not small or total + size > FULL * target):
             if len(group) > 1:
                 sets.append(np.array(group, np.int64))
             group, total = [], 0

@@ -30,7 +30,17 @@ from delta_variant.features import TableFeatures
 from delta_variant.paths import listed, normalized, parse_bounded_path, parse_column_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import source
-from delta_variant.rewriting.arrangement import CLUSTERED_TAG, NONE, Files, Indices, Ranges, disordered, expected_bytes, grouped
+from delta_variant.rewriting.arrangement import (
+    CLUSTERED_TAG,
+    FULL,
+    NONE,
+    Files,
+    Indices,
+    Ranges,
+    disordered,
+    expected_bytes,
+    grouped,
+)
 from delta_variant.rewriting.transaction import Operation, Rewriting
 from delta_variant.transaction import Table
 from delta_variant.writer import clustering, file_sizes, mapping
@@ -45,8 +55,8 @@ JOB_BYTES = 32 << 30
 TRIES = 3
 """How often a job is begun again after a conflict."""
 _WHOLE = 1 << 62
-_FULL = 0.9
-"""The size of a file that is aimed at, as a part of the largest: samples and compression vary."""
+_BEHIND_A_CUT = r"[\x{7f}\x{10ffff}]+$"
+"""What delta-spark and this package put behind the prefix of a string, so that it is not below the string."""
 _MOST_DELETED = 0.05
 """A file is written anew if a deletion vector has more of its rows, as with Delta's OPTIMIZE."""
 
@@ -98,7 +108,7 @@ def optimize(
     tags = {CLUSTERED_TAG: run} if cluster_by else {}
     work = _Work(table, Operation(reorganizes=False, where=where, cluster_by=cluster_by), "auto", file_bytes, tags)
     jobs = [
-        _Job([paths[i] for i in chosen], max(1, math.ceil(expected_bytes(files, chosen) / (_FULL * file_bytes))))
+        _Job([paths[i] for i in chosen], max(1, math.ceil(expected_bytes(files, chosen) / (FULL * file_bytes))))
         for chosen in grouped(sets, files.sizes, JOB_BYTES)
     ]
     return _rewrite(work, jobs, dict(zip(paths, files.sizes.tolist(), strict=True)), progress)
@@ -245,15 +255,24 @@ def _statistic(snapshot: Rewriting, add: DataFrame, side: str, key: str) -> Colu
 
 def _ranks(low: pa.ChunkedArray, high: pa.ChunkedArray) -> tuple[Ranges, Ranges]:
     """The ranks of the ends of ranges among all of these ends; NONE where one of the two is missing."""
-    ends = pa.chunked_array([*low.chunks, *high.chunks], low.type)
-    if pa.types.is_struct(ends.type):  # a sort key: a double or, if it is null, a string
-        number, text = (_rank(pc.struct_field(ends, i)) for i in (0, 1))
+    if pa.types.is_struct(low.type):  # a sort key: a double or, if it is null, a string
+        number, text = (_rank(_ends(pc.struct_field(low, i), pc.struct_field(high, i))) for i in (0, 1))
         ranks = np.where(number != NONE, number, np.where(text != NONE, number.max(initial=NONE) + 1 + text, NONE))
     else:
-        ranks = _rank(ends)
+        ranks = _rank(_ends(low, high))
     first, last = ranks[: len(low)], ranks[len(low) :]
     known = (first != NONE) & (last != NONE)
     return np.where(known, first, NONE), np.where(known, last, NONE)
+
+
+def _ends(low: pa.ChunkedArray, high: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The lower ends and then the upper ones. The upper end of cut strings becomes the part that the log holds of the largest.
+
+    A minimum is cut to a prefix. A maximum is a prefix with a character behind it that makes it larger.
+    """
+    if pa.types.is_string(low.type):
+        high = pc.replace_substring_regex(high, _BEHIND_A_CUT, "")
+    return pa.chunked_array([*low.chunks, *high.chunks], low.type)
 
 
 def _rank(values: pa.ChunkedArray) -> Ranges:
