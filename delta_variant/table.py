@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, VariantType
 
 from delta_variant import jvm, rewriting
-from delta_variant.analysis import BUDGET, Analyzed, analyze, inspected
+from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
@@ -117,7 +117,7 @@ class VariantTable:
         *,
         tags_only: bool = False,
         bloom: Sequence[str] | None = None,
-        budget: float = BUDGET,
+        budget: float | None = None,
         progress: Callable[[Progress], object] | None = None,
     ) -> Analyzed:
         """Give exact bounds to the files that lack them, whoever wrote them, without rewriting data.
@@ -139,9 +139,11 @@ class VariantTable:
 
         bloom: paths of strings, integers or decimals that queries look up by `=` or IN, and whose values are scattered over all
         files. Each file that lacks one gets a filter for these paths, which says whether a value may be in it, in files beside
-        the data; without columns and paths nothing else is done. budget: the share of a file's bytes that its filters may take.
-        A value takes 7 bits if 1 of 50 other files is to be opened in vain, and 10 if 1 of 500. A path without room for
-        2 bits a value has no filter; the result counts such files.
+        the data; without columns and paths nothing else is done. If columns and paths are not given either, the paths are
+        those of the table properties `delta_variant.bloom.<column>`, by which `write` makes filters too. budget: the share of
+        a file's bytes that its filters may take, by default that of the property `delta_variant.indexBudget`, or 0.01. A value
+        takes 7 bits if 1 of 50 other files is to be opened in vain, and 10 if 1 of 500. A path without room for 2 bits a value
+        has no filter; the result counts such files.
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises

@@ -294,6 +294,11 @@ class Transaction:
         """
         return dict(json.loads(self._write.identify(json.dumps(identifiers))))
 
+    def announce(self, application: str) -> None:
+        """Commit the first transaction identifier of an application too, if the table has none. This never conflicts."""
+        with jvm.delta_errors(f"reading {self._table.name}"):
+            self._write.announce(application)
+
     @property
     def merges_schema(self) -> bool:
         """Whether columns that the table lacks are added to it, by the option of the write or the session's setting."""

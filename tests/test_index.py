@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -202,6 +203,58 @@ def test_appended_files_are_kept(spark, on, copy):
     done = table(spark, copy).analyze(bloom=PATHS, budget=0.5)
     assert (done.indexed.files, done.commits) == (0, 0)
     assert before == {file: file.stat().st_mtime_ns for file in sidecars(copy)}
+
+
+def test_written_filters(spark, on, tmp_path):
+    """Paths of the table property get filters with the files of every write, and by `analyze` those of other writers (I1)."""
+    dv.write(rows(spark, 0, 400, 4), tmp_path)
+    assert not sidecars(tmp_path)
+    properties = "'delta_variant.bloom.v' = 'cid, o.price', 'delta_variant.indexBudget' = '0.5'"
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ({properties})")
+    dv.write(rows(spark, 400, ROWS, FILES - 4), tmp_path)
+    log = Table.of(spark, f"delta.`{tmp_path}`").log
+    assert log.update(False, jvm.option(spark), jvm.option(spark)).transactions().contains(membership.APPLICATION)
+    assert opened(on, tmp_path, "v:cid::string = sha1('777')") <= 4 + 2
+    assert opened(on, tmp_path, "v:o.price::decimal(10,2) = 20.25") <= 4 + 2
+    done = table(spark, tmp_path).analyze()
+    assert (done.indexed.files, done.indexed.filters) == (4, 8)
+    assert opened(on, tmp_path, "v:cid::string = sha1('777')") <= 2
+    optimized = table(spark, tmp_path).optimize(cluster_by=["v:n"], max_file_size=20_000)
+    assert optimized.files_added > 3
+    assert table(spark, tmp_path).analyze().indexed.files == 0
+    assert opened(on, tmp_path, "v:cid::string = sha1('777')") <= 2
+    dv.write(rows(spark, 0, 400, 4), tmp_path, mode="overwrite")
+    assert opened(on, tmp_path) <= 2
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ('delta_variant.indexBudget' = '2')")
+    with pytest.raises(TableError, match=r"table property .*indexBudget=2 is not a share"):
+        dv.write(rows(spark, 0, 1, 1), tmp_path)
+
+
+def test_small_files_are_put_together(spark, on, copy, monkeypatch):
+    """Many small files of the index become one. Entries of removed files go, but not those of young ones (I1)."""
+    properties = "'delta_variant.bloom.v' = 'cid', 'delta_variant.indexBudget' = '0.5'"
+    spark.sql(f"ALTER TABLE delta.`{copy}` SET TBLPROPERTIES ({properties})")
+    folder = copy / membership.directory(("v",), ("cid",))
+    for first in range(ROWS, ROWS + 250, 50):
+        dv.write(rows(spark, first, first + 50, 1), copy)
+    before = len(list(folder.glob("*.parquet")))
+    assert before >= 6
+    table(spark, copy).analyze()
+    assert len(list(folder.glob("*.parquet"))) == before
+    monkeypatch.setattr(membership.sidecars, "MANY", 4)
+    spark.sql(f"DELETE FROM delta.`{copy}` WHERE id >= {ROWS + 50} AND id < {ROWS + 100}")
+    table(spark, copy).analyze()
+    left = list(folder.glob("*.parquet"))
+    assert len(left) == 2, "the others in one file, and a young one with the filter of a removed file"
+    assert opened(on, copy, f"v:cid::string = sha1('{ROWS + 220}')") <= 2
+    assert opened(on, copy, f"v:cid::string = sha1('{ROWS + 70}')") <= 1
+    for file in left:
+        os.utime(file, (0, 0))
+    monkeypatch.setattr(membership.sidecars, "MANY", 0)
+    table(spark, copy).analyze()
+    [file] = folder.glob("*.parquet")
+    assert pq.read_table(file).num_rows == FILES + 4
+    assert opened(on, copy) <= 2
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "changed", "text", "foreign", "all changed"])

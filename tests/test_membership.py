@@ -13,10 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_variant import membership, parquet, schema, shredding
-from delta_variant.analysis.index_files import index_file
-from delta_variant.analysis.index_plan import IndexPlan
-from delta_variant.analysis.plan import Column
-from delta_variant.membership import Entry, sidecars
+from delta_variant.membership import Entry, IndexedColumn, IndexPlan, index_file, sidecars
 from delta_variant.storage import Storage
 from tests.strategies import DECIMALS, INTEGERS, KEYS, SPARK_VARIANTS, TEXTS, column
 
@@ -158,7 +155,7 @@ def indexed(array, *keys, shredded=None, budget=1.0, size=1_000_000, group_bytes
     given = {"variants": [V], "metadata": {"org.apache.spark.version": "4.2.0"}, "row_group_bytes": group_bytes}
     with parquet.FileWriter(sink, batch.schema, **given) as writer:
         writer.write(batch)
-    plan = IndexPlan(Storage.of("/"), (Column(V, (), True, None, keys, ()),), budget, 20)
+    plan = IndexPlan(Storage.of("/"), (IndexedColumn(V, (), keys),), budget, 20)
     found = index_file(io.BytesIO(sink.getvalue()), ("f", size), plan, {(V, path) for path in keys})
     return {path: found[V, path] for path in keys}
 

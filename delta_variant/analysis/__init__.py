@@ -10,7 +10,7 @@ kept byte for byte.
 """
 
 from delta_variant.analysis.driver import Analyzed, analyze, remove_bounds
-from delta_variant.analysis.index import BUDGET, Indexed
+from delta_variant.analysis.index import Indexed
 from delta_variant.analysis.inspection import inspected
 
-__all__ = ["BUDGET", "Analyzed", "Indexed", "analyze", "inspected", "remove_bounds"]
+__all__ = ["Analyzed", "Indexed", "analyze", "inspected", "remove_bounds"]

@@ -25,7 +25,7 @@ from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
-from delta_variant.writer import job, mapping, shredding_schemas
+from delta_variant.writer import indexing, job, mapping, shredding_schemas
 from delta_variant.writer.alignment import leaves
 
 BATCH_FILES = 5000
@@ -69,22 +69,23 @@ def analyze(
     *,
     tags_only: bool,
     bloom: Sequence[str] | None,
-    budget: float,
+    budget: float | None,
     progress: Callable[[Progress], object] | None,
 ) -> Analyzed:
     """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own."""
-    if not 0 < budget <= 1:
-        raise TableError(f"budget={budget} is not a share of the data's size: choose one above 0 and up to 1, such as 0.01")
     features, done = table.features(), Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+    share = indexing.share(budget, features.properties)
     by_name = columns is not None or paths is not None
-    to_index = _asked(features, None, bloom) if bloom else {}
-    if by_name or not to_index:
+    to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
+    if bloom is None and not by_name:
+        to_index = indexing.stored(t.StructType.fromJson(dict(features.schema)), features.properties)
+    if by_name or not bloom:
         done = _analyzed(table, features, _asked(features, columns, paths), where, by_name, tags_only, progress)
     if to_index:
         with jvm.delta_errors(f"indexing {table.name}"):
             analysis = _analysis(table, everything=True)
             analysis.start(BATCH_FILES, where)
-            indexed, version = index(table, features, to_index, analysis, budget, progress)
+            indexed, version = index(table, features, to_index, analysis, share, progress, everything=where is None)
             done = replace(done, indexed=indexed)
             if version >= 0:
                 done = replace(done, version=version, commits=done.commits + 1)

@@ -42,7 +42,6 @@ SOURCES = ("footer", "columns", "values")
 """What bounds come from: the footer, typed columns, whole VARIANT columns."""
 _TAGS = (stats.BOUNDS_TAG, stats.NONNULL_TAG, stats.TIMES_TAG)
 _PATH_SIZE = 128  # characters of bounds that each path adds that is asked for by name
-_FIELD_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inferen
     if not todo:
         return None
     opened = columns.opened(source)
-    groups = [group_of(opened.schema_arrow, one.column) for one in todo]
+    groups = [columns.group_of(opened.schema_arrow, one.column.names, one.column.ids) for one in todo]
     parquet = columns.Columns(opened, {group for group in groups if group is not None})
     footer = Footer(parquet.metadata)
     for one, group in zip(todo, groups, strict=True):
@@ -216,21 +215,6 @@ def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str,
         if all(there[one.column.names].issuperset(one.misread) for one in todo):
             return stats.TYPED_TAG_VALUE, tags
     return stats.BOUNDS_TAG_VALUE, tags_with(lambda _: ())
-
-
-def group_of(schema: pa.Schema, column: Column) -> ColumnPath | None:
-    """The names of a column in a file; None if the file lacks it."""
-    fields, group = list(schema), []
-    for depth, name in enumerate(column.names):
-        if column.ids:
-            found = [field for field in fields if (field.metadata or {}).get(_FIELD_ID) == str(column.ids[depth]).encode()]
-        else:
-            found = [field for field in fields if field.name == name]
-        if not found:
-            return None
-        group.append(found[0].name)
-        fields = list(found[0].type) if pa.types.is_struct(found[0].type) else []
-    return tuple(group)
 
 
 class _Reading:

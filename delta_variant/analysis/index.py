@@ -10,28 +10,21 @@ written stay, and the next call builds the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from delta_variant.analysis.index_files import Path
-from delta_variant.analysis.index_plan import IndexPlan
 from delta_variant.analysis.index_task import Report, index_files
-from delta_variant.analysis.plan import Column
 from delta_variant.features import TableFeatures
-from delta_variant.membership import MAX_COLUMNS, read_entries
+from delta_variant.membership import APPLICATION, IndexPlan, Path, compact, read_entries
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
-from delta_variant.writer import mapping
+from delta_variant.writer import indexing, mapping
 
-BUDGET = 0.01
-"""The share of a data file's bytes that its filters may take."""
-APPLICATION = "delta_variant.index"
-"""The application of the transaction identifier that says that the table may have an index."""
 _BATCH_FILES = 5000
 _TASKS_PER_CORE, _FILES_PER_TASK = 4, 8
 
@@ -58,23 +51,21 @@ class Indexed:
 
 
 def index(
-    table: Table, features: TableFeatures, asked: dict[ColumnPath, list[ColumnPath]], analysis: Any, budget: float,
-    progress: Callable[[Progress], object] | None,
+    table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], analysis: Any, budget: float,
+    progress: Callable[[Progress], object] | None, *, everything: bool,
 ) -> tuple[Indexed, int]:  # fmt: skip
     """Builds the filters that files of a table lack. Returns also the version of the commit, -1 without one.
 
-    asked: paths by the logical names of their columns. analysis: the `java/Analysis.java` of all files, after `start`.
+    asked: paths by the logical names of their columns. analysis: the `java/Analysis.java` of the files, after `start`.
+    everything: whether these are all files of the table; then the small files of the index are put together too.
     """
     spark = table.spark
     rows = DataFrame(analysis.listed(), spark).select("path", "size").collect()
     physical = mapping.physical_paths(features.schema)
-    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
-    columns = tuple(_column(physical[logical], ids, keys) for logical, keys in asked.items())
     names = {
         (physical[logical], path): f"{dotted(logical)}:{'.'.join(path)}" for logical, keys in asked.items() for path in keys
     }
-    files = max(1, int(table.snapshot().numOfFiles()))
-    plan = IndexPlan(table.storage, columns, budget, min(MAX_COLUMNS, max(8, files.bit_length() + 2)))
+    plan = indexing.plan(table.storage, features, asked, budget, int(table.snapshot().numOfFiles()))
     todo = list(_lacking(plan, {row.path: row.size for row in rows}, names))
     context = spark.sparkContext
     total, looked, whole = Report(), 0, sum(size for _, size, _ in todo)
@@ -91,6 +82,10 @@ def index(
         looked += sum(size for _, size, _ in batch)
         if progress is not None:
             progress(Progress(first + len(batch), len(todo), looked, whole, 0))
+    if everything:
+        system, sizes = plan.location.open(), {row.path: row.size for row in rows}
+        for path in plan.paths:
+            compact(plan.location, system, *path, sizes)
     version = int(analysis.announce(APPLICATION, bool(total.written))) if rows else -1
 
     def of_kind(kind: str) -> dict[str, int]:
@@ -99,11 +94,6 @@ def index(
     filters = sum(count for (_, kind), count in counts.items() if kind not in {"small", "mixed"})
     no_room, mixed = of_kind("small"), of_kind("mixed")
     return Indexed(len(todo), filters, total.written, whole, total.read, no_room, mixed, total.failed), version
-
-
-def _column(names: ColumnPath, ids: dict[ColumnPath, int], paths: Sequence[ColumnPath]) -> Column:
-    numbers = tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
-    return Column(names, numbers, True, None, tuple(dict.fromkeys(paths)), ())
 
 
 def _lacking(plan: IndexPlan, files: dict[str, int], paths: Iterable[Path]) -> Iterator[tuple[str, int, frozenset[Path]]]:

@@ -12,14 +12,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from delta_variant.analysis.files import CountingFile
-from delta_variant.analysis.index_files import Path, index_file
-from delta_variant.analysis.index_plan import IndexPlan
 from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
-from delta_variant.membership import Entry, write_sidecar
-
-FLUSH_BYTES = 16 << 20
-"""A task writes its filters when they have so many bytes."""
+from delta_variant.membership import IndexPlan, Path, SidecarWriter, index_file
 
 
 @dataclass
@@ -35,14 +30,8 @@ class Report:
 def index_files(plan: IndexPlan, files: Iterable[tuple[str, int, frozenset[Path]]]) -> Iterator[Report]:
     """Runs one task. files: their paths and sizes in the log, and the paths of Variants that the index lacks for them."""
     check_version(plan.version)
-    system, report, waiting = plan.location.open(), Report(), defaultdict[Path, list[Entry]](list)
-    size = 0
-
-    def flush() -> None:
-        for path, entries in waiting.items():
-            report.written += write_sidecar(plan.location, system, *path, entries)
-        waiting.clear()
-
+    system, report = plan.location.open(), Report()
+    sidecars = SidecarWriter(plan.location, system)
     for name, bytes_, lacking in files:
         try:
             with CountingFile(system.open_input_file(plan.location.file(name))) as source:
@@ -52,12 +41,8 @@ def index_files(plan: IndexPlan, files: Iterable[tuple[str, int, frozenset[Path]
             report.failed[name] = str(error)
             continue
         for path, entry in found.items():
-            waiting[path].append(entry)
             report.counts[path, entry.kind] += 1
-            size += len(entry.filter or b"")
-        if size >= FLUSH_BYTES:
-            flush()
-            size = 0
-    flush()
-    report.counts = dict(report.counts)
+        sidecars.add(found)
+    sidecars.flush()
+    report.written, report.counts = sidecars.written, dict(report.counts)
     yield report

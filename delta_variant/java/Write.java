@@ -66,6 +66,7 @@ public class Write {
   protected final OptimisticTransaction transaction;
   private final SparkSession users;  // its settings may hold a transaction identifier, which Delta resets there
   protected final ArrayList actions = new ArrayList();
+  private SetTransaction announced = null;
   private boolean hasFiles = false;
   private boolean conflict = false;
 
@@ -314,6 +315,16 @@ public class Write {
     return there.toString();
   }
 
+  /**
+   * Commits the first transaction identifier of an application with the rest, if the table has none. The transaction does not
+   * read it, so that no other writer conflicts.
+   */
+  public void announce(String application) {
+    Option known = transaction.readVersion() < 0 ? none() : transaction.snapshot().transactions().get(application);
+    Option now = Option.apply(Long.valueOf(System.currentTimeMillis()));
+    if (known.isEmpty()) announced = new SetTransaction(application, 0L, now);
+  }
+
   /** Commits. createsName: whether the commit is recorded as the creation of a table by name, and not as a write. */
   public void commit(boolean createsName) {
     if (hasFiles) transaction.registerPostCommitHook(AutoCompact$.MODULE$);
@@ -328,6 +339,7 @@ public class Write {
 
   /** Commits the actions. tags: those of the CommitInfo. */
   protected void commit(DeltaOperations.Operation operation, scala.collection.immutable.Map tags) {
+    if (announced != null) actions.add(announced);
     try {
       transaction.commitIfNeeded(seq(actions), operation, tags);
     } catch (Throwable failure) {

@@ -1,8 +1,9 @@
 """The index of values: for each data file and path a filter that says whether a value may be in the file. No Spark, no JVM.
 
-    values    values of a path ─▶ their 64-bit hashes
-    ribbon    hashes ─▶ a filter, in the room that it may take
-    sidecars  filters ─▶ Parquet files in the table's directory, which the driver reads (`java/Index.java`)
+    values      values of a path ─▶ their 64-bit hashes
+    ribbon      hashes ─▶ a filter, in the room that it may take
+    data_files  a data file ─▶ a filter for each path
+    sidecars    filters ─▶ Parquet files in the table's directory, which the driver reads (`java/Index.java`)
 
 Theory. Minimum and maximum rule out no file if every file spans the whole range of a path, as with ids and hashes. A filter is
 a set with false positives: it has every value of the file, and another value with probability p. A look-up then opens 1 + p *
@@ -23,23 +24,42 @@ the data has these only if a row takes 63 bytes or more.
 Invariants: no false negatives. A file whose filter is missing, damaged or of another version is kept.
 """
 
+from delta_variant.membership.data_files import index_file
+from delta_variant.membership.plan import IndexedColumn, IndexPlan, Path
 from delta_variant.membership.ribbon import MAX_COLUMNS, MIN_COLUMNS, build, contains, shape
-from delta_variant.membership.sidecars import DIRECTORY, Entry, directory, place, read_entries, write_sidecar
+from delta_variant.membership.sidecars import (
+    APPLICATION,
+    DIRECTORY,
+    Entry,
+    SidecarWriter,
+    compact,
+    directory,
+    place,
+    read_entries,
+    write_sidecar,
+)
 from delta_variant.membership.values import EXACT, STRING, Values, hash_numbers, hash_strings, kind_of
 
 __all__ = [
+    "APPLICATION",
     "DIRECTORY",
     "EXACT",
     "MAX_COLUMNS",
     "MIN_COLUMNS",
     "STRING",
     "Entry",
+    "IndexPlan",
+    "IndexedColumn",
+    "Path",
+    "SidecarWriter",
     "Values",
     "build",
+    "compact",
     "contains",
     "directory",
     "hash_numbers",
     "hash_strings",
+    "index_file",
     "kind_of",
     "place",
     "read_entries",

@@ -11,14 +11,18 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from delta_variant.membership.plan import Path
 from delta_variant.membership.values import hash_strings
 from delta_variant.paths import normalized
 from delta_variant.storage import Storage
@@ -31,6 +35,13 @@ _SCHEMA = pa.schema({
     "path": pa.string(), "size": pa.int64(), "budget": pa.float64(), "kind": pa.string(), "scale": pa.int32(),
     "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
 })  # fmt: skip
+APPLICATION = "delta_variant.index"
+"""The application of the transaction identifier that says that the table may have an index."""
+FLUSH_BYTES = 16 << 20
+"""A task writes its filters when they have so many bytes."""
+MANY = 16
+"""More small files of a path are put together by the next analysis."""
+_SETTLED = timedelta(days=1)
 ENTRY_SIZE = 256
 """What a row takes beside its filter, with a share of the file's footer."""
 
@@ -95,6 +106,32 @@ def write_sidecar(
     return sink.tell()
 
 
+class SidecarWriter:
+    """Writes the entries of many data files: a file for each path, and another one whenever filters have FLUSH_BYTES."""
+
+    def __init__(self, location: Storage, system: fs.FileSystem) -> None:
+        self._location, self._system = location, system
+        self._waiting: dict[Path, list[Entry]] = defaultdict(list)
+        self._bytes = 0
+        self.written = 0
+        """The bytes that are written."""
+
+    def add(self, entries: Mapping[Path, Entry]) -> None:
+        """Adds the entries of one data file."""
+        for path, entry in entries.items():
+            self._waiting[path].append(entry)
+            self._bytes += len(entry.filter or b"")
+        if self._bytes >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what has been added."""
+        for path, entries in self._waiting.items():
+            self.written += write_sidecar(self._location, self._system, *path, entries)
+        self._waiting.clear()
+        self._bytes = 0
+
+
 def read_entries(
     location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
 ) -> Iterator[Entry]:
@@ -102,18 +139,63 @@ def read_entries(
 
     Files that cannot be read, or are of another version, are left out.
     """
+    for info in _listed(location, system, column, keys):
+        yield from _read(system, info.path, place(column, keys), filters=filters)
+
+
+def compact(
+    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], files: Mapping[str, int]
+) -> None:
+    """Puts the many small files of a path together, without the entries of data files that the table has no more.
+
+    files: the sizes of the table's data files, by path. A file is left alone if it is younger than a day and has an entry of
+    another data file, which its writer may be about to commit. Readers that find a file gone keep its data files.
+    """
+    settled = datetime.now(timezone.utc) - _SETTLED
+    known, small = place(column, keys), []
+    for info in _listed(location, system, column, keys):
+        entries = list(_read(system, info.path, known))
+        dead = sum(files.get(entry.path) != entry.size for entry in entries)
+        worth = info.size < FLUSH_BYTES // 2 or 2 * dead > len(entries)
+        if entries and worth and (not dead or info.mtime < settled):
+            small.append(info.path)
+    if len(small) <= MANY:
+        return
+    best: dict[str, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
+    for path in small:
+        for entry in _read(system, path, known, filters=True):
+            size = len(entry.filter or b"")
+            if files.get(entry.path) == entry.size and size >= best.get(entry.path, (0, ""))[0]:
+                best[entry.path] = size, path
+    writer = SidecarWriter(location, system)
+    for path in small:
+        for entry in _read(system, path, known, filters=True):
+            if best.get(entry.path) == (len(entry.filter or b""), path) and files[entry.path] == entry.size:
+                writer.add({(tuple(column), tuple(keys)): entry})
+    writer.flush()
+    for path in small:
+        with suppress(FileNotFoundError):  # another driver did the same
+            system.delete_file(path)
+
+
+def _listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str]) -> Iterator[fs.FileInfo]:
+    """The files of a path."""
     folder = fs.FileSelector(f"{location.root}/{directory(column, keys)}", allow_not_found=True)
-    columns = [name for name in _SCHEMA.names if filters or name != "filter"]
     for info in system.get_file_info(folder):
-        if info.type != fs.FileType.File or not info.base_name.endswith(".parquet") or info.base_name.startswith("."):
-            continue
-        try:
-            with system.open_input_file(info.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-                found = file.metadata.metadata or {}
-                is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == place(column, keys).encode()
-                if not is_ours or file.schema_arrow.names != _SCHEMA.names:
-                    continue
-                rows = file.read(columns).to_pylist()
-        except (OSError, pa.ArrowException):
-            continue
-        yield from (Entry(**row) for row in rows)
+        if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and not info.base_name.startswith("."):
+            yield info
+
+
+def _read(system: fs.FileSystem, path: str, known: str, *, filters: bool = False) -> Iterator[Entry]:
+    """The entries of a file of the path with the text `known`; none if it cannot be read or is of another version."""
+    columns = [name for name in _SCHEMA.names if filters or name != "filter"]
+    try:
+        with system.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+            found = file.metadata.metadata or {}
+            is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == known.encode()
+            if not is_ours or file.schema_arrow.names != _SCHEMA.names:
+                return
+            rows = file.read(columns).to_pylist()
+    except (OSError, pa.ArrowException):
+        return
+    yield from (Entry(**row) for row in rows)

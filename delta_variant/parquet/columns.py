@@ -8,7 +8,7 @@ Invariant: decimals inside VARIANT groups have the width of their physical type 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
 _BUFFER_BYTES = 1 << 20
+_FIELD_ID = b"PARQUET:field_id"
 _GROUP = {"metadata", "value", "typed_value"}
 
 
@@ -52,6 +53,24 @@ def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
     )
     options: dict[str, Any] = {"arrow_extensions_enabled": False, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
     return pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="us", **options)
+
+
+def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | None:
+    """The names that lead to a column in a file; None if the file lacks it.
+
+    names: its physical names in the table. ids: the Parquet field ids of these names, if files are read by id; else empty.
+    """
+    fields, group = list(schema), []
+    for depth, name in enumerate(names):
+        if ids:
+            found = [field for field in fields if (field.metadata or {}).get(_FIELD_ID) == str(ids[depth]).encode()]
+        else:
+            found = [field for field in fields if field.name == name]
+        if not found:
+            return None
+        group.append(found[0].name)
+        fields = list(found[0].type) if pa.types.is_struct(found[0].type) else []
+    return tuple(group)
 
 
 class Columns:

@@ -21,11 +21,11 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import errors, jvm, stats
+from delta_variant import errors, jvm, membership, stats
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, quoted
-from delta_variant.writer import clustering, file_sizes, mapping, record_batches, shredding_schemas
+from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_messages
@@ -68,6 +68,8 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
     physical_paths = mapping.physical_paths(features.schema)
     first = shredding_schemas.first_bounds(schema, features.properties, request.cluster_by)
+    to_index = indexing.stored(schema, features.properties)
+    budget = indexing.share(None, features.properties)
     json = request.texts.plan(transaction.spark, schema, physical)
     return Plan(
         location=transaction.storage,
@@ -89,6 +91,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},
+        index=indexing.plan(transaction.storage, features, to_index, budget, transaction.files) if to_index else None,
         json=json if request.files is None else None,
         files=_files(request, data, json),
     )
@@ -201,6 +204,8 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
         cancelled = error
     else:
         if written.error is None:
+            if plan.index is not None and written.files:
+                transaction.announce(membership.APPLICATION)
             return written
         events.error = events.error or written.error
         _delete(plan, events.files)

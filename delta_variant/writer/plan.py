@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.membership import IndexPlan
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
@@ -68,6 +69,8 @@ class Plan:
     """The length of the names of random directories for files; 0 if files go to the directory of their partition."""
     first_bounds: Mapping[ColumnPath, tuple[ColumnPath, ...]] = field(default_factory=dict)
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
+    index: IndexPlan | None = None
+    """The paths whose filters are written with the files; None if there are none."""
     json: JsonColumns | None = None
     files: JsonFiles | ParquetFiles | None = None
     """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""

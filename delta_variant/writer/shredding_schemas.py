@@ -92,13 +92,25 @@ def first_bounds(
             steps = parse_variant_path(variant_path)
             if all(isinstance(step, str) for step in steps):
                 chosen[path] = (*chosen.get(path, ()), tuple(map(str, steps)))
+    for path, keys in paths_of(schema, properties, BOUNDS).items():
+        chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *keys)))
+    return chosen
+
+
+def paths_of(schema: StructType, properties: Mapping[str, str], prefix: str) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
+    """The keys of the paths that the properties `<prefix><column>` list, by VARIANT column.
+
+    Raises InvalidPathError for text that is no path, and for a path that leads into an array.
+    """
+    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
+    found: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for key, text in properties.items():
-        if key.startswith(BOUNDS):
-            path, type_name = columns.get(_folded(parse_column(key[len(BOUNDS) :])), ((), ""))
+        if key.startswith(prefix):
+            path, type_name = columns.get(_folded(parse_column(key[len(prefix) :])), ((), ""))
             if type_name == "variant":
                 keys = [_keys(item, key) for item in listed(text)]
-                chosen[path] = tuple(dict.fromkeys((*chosen.get(path, ()), *keys)))
-    return chosen
+                found[path] = tuple(dict.fromkeys((*found.get(path, ()), *keys)))
+    return found
 
 
 def _keys(text: str, key: str) -> ColumnPath:
@@ -108,7 +120,7 @@ def _keys(text: str, key: str) -> ColumnPath:
         raise InvalidPathError(f"table property {key}: {error}") from error
     keys = tuple(step for step in steps if isinstance(step, str))
     if len(keys) < len(steps):
-        raise InvalidPathError(f"table property {key}: {text} leads into an array, and only paths through objects have bounds")
+        raise InvalidPathError(f"table property {key}: {text} leads into an array, and only paths through objects count here")
     return keys
 
 

@@ -17,17 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_variant import layouts, membership, schema, shredding
-from delta_variant.analysis.files import group_of
-from delta_variant.analysis.index_plan import IndexPlan
-from delta_variant.membership import Entry, Values, sidecars
+from delta_variant import layouts, schema, shredding
+from delta_variant.membership import ribbon, sidecars
+from delta_variant.membership.plan import IndexPlan, Path
+from delta_variant.membership.sidecars import Entry
+from delta_variant.membership.values import Values, kind_of
 from delta_variant.parquet import columns
 from delta_variant.parquet.statistics import Footer
 from delta_variant.paths import ColumnPath
 from delta_variant.stats.variants import children_of, json_nulls
-
-Path = tuple[ColumnPath, ColumnPath]
-"""The physical names of a column, and the keys of a path in it."""
 
 
 def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
@@ -36,7 +34,7 @@ def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Col
     source: the open file. file: its path and size in the log. lacking: the paths that it has no entries for.
     """
     opened = columns.opened(source)
-    groups = {column.names: group_of(opened.schema_arrow, column) for column in plan.columns}
+    groups = {column.names: columns.group_of(opened.schema_arrow, column.names, column.ids) for column in plan.columns}
     parquet = columns.Columns(opened, {group for group in groups.values() if group is not None})
     footer, found = Footer(parquet.metadata), {}
     for column in plan.columns:
@@ -49,7 +47,7 @@ def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Col
 
 def _entries(found: Mapping[Path, Values | None], file: tuple[str, int], plan: IndexPlan) -> dict[Path, Entry]:
     """Filters in the room that they may have together. Those of few values leave room for the others."""
-    paths = sum(len(column.paths) for column in plan.columns)
+    paths = len(plan.paths)
     room = file[1] * plan.budget - sidecars.ENTRY_SIZE * paths
     entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())
     room *= left / paths
@@ -58,11 +56,11 @@ def _entries(found: Mapping[Path, Values | None], file: tuple[str, int], plan: I
             entries[path] = Entry(*file, plan.budget, "mixed")
             continue
         count = len(values.hashes)
-        shape = membership.shape(count, max(0, int(room / left)), plan.max_columns)
+        shape = ribbon.shape(count, max(0, int(room / left)), plan.max_columns)
         if shape is None:
             entries[path] = Entry(*file, plan.budget, "small", values=count)
         else:
-            data = membership.build(values.hashes, *shape)
+            data = ribbon.build(values.hashes, *shape)
             entries[path] = Entry(*file, plan.budget, values.kind, values.scale, count, shape[0], data)
             room -= len(data)
         left -= 1
@@ -73,7 +71,7 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
     """The values of a path; None if they can have no filter."""
     for column in parquet.typed_columns(group):
         if column.keys == keys and footer.is_proven(column):
-            kind = membership.kind_of(column.kind)
+            kind = kind_of(column.kind)
             if kind is None:
                 return None
             values = Values(kind)
@@ -96,7 +94,7 @@ def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> 
     for rows in _variants(parquet, group):
         sample.add(rows)
     wanted = sample.schema_of([keys])
-    kind = wanted and membership.kind_of(_leaf(wanted, keys))
+    kind = wanted and kind_of(_leaf(wanted, keys))
     if kind is None:
         return None
     values = Values(kind)

@@ -1,0 +1,60 @@
+"""The paths whose values are indexed (`membership`), and the plan of it for tasks.
+
+In: the table's properties, or the paths that `analyze` is asked for. Out: the plan. The property
+`delta_variant.bloom.<column>` holds paths in the syntax of `variant_get`, separated by commas: whoever writes files with this
+package writes their filters too. `delta_variant.indexBudget` is the share of a file's bytes that they may take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delta_variant.errors import TableError
+from delta_variant.membership import MAX_COLUMNS, IndexedColumn, IndexPlan
+from delta_variant.writer import mapping, shredding_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from delta_variant.features import TableFeatures
+    from delta_variant.paths import ColumnPath
+    from delta_variant.storage import Storage
+
+BLOOM = "delta_variant.bloom."
+BUDGET = 0.01
+"""The share of a data file's bytes that its filters may take, if nothing else is said."""
+_BUDGET = "delta_variant.indexBudget"
+
+
+def stored(schema: StructType, properties: Mapping[str, str]) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
+    """The keys of the paths that the properties name, by VARIANT column. Raises InvalidPathError for what is no such path."""
+    return shredding_schemas.paths_of(schema, properties, BLOOM)
+
+
+def share(budget: float | None, properties: Mapping[str, str]) -> float:
+    """The share of a file's bytes that its filters may take: the argument, the property, or BUDGET. Raises TableError."""
+    given: object = properties.get(_BUDGET) if budget is None else budget
+    try:
+        found = BUDGET if given is None else float(str(given))
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        name = f"table property {_BUDGET}" if budget is None else "budget"
+        raise TableError(f"{name}={given} is not a share of the data's size: choose one above 0 and up to 1, such as 0.01")
+    return found
+
+
+def plan(
+    location: Storage, features: TableFeatures, paths: Mapping[ColumnPath, Sequence[ColumnPath]], budget: float, files: int
+) -> IndexPlan:
+    """The plan for tasks. paths: by the logical names of their columns. files: how many the table has."""
+    physical = mapping.physical_paths(features.schema)
+    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
+    columns = []
+    for logical, keys in paths.items():
+        names = physical[logical]
+        numbers = tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
+        columns.append(IndexedColumn(names, numbers, tuple(dict.fromkeys(keys))))
+    return IndexPlan(location, tuple(columns), budget, min(MAX_COLUMNS, max(8, max(1, files).bit_length() + 2)))
