@@ -26,7 +26,7 @@ from delta_variant.cli.shared import command, running, step, table_of
 @click.option("--tags-only", is_flag=True, help="Put bounds into tags, so that the table needs no table feature.")
 def analyze_command(
     table: str, columns: tuple[str, ...], paths: tuple[str, ...], where: str | None, conf: dict[str, str],
-    tags_only: bool, as_json: bool, bloom: tuple[str, ...], budget: float,
+    tags_only: bool, as_json: bool, bloom: tuple[str, ...], budget: float | None,
 ) -> None:  # fmt: skip
     """Give exact bounds to the files of a table that lack them, without rewriting data.
 
@@ -44,7 +44,7 @@ def analyze_command(
         click.echo(f"{table} has got the table feature {done.feature}")
     if done.indexed:
         _show_indexed(table, done.indexed)
-        if not columns and not paths:
+        if bloom and not columns and not paths:
             return
     click.echo(
         f"{table}: bounds for {done.files:,} files, {done.from_footers:,} of them from footers alone; {done.bytes_read:,} of "
