@@ -1,4 +1,4 @@
-"""Look-ups of scattered values, with the index of values and without: python -m benchmarks.lookup [ROWS | footers]
+"""Look-ups of scattered values, with the index of values and without: python -m benchmarks.lookup [ROWS | writes | footers]
 
     events     ROWS (1,000,000) events in 100 files, in random order of their id; `v:id::bigint` and `v:uuid::string`
     bluesky    ROWS documents like Bluesky's in 100 files; `v:commit.cid::string`
@@ -6,6 +6,8 @@
 For each path: the bytes of the index and of the data, the seconds to build it beside those in which Spark reads the path, the
 files that 40 look-ups open without the index and with it, and the milliseconds to plan and to run one. If 1 % of the data's
 size has no room for useful filters, the index is built again with 3 % and 8 %.
+
+    writes     a write whose table names v:uuid and v:id as paths to be indexed, and one whose table does not, in turns
 
     footers    Parquet's own Bloom filters in nested columns like typed ones, 100 files of 10,000 strings: with and without, in
                turns, the bytes of the files, the rows that Spark's scan reads for one string, and its milliseconds
@@ -105,6 +107,26 @@ def tables(spark: SparkSession, folder: Path, rows: int) -> None:
     dv.write(lines, folder / "bluesky", parse_json={"v": "value"})
 
 
+def writes(spark: SparkSession, folder: Path) -> None:
+    event = EVENT.replace("'ts'", f"'uuid', {UUID}, 'ts'", 1)
+    rows = spark.range(0, 1_000_000, 1, 8).select(F.parse_json(F.expr(event)).alias("v"))
+    rows.write.parquet(str(folder / "rows"))
+    rows = spark.read.parquet(str(folder / "rows"))
+    kinds = {"with filters": ", 'delta_variant.bloom.v' = 'uuid, id', 'delta_variant.indexBudget' = '0.03'", "without": ""}
+    for name, more in kinds.items():
+        properties = f"'delta.enableVariantShredding' = 'true'{more}"
+        spark.sql(f"CREATE TABLE delta.`{folder / name}` (v VARIANT) USING delta TBLPROPERTIES ({properties})")
+    taken: dict[str, list[float]] = {name: [] for name in kinds}
+    for round_ in range(6):
+        for name in kinds:
+            spent, _ = seconds(lambda: dv.write(rows, folder / name, mode="overwrite"))  # noqa: B023
+            if round_:
+                taken[name].append(spent)
+    for name, spent in taken.items():
+        print(f"  {name}: {statistics.median(spent):.2f} s, {min(spent):.2f} to {max(spent):.2f}")
+    print(f"  ratio {statistics.median(taken['with filters']) / statistics.median(taken['without']):.2f}")
+
+
 def footers(spark: SparkSession, folder: Path) -> None:
     count, leaf = 10_000, "s.typed_value.id.typed_value"
     options = {"with": {leaf: {"ndv": count, "fpp": 0.01}}, "without": None}
@@ -133,12 +155,13 @@ def footers(spark: SparkSession, folder: Path) -> None:
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if sys.argv[1:] not in ([], ["footers"]) else 1_000_000
+    others = {"footers": footers, "writes": writes}
+    rows = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1] not in others else 1_000_000
     folder = Path(tempfile.mkdtemp(prefix="delta-variant-lookup-"))
     spark = session(**{"spark.driver.memory": "4g", "spark.databricks.delta.optimizeWrite.enabled": "false"})
     try:
-        if sys.argv[1:] == ["footers"]:
-            footers(spark, folder)
+        if sys.argv[1:] and sys.argv[1] in others:
+            others[sys.argv[1]](spark, folder)
             return
         tables(spark, folder, rows)
         for name, path, absent in (

@@ -52,7 +52,7 @@ def _entries(found: Mapping[Path, Values | None], file: tuple[str, int], plan: I
     entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())
     room *= left / paths
     for path, values in sorted(found.items(), key=lambda item: 0 if item[1] is None else len(item[1].hashes)):
-        if values is None:
+        if values is None or len(values.hashes) > ribbon.MAX_VALUES:
             entries[path] = Entry(*file, plan.budget, "mixed")
             continue
         count = len(values.hashes)

@@ -17,6 +17,8 @@ from delta_variant.membership.ribbon import MAX_VALUES, Hashes
 from delta_variant.types import is_exact, is_string
 
 STRING, EXACT = "string", "exact"
+_MANY = 1 << 16
+"""So many hashes are collected, or as many as there are distinct ones, before they are sorted in."""
 _SIZE = 17  # of a number: 16 bytes of its digits, one of its scale
 
 
@@ -32,15 +34,17 @@ def kind_of(data_type: pa.DataType) -> str | None:
 class Values:
     """Collects the distinct values of a path in a file.
 
-    kind: STRING or EXACT. scale: how many decimal places the values need. They are kept as hashes: 8 bytes for each.
+    kind: STRING or EXACT. scale: how many decimal places the values need. They are kept as hashes: 16 bytes for each at most.
     """
 
     def __init__(self, kind: str) -> None:
         self.kind, self.scale = kind, 0
         self._hashes: Hashes = np.empty(0, np.uint64)
+        self._pending: list[Hashes] = []
+        self._pending_count = 0
 
     def add(self, values: pa.Array) -> bool:
-        """Adds an array of the kind; nulls are ignored. False if the values can have no filter: too many, or not UTF-8."""
+        """Adds an array of the kind; nulls are ignored. False if the values can have no filter: not UTF-8, or far too many."""
         values = values.drop_null()
         if not len(values):
             return True
@@ -52,12 +56,21 @@ class Values:
             hashes = _hash_numbers(digits, scales)
         if hashes is None:
             return False
-        self._hashes = np.union1d(self._hashes, hashes)
-        return len(self._hashes) <= MAX_VALUES
+        self._pending.append(hashes)
+        self._pending_count += len(hashes)
+        if self._pending_count < max(_MANY, len(self._hashes)):
+            return True
+        return len(self.hashes) <= MAX_VALUES
 
     @property
     def hashes(self) -> Hashes:
         """The distinct hashes, sorted."""
+        if self._pending:
+            found = np.concatenate([self._hashes, *self._pending])
+            found.sort()  # an eighth of the time of np.unique, which has a hash table
+            distinct = np.ones(len(found), np.bool_)
+            np.not_equal(found[1:], found[:-1], out=distinct[1:])
+            self._hashes, self._pending, self._pending_count = found[distinct], [], 0
         return self._hashes
 
 
