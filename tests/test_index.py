@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+import re
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import delta_variant as dv
 from delta_variant import jvm, membership, report
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.scanning.files import FileReader
 from delta_variant.transaction import Table
 from tests.strategies import column
 from tests.support import forget, scans, without_rules
@@ -114,6 +117,20 @@ OTHERS = [
     "v:cid::string = sha1('77') OR v:few::int = 2",
 ]
 """Predicates that it does not answer, because equal values of the query may be different values of the file."""
+
+
+@pytest.mark.parametrize("where", [where for where in LOOKUPS if "collate" not in where and "2000L" not in where])
+def test_lookups_without_spark(on, base, where, monkeypatch):
+    """`scan` opens the files that Spark opens, or fewer, and has its rows (I4). Spark does not ask the index for a single file."""
+    seen = []
+    batches = FileReader.batches
+    monkeypatch.setattr(FileReader, "batches", lambda self: seen.append(self) or batches(self))
+    where = re.sub(r"sha1\('(\w+)'\)", lambda found: repr(hashlib.sha1(found[1].encode()).hexdigest()), where)
+    found = dv.scan(base, ["id"], where).read_all()["id"].to_pylist()
+    query = on.sql(f"SELECT id FROM delta.`{base}` WHERE {where}")
+    assert sorted(found) == sorted(row.id for row in query.collect())
+    [scan] = scans(query)
+    assert len(seen) <= scan.files_after_bounds
 
 
 @pytest.mark.parametrize("where", LOOKUPS)

@@ -34,8 +34,10 @@ from delta_variant.membership.sidecars import (
     SidecarWriter,
     compact,
     directory,
+    listed,
     place,
     read_entries,
+    read_sidecar,
     write_sidecar,
 )
 from delta_variant.membership.values import EXACT, STRING, Values, hash_numbers, hash_strings, kind_of
@@ -61,8 +63,10 @@ __all__ = [
     "hash_strings",
     "index_file",
     "kind_of",
+    "listed",
     "place",
     "read_entries",
+    "read_sidecar",
     "shape",
     "write_sidecar",
 ]

@@ -139,8 +139,8 @@ def read_entries(
 
     Files that cannot be read, or are of another version, are left out.
     """
-    for info in _listed(location, system, column, keys):
-        yield from _read(system, info.path, place(column, keys), filters=filters)
+    for info in listed(location, system, column, keys):
+        yield from read_sidecar(system, info.path, column, keys, filters=filters)
 
 
 def compact(
@@ -152,9 +152,9 @@ def compact(
     another data file, which its writer may be about to commit. Readers that find a file gone keep its data files.
     """
     settled = datetime.now(timezone.utc) - _SETTLED
-    known, small = place(column, keys), []
-    for info in _listed(location, system, column, keys):
-        entries = list(_read(system, info.path, known))
+    small = []
+    for info in listed(location, system, column, keys):
+        entries = list(read_sidecar(system, info.path, column, keys))
         dead = sum(files.get(entry.path) != entry.size for entry in entries)
         worth = info.size < FLUSH_BYTES // 2 or 2 * dead > len(entries)
         if entries and worth and (not dead or info.mtime < settled):
@@ -163,13 +163,13 @@ def compact(
         return
     best: dict[str, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
     for path in small:
-        for entry in _read(system, path, known, filters=True):
+        for entry in read_sidecar(system, path, column, keys, filters=True):
             size = len(entry.filter or b"")
             if files.get(entry.path) == entry.size and size >= best.get(entry.path, (0, ""))[0]:
                 best[entry.path] = size, path
     writer = SidecarWriter(location, system)
     for path in small:
-        for entry in _read(system, path, known, filters=True):
+        for entry in read_sidecar(system, path, column, keys, filters=True):
             if best.get(entry.path) == (len(entry.filter or b""), path) and files[entry.path] == entry.size:
                 writer.add({(tuple(column), tuple(keys)): entry})
     writer.flush()
@@ -178,24 +178,29 @@ def compact(
             system.delete_file(path)
 
 
-def _listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str]) -> Iterator[fs.FileInfo]:
-    """The files of a path."""
+def listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str]) -> Iterator[fs.FileInfo]:
+    """The files of the index at a path."""
     folder = fs.FileSelector(f"{location.root}/{directory(column, keys)}", allow_not_found=True)
     for info in system.get_file_info(folder):
         if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and not info.base_name.startswith("."):
             yield info
 
 
-def _read(system: fs.FileSystem, path: str, known: str, *, filters: bool = False) -> Iterator[Entry]:
-    """The entries of a file of the path with the text `known`; none if it cannot be read or is of another version."""
+def read_sidecar(
+    system: fs.FileSystem, path: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
+) -> list[Entry]:
+    """The entries of one file of the index, by default without filters.
+
+    There are none if it cannot be read, or is of another version or path.
+    """
     columns = [name for name in _SCHEMA.names if filters or name != "filter"]
     try:
         with system.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             found = file.metadata.metadata or {}
-            is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == known.encode()
+            is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == place(column, keys).encode()
             if not is_ours or file.schema_arrow.names != _SCHEMA.names:
-                return
+                return []
             rows = file.read(columns).to_pylist()
     except (OSError, pa.ArrowException):
-        return
-    yield from (Entry(**row) for row in rows)
+        return []
+    return [Entry(**row) for row in rows]

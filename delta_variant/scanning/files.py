@@ -518,6 +518,10 @@ class RowGroupEvidence:
         numbers = [n for n in (place.typed.number, place.typed.value) if n is not None]
         return None if not all(self._is_null(number) for number in numbers) else False
 
+    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:  # noqa: ARG002  # filters are for whole files
+        """Nothing is known of single values."""
+        return None
+
     def bound(self, side: str, path: skipping.Path) -> Any:
         """The minimum or the maximum of a path."""
         place = self._place(path)

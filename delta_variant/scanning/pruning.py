@@ -50,9 +50,12 @@ from delta_variant.skipping.casts import TIMES
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
 if TYPE_CHECKING:
+    from delta_variant.scanning.index import Index
     from delta_variant.scanning.log import File
 
 _FLIPPED = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MOST_VALUES = 10_000
+"""A filter is asked for at most so many values."""
 _MILLISECOND = 999  # statistics have times rounded down to milliseconds
 
 
@@ -78,6 +81,9 @@ class Evidence(Protocol):
     def has_values(self, path: skipping.Path) -> bool | None:
         """Whether any row has the path; None if that is not known."""
 
+    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:
+        """Whether a row may have one of these values at a path; None if that is not known."""
+
     def partition(self, fields: tuple[Field, ...]) -> Literal | None:
         """The value that a column has in all rows."""
 
@@ -88,8 +94,9 @@ class Predicate:
     def __init__(self, value: Value, schema: Struct, at: tzinfo) -> None:
         self.value, self._at = value, at
         self._constants: list[list[Any]] = []
+        self._joined: dict[tuple[int, ...], list[Any]] = {}
         self._others: list[Value] = []
-        self._log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True)
+        self._log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True, index=_MOST_VALUES)
         self._bounds, _ = skipping.translate(skipping.merged(self._converted(value)), self._log)
 
     def may_match(self, evidence: Evidence) -> bool:
@@ -164,8 +171,8 @@ class Predicate:
                 return None if self._ordinary(self._others[number], evidence) else False
             case skipping.HasValues(path):
                 return evidence.has_values(path)
-            case Member():
-                return None
+            case Member(path, several):
+                return evidence.may_have(path, self._values(several))
             case skipping.Check(side, path, op, constants):
                 found = evidence.bound(side, path)
                 constant = self._constants[constants.number][0]
@@ -178,7 +185,10 @@ class Predicate:
                 return _differs(low, high, self._values(several))
 
     def _values(self, several: Sequence[skipping.Constants]) -> list[Any]:
-        return [value for part in several for value in self._constants[part.number]]
+        numbers = tuple(part.number for part in several)
+        if numbers not in self._joined:
+            self._joined[numbers] = [value for number in numbers for value in self._constants[number]]
+        return self._joined[numbers]
 
     def _ordinary(self, value: Value, evidence: Evidence) -> bool:
         """Whether a row can match a predicate on ordinary columns."""
@@ -348,10 +358,10 @@ def _differs(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
 
 
 class LogEvidence:
-    """What the Add action of a file says of its rows."""
+    """What the Add action of a file says of its rows, and its filters, if there is an index of values."""
 
-    def __init__(self, file: File, table: TableFacts) -> None:
-        self._file, self._table = file, table
+    def __init__(self, file: File, table: TableFacts, index: Index | None = None) -> None:
+        self._file, self._table, self._index = file, table, index
         self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[Any, Mapping[str, Any]] = {}
 
@@ -383,6 +393,9 @@ class LogEvidence:
         if array is None:
             return None
         return len(array) > 2 or (path.result == "variant" and array[0] > 0)
+
+    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:
+        return None if self._index is None else self._index.may_have(self._file, path, values)
 
     def bound(self, side: str, path: skipping.Path) -> Any:
         try:

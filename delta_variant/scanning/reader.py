@@ -19,6 +19,7 @@ from delta_variant.errors import TableError
 from delta_variant.scanning import casts
 from delta_variant.scanning.expressions import Column, Get
 from delta_variant.scanning.files import FileReader, Output, Query
+from delta_variant.scanning.index import Index
 from delta_variant.scanning.log import Log
 from delta_variant.scanning.predicate import parse_column_text, parse_where
 from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
@@ -55,7 +56,8 @@ def scan(
 
     where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,
     fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. Exactly the rows are returned for which
-    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read.
+    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read; filters of
+    an index (`VariantTable.analyze`) are asked too.
 
     version, timestamp: an older version of the table; a time without a zone is in UTC. timezone: that of the session in Spark,
     for casts between local times and instants. storage_options: Hadoop's settings, as for `write` (`fs.s3a.endpoint`).
@@ -115,7 +117,8 @@ def _files(snapshot: Snapshot, query: Query) -> list[File]:
     """The files that can have matching rows."""
     if query.predicate is None:
         return snapshot.files
-    return [file for file in snapshot.files if query.predicate.may_match(LogEvidence(file, query.facts))]
+    index = Index(query.storage, query.system)
+    return [file for file in snapshot.files if query.predicate.may_match(LogEvidence(file, query.facts, index))]
 
 
 # ---- types of paths -------------------------------------------------------------------------------------------------
