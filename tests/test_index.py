@@ -121,7 +121,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("where", [where for where in LOOKUPS if "collate" not in where and "2000L" not in where])
 def test_lookups_without_spark(on, base, where, monkeypatch):
-    """`scan` opens the files that Spark opens, or fewer, and has its rows (I4). Spark does not ask the index for a single file."""
+    """`scan` opens the files that Spark opens, and has its rows (I4). For a single file, Spark does not ask the index."""
     seen = []
     batches = FileReader.batches
     monkeypatch.setattr(FileReader, "batches", lambda self: seen.append(self) or batches(self))

@@ -56,8 +56,8 @@ def scan(
 
     where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,
     fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. Exactly the rows are returned for which
-    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read; filters of
-    an index (`VariantTable.analyze`) are asked too.
+    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read,
+    by bounds and by the index of values (`VariantTable.analyze`).
 
     version, timestamp: an older version of the table; a time without a zone is in UTC. timezone: that of the session in Spark,
     for casts between local times and instants. storage_options: Hadoop's settings, as for `write` (`fs.s3a.endpoint`).
