@@ -1,4 +1,4 @@
-"""The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`.
+"""The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and what it ran: `queries`.
 
 `java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a filter,
 a join, or an ORDER BY with LIMIT (twice for the last). It sends the filter as JSON (`Filters.java`) and gets a predicate on
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
@@ -30,9 +30,10 @@ from delta_variant.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _READING = "delta_variant.TypedScans"
+_QUERIES = "delta_variant.Queries"
 _RULES = frozenset({report.SKIPPING, _READING})
 _SKIPPING_SOURCES = (*report.SOURCES, "Question", "Filters", "Index", "Decision", "Demands", "SkipFiles")
 _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates", "TypedScans")
@@ -96,6 +97,23 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     if set(opened) != {1}:
         raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
+    if _listener(spark) is None:
+        jvm.construct(spark, jvm.java_class(spark, *report.SOURCES, "Queries"), spark._jsparkSession)  # noqa: SLF001
+
+
+def queries(spark: SparkSession) -> list[DataFrame]:
+    """The last queries over Delta tables with VARIANT columns that the session has run since it has the rules, each once.
+
+    They can be planned again, under the session's settings of now (`java/Queries.java`).
+    """
+    listener = _listener(spark)
+    return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
+
+
+def _listener(spark: SparkSession) -> Any:
+    """The `java/Queries.java` of the session; None if there is none."""
+    listeners = spark._jsparkSession.listenerManager().listListeners()  # noqa: SLF001  # no public name
+    return next((one for one in listeners if one.getClass().getName() == _QUERIES), None)
 
 
 def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -121,6 +139,9 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
     skipping = rules.get(report.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
+    listener = _listener(spark)
+    if listener is not None:
+        listener.end(spark._jsparkSession)  # noqa: SLF001  # no public name
     if skipping:
         offer(spark, {}, {})
     return dict(skipping.found()) if skipping else {}

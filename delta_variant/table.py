@@ -244,16 +244,17 @@ class VariantTable:
         with own_session(self._table.spark) as spark:
             return rewriting.cluster_by(replace(self._table, spark=spark), keys)
 
-    def advise(self, queries: Iterable[str | DataFrame]) -> list[Advice]:
+    def advise(self, queries: Iterable[str | DataFrame] | None = None) -> list[Advice]:
         """What would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best first.
 
         Example:
             for advice in table.advise(["SELECT count(*) FROM events WHERE v:actor.id::bigint = 77"]):
                 print(advice.files_saved, advice.call, advice.reason)
 
-        queries: SQL texts and DataFrames that read this table. They are planned, not run, in a session with `enable`. There is
-        an estimate of the files that it saves, from the overlap of bounds; a path without bounds has no advice on clustering
-        until it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
+        queries: SQL texts and DataFrames that read this table; by default the last 50 different queries over Variants that
+        this session has run since `enable`. They are planned, not run, in a session with `enable`. There is an estimate of
+        the files that each advice saves, from the overlap of bounds; a path without bounds has no advice on clustering until
+        it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
         """
         return rewriting.advise(self._table, self.stats, queries)
 

@@ -16,10 +16,10 @@ import duckdb
 import pytest
 
 import delta_variant as dv
-from delta_variant import jvm, stats
+from delta_variant import jvm, optimizer, stats
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
 from delta_variant.writer import clustering
-from tests.support import SOAK, scans, without_rules
+from tests.support import SOAK, forget, scans, without_rules
 from tests.test_analyze import OTHERS, adds, base, by_delta, create, rows  # noqa: F401  # base is a fixture
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
@@ -284,6 +284,33 @@ def test_advice(spark, tmp_path):
             table.advise(["SELECT 1"])
     finally:
         dv.disable(spark)
+
+
+def test_advice_for_a_session(spark, tmp_path):
+    """Without queries, advice is for those that the session has run since `enable`, each once. No command is run again."""
+    dv.write(scattered(spark), tmp_path / "t", shred={"v": "a bigint, b bigint, n bigint"})
+    dv.write(scattered(spark, files=2), tmp_path / "gone")
+    table = dv.VariantTable.forPath(spark, tmp_path / "t")
+    look_up = f"SELECT v:n::bigint FROM delta.`{tmp_path / 't'}` WHERE v:a::bigint = {{}}"
+    spark.sql(look_up.format(1)).collect()
+    dv.enable(spark)
+    try:
+        with pytest.raises(TableError, match="no query of this session"):
+            table.advise()
+        for value in (500, 501, 501):
+            spark.sql(look_up.format(value)).collect()
+        spark.sql(f"SELECT v FROM delta.`{tmp_path / 'gone'}` WHERE v:a::bigint = 1").collect()
+        shutil.rmtree(tmp_path / "gone")
+        forget(spark)
+        spark.sql(f"INSERT INTO delta.`{tmp_path / 't'}` SELECT * FROM delta.`{tmp_path / 't'}` WHERE v:b::bigint = 7")
+        rows = spark.read.format("delta").load(str(tmp_path / "t")).count()
+        advice = {(one.action, one.paths): one.queries for one in table.advise()}
+        assert advice["cluster", ("v:a",)] == 2
+        assert advice["cluster", ("v:b",)] == 1, "the query of INSERT"
+        assert spark.read.format("delta").load(str(tmp_path / "t")).count() == rows
+    finally:
+        dv.disable(spark)
+    assert optimizer.queries(spark) == []
 
 
 # ---- shred and unshred ---------------------------------------------------------------------------------------------------

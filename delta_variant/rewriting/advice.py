@@ -11,14 +11,18 @@ In: queries, as `explain` reports on them, and the bounds in the log. Out: advic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant.errors import DeltaVariantError, SessionError, TableError
+from delta_variant.optimizer import queries as ran
 from delta_variant.report import Scan, explain, has_rules
 from delta_variant.report import query as query_of
 from delta_variant.rewriting.arrangement import NONE, overlaps
@@ -44,20 +48,33 @@ class Advice:
     """What does it."""
 
 
-def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str | DataFrame]) -> list[Advice]:
+def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str | DataFrame] | None) -> list[Advice]:
     """Advice for these queries, as `VariantTable.advise` says. bounds: makes the DataFrame of `VariantTable.stats`."""
     spark = table.spark
     if not has_rules(spark):
         raise SessionError(
             "advise needs to know what data skipping does for the queries: call delta_variant.enable(spark) first"
         )
-    frames = [query if isinstance(query, DataFrame) else query_of(spark, query) for query in queries]
     name = str(table.log.dataPath()) if table.entry is None else str(table.entry.identifier().unquotedString())
-    scans = [scan for df in frames for scan in explain(df).scans if scan.table == name]
+    scans = [scan for scan in (_ran(spark) if queries is None else _scans(spark, queries)) if scan.table == name]
+    if not scans and queries is None:
+        raise TableError(f"no query of this session has read {table.name} since enable: name queries that do")
     if not scans:
         raise TableError(f"none of the queries reads {table.name}: advise wants the queries that this table is asked")
     found = [*_to_bound(scans), *_to_shred(scans), *_to_cluster(table, bounds, scans)]
     return sorted(found, key=lambda advice: -advice.files_saved)
+
+
+def _scans(spark: SparkSession, queries: Iterable[str | DataFrame]) -> Iterator[Scan]:
+    for query in queries:
+        yield from explain(query if isinstance(query, DataFrame) else query_of(spark, query)).scans
+
+
+def _ran(spark: SparkSession) -> Iterator[Scan]:
+    """The scans of the queries that the session has run. Those that cannot be planned any more are left out."""
+    for df in ran(spark):
+        with suppress(PySparkException, Py4JError):  # of a table that is gone
+            yield from explain(df).scans
 
 
 def _to_bound(scans: Sequence[Scan]) -> Iterable[Advice]:
