@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -376,6 +377,18 @@ def test_concurrent_append(spark, gate, copy):  # noqa: F811
         assert both(spark, gate, str(path), *([ours, theirs] if order else [theirs, ours])) == ("done", "done")
         assert spark.sql(f"SELECT id FROM delta.`{path}`").count() == 500
         assert results[0].indexed.filters >= 4
+
+
+@pytest.mark.slow
+def test_concurrent_writes(spark, gate, on, tmp_path):  # noqa: F811
+    """Two writes that both announce the index are both done (I1)."""
+    dv.write(rows(spark, 0, 400, 4), tmp_path)
+    properties = "'delta_variant.bloom.v' = 'cid', 'delta_variant.indexBudget' = '0.5'"
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ({properties})")
+    writes = [partial(dv.write, rows(spark, first, first + 200, 1), tmp_path) for first in (400, 600)]
+    assert both(spark, gate, str(tmp_path), *writes) == ("done", "done")
+    assert spark.sql(f"SELECT id FROM delta.`{tmp_path}`").count() == 800
+    assert opened(on, tmp_path, "v:cid::string = sha1('777')") <= 5
 
 
 def test_room_and_types(spark, tmp_path):
