@@ -193,7 +193,7 @@ def test_small_files_are_packed(spark, tmp_path):
 
 
 def test_ordinary_columns_and_strings(spark, tmp_path):
-    """Ordinary columns and strings are keys too. Strings longer than their bounds do not make files look out of order.
+    """Ordinary columns and strings are keys too. Strings longer than their bounds do not make files look out of order (M5).
 
     Bounds of strings that begin alike cannot be told apart: no order would help a query, so files stay as they are.
     """
