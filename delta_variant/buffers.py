@@ -29,6 +29,8 @@ Result = TypeVar("Result")
 NO_FLAGS: Flags = np.empty(0, np.uint8)
 """If a kernel takes one flag per slot, an empty array says that all are set."""
 
+_PYARROW = int(pa.__version__.partition(".")[0])
+
 VIEWS = (pa.ListViewType, pa.LargeListViewType)
 
 PADDING = 32
@@ -67,6 +69,29 @@ def by_type(function: Callable[[pa.DataType], Result]) -> Callable[[pa.DataType]
         return result
 
     return result_of
+
+
+def size_of(data: pa.Array | pa.RecordBatch) -> int:
+    """The bytes of the rows of an array or a batch.
+
+    With pyarrow before 25, the bytes of the whole buffers if there are views among the types, whichever slice of them the rows
+    are: there `nbytes` raises an error (22, 23) or crashes the process (24, for a view without a data buffer).
+    """
+    if _PYARROW < 25 and _any_view(pa.struct(list(data.schema)) if isinstance(data, pa.RecordBatch) else data.type):
+        return int(data.get_total_buffer_size())
+    return int(data.nbytes)
+
+
+def _is_or_has_view(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_or_has_view(kind.storage_type)
+    if isinstance(kind, (pa.DictionaryType, pa.RunEndEncodedType)):
+        return _is_or_has_view(kind.value_type)
+    is_view = isinstance(kind, VIEWS) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
+    return is_view or any(_is_or_has_view(kind.field(i).type) for i in range(kind.num_fields))
+
+
+_any_view = by_type(_is_or_has_view)
 
 
 def bitmap(valid: Flags) -> pa.Buffer | None:

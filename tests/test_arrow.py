@@ -30,6 +30,7 @@ from delta_variant.arrow import VariantArray, VariantType
 from delta_variant.errors import InvalidLayoutError, UnsupportedFeatureError
 from delta_variant.parquet import write_table
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from tests.versions import needs_duckdb
 
 pa.unregister_extension_type(arrow.NAME)  # else pyarrow would read VARIANT columns as this type in other tests too
 
@@ -405,6 +406,7 @@ def quakes():
     return typed(shredding.shred(column(QUAKES), "place string, mag decimal(9,2)"))
 
 
+@needs_duckdb(2, "takes the extension type for its storage")
 def test_duckdb_over_arrow():
     """DuckDB reads an unshredded column of the extension type as its VARIANT, and returns its VARIANTs as that type."""
     events = pa.table({"id": [1, 2, 3, 4], "v": arrow.unshredded(quakes())})

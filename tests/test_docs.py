@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -16,10 +17,7 @@ from delta_variant.cli import main
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCKS = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
-FIRST = DOCS / "index.md"
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if BLOCKS.search(page.read_text()))]
-OWN_SESSION = {"README.md", "index.md", "tutorial.md"}
-"""Pages that begin with a session of their own; the others go on from the session of the first page."""
 
 
 def run(page: Path, names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,18 +46,24 @@ def tables(spark):
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages(spark, page, capsys, tmp_path, monkeypatch):
-    """Every block of a page runs and prints the text below it."""
+    """Every block of a page runs and prints the text below it, without anything from other pages."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    if page.name not in OWN_SESSION:
-        code, _ = BLOCKS.findall(FIRST.read_text())[0]
-        exec(compile(code, str(FIRST), "exec"), names)
     try:
         run(page, names, capsys)
     finally:
         names["dv"].disable(spark)  # type: ignore[attr-defined]
     pictures = re.findall(r"\]\((\w+\.png)\)", page.read_text())
     assert {*pictures} <= {file.name for file in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_blocks_that_do_not_run(page):
+    """The Python of clusters and object stores, which tests of pages cannot run, is valid and imports what it uses."""
+    for code in re.findall(r"```py\n(.*?)```", page.read_text(), re.DOTALL):
+        used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+        modules = {module for module in ("dv", "os", "threading", "SparkSession", "F") if module in used}
+        assert all(re.search(rf"import .*\b{module}\b", code) for module in modules), code
 
 
 def commands() -> list[str]:

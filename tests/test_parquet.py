@@ -22,6 +22,7 @@ from delta_variant.errors import DeltaVariantError, InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from tests.versions import PYARROW, needs_pyarrow
 
 PLAIN = shredding.UNSHREDDED
 V = ("v",)
@@ -172,7 +173,8 @@ def test_footer_bounds_of_floats(tmp_path):
             assert chunk.has_column_index == (not has_nan)
             if chunk.statistics.has_min_max and name != "h":  # which pyarrow shows as bytes
                 found = chunk.statistics.min, chunk.statistics.max
-                assert found == (value, value)
+                assert found[0] <= value <= found[1]
+                assert found == (value, value) or (math.isinf(value) and PYARROW < 25)  # which states the largest number
                 assert value != 0 or [*map(str, found)] == ["-0.0", "0.0"]
         assert chunks["d"].statistics.null_count == is_null
         assert chunks["v.typed_value.i.typed_value"].statistics.max == 1
@@ -352,10 +354,10 @@ def test_an_error_leaves_an_open_sink_without_a_footer():
 
 
 class FullDisk(io.BytesIO):
-    """A file that takes 100,000 bytes."""
+    """A file that takes 50,000 bytes."""
 
     def write(self, data):
-        if self.tell() + len(data) > 100_000:
+        if self.tell() + len(data) > 50_000:
             raise OSError(28, "No space left on device")
         return super().write(data)
 
@@ -448,8 +450,13 @@ def test_variants_inside_other_columns(tmp_path):
 
 @pytest.mark.parametrize(
     "wrap",
-    [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 1)],
-    ids=["list", "large_list", "list_view", "large_list_view", "fixed_size_list"],
+    [
+        pytest.param(pa.list_, id="list"),
+        pytest.param(pa.large_list, id="large_list"),
+        pytest.param(pa.list_view, id="list_view", marks=needs_pyarrow(25, "does not write list views")),
+        pytest.param(pa.large_list_view, id="large_list_view", marks=needs_pyarrow(25, "does not write list views")),
+        pytest.param(lambda kind: pa.list_(kind, 1), id="fixed_size_list"),
+    ],
 )
 def test_variants_inside_lists_of_every_form(tmp_path, wrap):
     """Variants are unshredded in every form of list that pyarrow restores from the Arrow schema; other types are kept."""
@@ -462,6 +469,27 @@ def test_variants_inside_lists_of_every_form(tmp_path, wrap):
     assert [len(row) for row in found["l"].to_pylist()] == [1, 1, 1]
     assert values(found["l"].combine_chunks().flatten()) == [{"a": 1}, {"a": "x"}, {"a": None}]
     assert values(found["v"].combine_chunks()) == [{"a": 1}, {"a": "x"}, {"a": None}]
+
+
+@pytest.mark.parametrize("rows", [3, 30_000])
+def test_views(tmp_path, rows):
+    """Columns of views are written and read, inside structs, lists and maps too, also where no view points to a buffer."""
+    values = {"s": [None, "x", "y" * 20], "b": [b"", None, b"z"], "l": [["x", None], None, []], "m": [None, [("k", "x")], []]}
+    text = pa.string_view()
+    kinds = {"s": text, "b": pa.binary_view(), "l": pa.list_(pa.struct([("t", text)])), "m": pa.map_(text, text)}
+    values["l"] = [row and [{"t": text} for text in row] for row in values["l"]]
+    table = pa.table({name: pa.array(column * (rows // 3), kinds[name]) for name, column in values.items()})
+    write_table(table, tmp_path / "f")
+    assert read_table(tmp_path / "f").to_pydict() == table.to_pydict()
+
+
+def test_list_views(tmp_path):
+    """Columns of list views are written, in any order of the views, and slices of them."""
+    starts, sizes = pa.array([4, 0, 0, 1], pa.int32()), pa.array([2, 0, 3, 2], pa.int32())
+    views = pa.ListViewArray.from_arrays(starts, sizes, pa.array(["a", "b", None, "c", "d", "e"], pa.string_view()))
+    for part in (views, views[1:], views[2:3], views[:0]):
+        write_table(pa.table({"l": part}), tmp_path / "f")
+        assert read_table(tmp_path / "f")["l"].to_pylist() == part.to_pylist()
 
 
 def test_a_file_without_the_annotation(tmp_path):

@@ -21,6 +21,7 @@ from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
 from tests.strategies import column
 from tests.test_vectors import NAMES, VECTORS
+from tests.versions import needs_pyarrow
 
 
 def piece(path) -> Piece:
@@ -70,13 +71,17 @@ TYPES = {
     "local": (pa.timestamp("s"), [dt.datetime(2026, 1, 2)], pa.timestamp("us")),
     "list": (pa.large_list(pa.struct([("a", pa.uint8())])), [[{"a": 1}, None], None, []],
              pa.list_(pa.field("element", pa.struct([("a", pa.int16())])))),
-    "pair": (pa.list_(pa.int32(), 2), [[1, 2], None, [3, None]], pa.list_(pa.field("element", pa.int32()))),
+    "pair": (pa.list_(pa.int32(), 2), [[1, 2], [3, None]], pa.list_(pa.field("element", pa.int32()))),
+    "no pair": (pa.list_(pa.int32(), 2), [[1, 2], None, [3, None]], pa.list_(pa.field("element", pa.int32()))),
     "map": (pa.map_(pa.string(), pa.large_string()), [[("k", "v"), ("l", None)], None, []],
             pa.map_(pa.field("key", pa.string(), False), pa.field("value", pa.string()))),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TYPES)
+NO_PAIR = pytest.param("no pair", marks=needs_pyarrow(26, "does not read back NULL in a column of lists of fixed size"))
+
+
+@pytest.mark.parametrize("name", [NO_PAIR if name == "no pair" else name for name in TYPES])
 def test_types(tmp_path, name):
     """Each type that Spark has, in any of Arrow's forms, becomes Spark's type, with the values that were written."""
     kind, values, expected = TYPES[name]
@@ -163,7 +168,8 @@ def test_schemas_that_do_not_fit():
 
 def test_names_that_differ_by_case(tmp_path):
     """Two columns or fields of one file that Delta takes for one are refused."""
-    pq.write_table(pa.table({"s": [{"a": 1, "A": 2}]}), tmp_path / "a.parquet")
+    s = pa.array([{"a": 1, "A": 2}], pa.struct([("a", pa.int64()), ("A", pa.int64())]))
+    pq.write_table(pa.table({"s": s}), tmp_path / "a.parquet")
     with pytest.raises(InvalidSchemaError, match=r"a\.parquet: two columns are called s\.A"):
         schema_of(tmp_path / "a.parquet")
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant import shredding
-from delta_variant.buffers import as_binary
+from delta_variant.buffers import as_binary, size_of
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.layouts import first, groups
 from delta_variant.layouts.recognition import FIRST, Words, check, is_variant, layout_of
@@ -59,7 +59,7 @@ def unshred(array: pa.Array) -> pa.StructArray:
     if words is None:
         return shredding.unshred(array)
     check(storage.type, words)
-    fitting = len(storage) * CHUNK_BYTES // max(1, storage.nbytes)
+    fitting = len(storage) * CHUNK_BYTES // max(1, size_of(storage))
     rows = max(1, min(CHUNK_ROWS, fitting, MATRIX // max(1, len(names_of(storage.type)))))
     chunks = []
     for start in range(0, len(storage), rows):

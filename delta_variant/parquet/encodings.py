@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import schema as schemas
+from delta_variant.buffers import size_of
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
     """
     random = np.random.default_rng(0)
     batches = batches[:: -(-len(batches) // SAMPLE_BATCHES) or 1]
-    total, size = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+    total, size = sum(batch.num_rows for batch in batches), sum(map(size_of, batches))
     wanted = min(SAMPLE_ROWS, max(LEAST_ROWS, total * SAMPLE_BYTES // max(1, size)))
     parts = [pa.nulls(0, pa.struct(list(schema)))]
     for batch in batches:
@@ -73,9 +74,10 @@ def sample(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.StructArray:
 
 def encoding(values: pa.Array) -> str:
     """The Parquet encoding for a column, chosen from a sample of its values."""
-    kind, known = values.type, values.drop_null()
+    kind = values.type
     integer = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or (pa.types.is_decimal(kind) and kind.precision <= 18)
     try:
+        known = values.drop_null()
         repeated = 1 - pc.count_distinct(known).as_py() / max(1, len(known))
     except pa.ArrowNotImplementedError:  # for Arrow dictionaries and views
         return "DICTIONARY"

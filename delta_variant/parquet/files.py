@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delta_variant.buffers import size_of
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
@@ -89,7 +90,7 @@ class FileWriter:
         with self._abort_on_error():
             if not batch.schema.equals(self._schema):
                 raise InvalidSchemaError(f"a batch must have the file's schema\n{self._schema}\nbut has\n{batch.schema}")
-            rows = batch.num_rows * self._row_group_bytes // max(1, batch.nbytes)
+            rows = batch.num_rows * self._row_group_bytes // max(1, size_of(batch))
             rows = min(max(1, rows), ROW_GROUP_ROWS)
             for start in range(0, batch.num_rows, rows):
                 self._add(batch.slice(start, rows))
@@ -151,12 +152,13 @@ class FileWriter:
             raise
 
     def _add(self, part: pa.RecordBatch) -> None:
-        full = self._rows + part.num_rows > ROW_GROUP_ROWS or self._bytes + part.nbytes > self._row_group_bytes
+        size = size_of(part)
+        full = self._rows + part.num_rows > ROW_GROUP_ROWS or self._bytes + size > self._row_group_bytes
         if full and self._pending:
             self._write_row_group()
         self._pending.append(part)
         self._rows += part.num_rows
-        self._bytes += part.nbytes
+        self._bytes += size
 
     def _write_row_group(self) -> None:
         if self._writer is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from delta_variant import types as t
@@ -30,6 +31,9 @@ WRITER = b"org.apache.spark.version"
 """The key of files of Spark and of this package. Both follow VariantShredding, "Objects": a typed field is never in `value`."""
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _JSON_NULL = b"\0"
+_LARGEST = {32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
+"""The largest finite number by the bits of a type. pyarrow before 25 states it as the minimum of a row group that has infinity
+alone, and its negative as the maximum of one that has negative infinity alone."""
 
 Residual = int | Literal["values", "unknown"]
 
@@ -139,8 +143,11 @@ class Footer:
                 continue
             if not chunk.statistics.has_min_max:
                 return None
-            lows.append(physical_value(kind, chunk.statistics.min_raw))
-            highs.append(physical_value(kind, chunk.statistics.max_raw))
+            low, high = (physical_value(kind, raw) for raw in (chunk.statistics.min_raw, chunk.statistics.max_raw))
+            if pa.types.is_floating(kind) and (low == _LARGEST[kind.bit_width] or high == -_LARGEST[kind.bit_width]):
+                return None
+            lows.append(low)
+            highs.append(high)
         return (min(lows), max(highs)) if lows else (None, None)
 
 

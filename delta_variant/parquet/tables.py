@@ -53,7 +53,7 @@ def write_table(
     >>> dv.parquet.read_table("events.parquet").num_rows
     1
     """
-    table = _without_extension(table)
+    table = _storable(table)
     schemas_by_column = _shredding_schemas(table, shred)
     batches = table.to_batches(max_chunksize=BATCH_ROWS) or [_no_rows(table.schema)]
     stored = _stored(batches[0].slice(0, 0), schemas_by_column).schema
@@ -123,19 +123,24 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
     return _with_columns(batch.schema, columns)
 
 
-def _without_extension(table: pa.Table) -> pa.Table:
-    """The table with every arrow.parquet.variant replaced by its storage, since pyarrow's writer crashes on that type."""
+def _storable(table: pa.Table) -> pa.Table:
+    """The table with every arrow.parquet.variant replaced by its storage, and without views of lists, strings and binaries.
+
+    pyarrow's writer crashes on that type. pyarrow cannot take a sample of views, and its casts of list views are wrong.
+    """
 
     def storage(kind: pa.DataType, _names: Names) -> pa.DataType | None:
         if isinstance(kind, pa.BaseExtensionType):
             return kind.storage_type if kind.extension_name == "arrow.parquet.variant" else kind
-        return None
+        return (
+            pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary() if pa.types.is_binary_view(kind) else None
+        )
 
     fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
     columns = [
         pa.chunked_array([chunk.storage for chunk in column.chunks], field.type)  # a cast is wrong for slices of run ends
         if isinstance(column.type, pa.BaseExtensionType) and column.type != field.type
-        else column.cast(field.type)
+        else pa.chunked_array([without_views(chunk).cast(field.type) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))

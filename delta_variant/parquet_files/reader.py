@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from delta_variant.buffers import size_of
 from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.json_files.pieces import FileSystems, Piece
 from delta_variant.parquet import footer as footers
@@ -126,7 +127,7 @@ class Reader:
                     continue
                 new = read.slice(read.num_rows - (at - done))
                 done = at
-                self._row_bytes = max(1.0, new.nbytes / new.num_rows)
+                self._row_bytes = max(1.0, size_of(new) / new.num_rows)
                 yield new
                 if is_first or self._batch_rows(group) * _TOO_LARGE < rows:
                     break
