@@ -362,7 +362,7 @@ def _has(kind: pa.DataType, value: Any) -> bool:
         return bool(value == int(value) and limits.min <= value <= limits.max)
     if pa.types.is_decimal(kind):
         digits = Decimal(value)
-        fits = abs(digits) < Decimal(10) ** (kind.precision - kind.scale)
+        fits = digits.copy_abs() < Decimal(10) ** (kind.precision - kind.scale)
         return bool(fits) and -int(digits.normalize(_EXACT).as_tuple().exponent) <= kind.scale
     return True
 
