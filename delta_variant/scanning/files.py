@@ -398,7 +398,8 @@ class OpenFile:
             one = pa.RecordBatch.from_arrays([array], [".".join(names)])
             inside = {variant[len(names) :] for variant in self._variants if variant[: len(names)] == names}
             array = unshredded(one, lambda _, inner: inner[1:] in inside, rows.first).column(0)
-        return self.conformed(array, kind)
+        found = self.conformed(array, kind)
+        return pc.utf8_rpad(found, fields[-1].length) if fields[-1].length else found
 
     def group_of(self, rows: Rows, fields: tuple[Field, ...], keys: Keys) -> Group:
         """What some rows have at a path."""
@@ -499,7 +500,12 @@ class RowGroupEvidence:
         if names is None:
             return Known(all_null=True)
         found = self._open._columns.group(names)  # noqa: SLF001
-        if not isinstance(kind, pa.DataType) or found is None or pa.types.is_nested(found) or any(f.collated for f in fields):
+        if (
+            not isinstance(kind, pa.DataType)
+            or found is None
+            or pa.types.is_nested(found)
+            or any(f.collated or f.length for f in fields)
+        ):
             return None
         low, high, nulls, values = self._statistics(self._open._columns.leaves(names)[0], found)  # noqa: SLF001
         if found != kind and low is not None:

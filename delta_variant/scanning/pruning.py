@@ -369,9 +369,11 @@ class LogEvidence:
         rows, nulls = self._file.stats.get("numRecords"), _member(self._file.stats, ["nullCount", *names])
         counted = isinstance(rows, int) and isinstance(nulls, int)
         low = high = None
-        if isinstance(kind, pa.DataType):
+        if isinstance(kind, pa.DataType) and not fields[-1].length:
             low = _stored(_member(self._file.stats, ["minValues", *names]), kind)
             high = _stored(_member(self._file.stats, ["maxValues", *names]), kind)
+            if pa.types.is_float64(kind):
+                low, high = _widened(low, high)
             if pa.types.is_floating(kind) and not self._marked:
                 high = None  # writers other than Spark leave NaN, the largest number, out of the maximum
             if pa.types.is_timestamp(kind) and high is not None:
@@ -494,8 +496,7 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, dict | list):
             return None
         if t.is_time(kind):
-            text = value.isoformat() if isinstance(value, date | datetime) else str(value)
-            return _cast(text, pa.string(), kind, casts.zone("UTC"))
+            return _cast(str(value), pa.string(), kind, casts.zone("UTC"))
         if t.is_string(kind):
             return value if isinstance(value, str) else None
         if pa.types.is_float32(kind):
@@ -509,6 +510,13 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
     except (ValueError, ArithmeticError):
         return None
     return None
+
+
+def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """Bounds of a DOUBLE column. If it was FLOAT, the log has a float's digits, which are another double."""
+    with np.errstate(over="ignore"):
+        low = None if low is None else min(low, float(np.float32(low)))
+        return low, None if high is None else max(high, float(np.float32(high)))
 
 
 class TableFacts:
@@ -532,4 +540,4 @@ class TableFacts:
             raise DeltaVariantError(
                 f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
             )
-        return Literal(found, field.kind)
+        return Literal(found.ljust(field.length) if field.length else found, field.kind)
