@@ -847,6 +847,30 @@ def test_odd_strings_as_every_type(spark, zone):
     assert not wrong, wrong
 
 
+LARGE = {
+    "bigint": [2**63 - 1, -(2**63), 9223372036855], "double": [1e300, 9.3e12, 127.9, -128.9, -0.0],
+    "decimal(38,10)": [Decimal("9999999999999999999999999999.9999999999"), Decimal("-1234567890123456789.5"), Decimal(2**63)],
+    "decimal(38,20)": [Decimal("-0.99999999999999999999"), Decimal("127.99999999999999999999"), Decimal("2147483647.99999999")],
+    "decimal(38,26)": [Decimal("1.00000017881393432617187499"), Decimal("1.000000178813934326171875")],
+}  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("in_variant", [False, True])
+def test_large_numbers_as_every_type(spark, in_variant):
+    """Numbers at the limits of a type become what they become in Spark, in columns and, where that differs, in Variants."""
+    kinds = ["tinyint", "int", "bigint", "float", "double", "decimal(38,0)", "decimal(5,2)", "timestamp", "boolean"]
+    for source, values in LARGE.items():
+        df = spark.createDataFrame([(str(value),) for value in values], "s string").selectExpr(f"cast(s as {source}) x")
+        form = "try_variant_get(cast(x as variant), '$', '{}')" if in_variant else "try_cast(x as {})"
+        want = df.coalesce(1).selectExpr(*(f"{form.format(kind)} `{kind}`" for kind in kinds)).toArrow()
+        array = casts.made(values, dv.schema.parse(source))
+        for kind in kinds:
+            found = casts.cast(array, dv.schema.parse(kind), in_variant=in_variant)
+            assert casts.plain(found) == casts.plain(want[kind].combine_chunks()), (source, kind)
+
+
 # ---- predicates ------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -74,19 +74,23 @@ def zone(name: str) -> tzinfo:
     return found
 
 
-def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc) -> pa.Array:
-    """The array as Spark casts it in TRY mode; null where the cast fails.
+def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc, *, in_variant: bool = False) -> pa.Array:
+    """The array as Spark casts it in TRY mode; null where the cast fails, and where Spark has no cast.
 
-    target: a type of `PRIMITIVES` that Spark has. at: the time zone of the session. Raises UnsupportedFeatureError for types
-    between which Spark has no cast.
+    target: a type of `PRIMITIVES` that Spark has. at: the time zone of the session. in_variant: whether the values are those of
+    Variants. Seconds too large for a timestamp are then null; those of columns become the last timestamp, or wrap around if
+    they are decimals. Decimals become INT through DOUBLE, in columns those of more than 18 digits.
     """
     source = array.type
     if source == target:
         return array
     if len(array) == array.null_count or pa.types.is_null(source):
         return pa.nulls(len(array), target)
+    if in_variant and pa.types.is_decimal(source) and pa.types.is_integer(target) and target != pa.int64():
+        array = cast(array, pa.float64())
+        source = array.type
     found = _fast(array, source, target, at)
-    return found if found is not None else _by_value(array, target, at)
+    return found if found is not None else _by_value(array, target, at, in_variant=in_variant)
 
 
 def castable(source: pa.DataType, target: pa.DataType) -> bool:
@@ -192,9 +196,11 @@ def _strings(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 # ---- value by value -------------------------------------------------------------------------------------------------
 
 
-def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo) -> pa.Array:
+def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo, *, in_variant: bool) -> pa.Array:
     encoded = array.dictionary_encode()
     convert = _converter(array.type, target, at)
+    if target == INSTANT and not in_variant and not t.is_time(array.type) and not t.is_string(array.type):
+        convert = _seconds_of_column
     values = [None if value is None else convert(value) for value in plain(encoded.dictionary)]
     return made(values, target).take(encoded.indices)
 
@@ -255,7 +261,11 @@ def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable
         return _number_to_micros
     if pa.types.is_integer(target):
         limits = np.iinfo(target.to_pandas_dtype())
+        if pa.types.is_decimal(source) and target != pa.int64():
+            return lambda value: _as_integer(float(value), limits.min, limits.max)
         return lambda value: _as_integer(value, limits.min, limits.max)
+    if pa.types.is_decimal(source) and pa.types.is_float32(target):
+        return lambda value: _nearest_float(str(value))
     if pa.types.is_floating(target):
         return lambda value: _as_float(float(value), target)
     return lambda value: _as_decimal(_decimal_of(value), target)
@@ -299,10 +309,22 @@ def _number_to_micros(value: Any) -> int | None:
             return None
         micros = value * _MICROS
         return int(micros) if math.isfinite(micros) and int(micros) in _LONG else None
-    micros = (
-        int((Decimal(value) * _MICROS).to_integral_value(ROUND_DOWN, _EXACT)) if isinstance(value, Decimal) else value * _MICROS
-    )
+    micros = _decimal_micros(value) if isinstance(value, Decimal) else value * _MICROS
     return micros if micros in _LONG else None
+
+
+def _decimal_micros(seconds: Decimal) -> int:
+    return int(_EXACT.multiply(seconds, Decimal(_MICROS)))
+
+
+def _seconds_of_column(value: Any) -> int | None:
+    found = _number_to_micros(value)
+    if found is not None or isinstance(value, float):
+        return found
+    if isinstance(value, Decimal):
+        micros = _decimal_micros(value)
+        return (micros - _LONG.start) % 2**64 + _LONG.start
+    return _LONG.start if value < 0 else _LONG.stop - 1
 
 
 def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:

@@ -164,7 +164,7 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
         array = array.cast(casts.LOCAL if source.tz is None else casts.INSTANT)
     if not casts.castable(array.type, kind):
         return pa.nulls(len(array), kind)
-    return casts.cast(array, kind, at)
+    return casts.cast(array, kind, at, in_variant=True)
 
 
 def _decimal_text(value: Any) -> str:
