@@ -287,6 +287,29 @@ def test_streams_can_be_left(numbers):
     pytest.fail("a thread is left")
 
 
+def test_batches_of_repeated_texts(tmp_path):
+    """A batch stays small if texts are long and repeated, so that the file has next to nothing of them."""
+    root = by_hand(tmp_path / "t", {"s": "string"}, [])
+    long = pa.array([letter * 1000 for letter in "ab"]).take(pa.array([n % 2 for n in range(200_000)]))
+    pq.write_table(pa.table({"s": long}), root / "x.parquet")
+    commit(
+        root, 1, [{"add": {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}}]
+    )
+    sizes = [batch.nbytes for batch in dv.scan(root)]
+    assert sum(sizes) > 190 << 20 > 5 * max(sizes)
+
+
+def test_zeros_and_nans_in_a_list(tmp_path):
+    """In IN, as in comparisons, 0.0 equals -0.0 and NaN equals NaN; NULL is unknown."""
+    table = pa.table({"x": pa.array([0.0, -0.0, float("nan"), 1.5, None])})
+    root = by_hand(tmp_path / "t", {"x": "double"}, [(table, {})])
+    cases = {
+        "x in (0e0)": 2, "x in (-0e0, 1.5e0)": 3, "x in (cast('NaN' as double))": 1, "x not in (cast('NaN' as double), 1e0)": 3,
+        "x not in (0e0, null)": 0, "x in (null)": 0, "x not in (2e0)": 4,
+    }  # fmt: skip
+    assert {where: dv.scan(root, where=where).read_all().num_rows for where in cases} == cases
+
+
 @pytest.mark.parametrize(
     "stats", ["nothing", '{"minValues": {"n": "x"}, "maxValues": [1]}', "[1]", '{"numRecords": "5", "nullCount": 5}', "{"]
 )

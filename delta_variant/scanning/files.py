@@ -304,7 +304,7 @@ class OpenFile:
         if predicate is not None:
             if not predicate.may_match(RowGroupEvidence(self, number)):
                 return
-            asked = self._numbers(inputs(predicate.value))
+            asked = self._numbers(predicate.inputs)
             together = wanted <= asked
             for at, rows in self._read(number, count, asked, first):
                 span = slice(at, at + rows.count)
@@ -485,6 +485,7 @@ class RowGroupEvidence:
 
     def __init__(self, file: OpenFile, number: int) -> None:
         self._open, self._group = file, file.parquet.metadata.row_group(number)
+        self._known: dict[tuple[Field, ...], Known | None] = {}
 
     def partition(self, fields: tuple[Field, ...]) -> Literal | None:
         """The value of a partition column."""
@@ -492,6 +493,11 @@ class RowGroupEvidence:
 
     def column(self, fields: tuple[Field, ...]) -> Known | None:
         """What is known of an ordinary column."""
+        if fields not in self._known:
+            self._known[fields] = self._column(fields)
+        return self._known[fields]
+
+    def _column(self, fields: tuple[Field, ...]) -> Known | None:
         constant = self.partition(fields)
         if constant is not None:
             null = constant.value is None

@@ -158,14 +158,16 @@ def _type(name: str, text: str) -> Kind:
 def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
     """The operands of an OR; equalities of one value with constants are one IN."""
     merged: dict[object, Value] = {}
+    constants: dict[Value, list[Literal]] = {}
     for number, part in enumerate(parts):
         match part:
             case Comparison("=", left, Literal() as constant):
-                before = merged.get(left)
-                values = before.values if isinstance(before, In) else ()
-                merged[left] = In(left, (*values, constant))
+                merged[left] = part
+                constants.setdefault(left, []).append(constant)
             case _:
                 merged[number] = part
+    for left, listed in constants.items():
+        merged[left] = In(left, tuple(listed))
     return tuple(merged.values())
 
 

@@ -87,6 +87,8 @@ class Predicate:
 
     def __init__(self, value: Value, schema: Struct, at: tzinfo) -> None:
         self.value, self._at = value, at
+        self.inputs = tuple(dict.fromkeys(inputs(value)))
+        """The columns and paths that it reads, each once."""
         self._constants: list[list[Any]] = []
         self._others: list[Value] = []
         self._log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True)
@@ -354,11 +356,17 @@ class LogEvidence:
         self._file, self._table = file, table
         self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[Any, Mapping[str, Any]] = {}
+        self._known: dict[tuple[Field, ...], Known | None] = {}
 
     def partition(self, fields: tuple[Field, ...]) -> Literal | None:
         return self._table.partition(self._file, fields)
 
     def column(self, fields: tuple[Field, ...]) -> Known | None:
+        if fields not in self._known:
+            self._known[fields] = self._column(fields)
+        return self._known[fields]
+
+    def _column(self, fields: tuple[Field, ...]) -> Known | None:
         constant = self.partition(fields)
         if constant is not None:
             null = constant.value is None
