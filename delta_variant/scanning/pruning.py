@@ -1,9 +1,9 @@
 """Which files, and which row groups of a file, can have rows for which a predicate is true.
 
-In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer (`row_groups`). Out: False
-only if no row can match. Comparisons of Variant paths are translated by `skipping`, as those of Spark's queries are, and its
-trees over bounds are evaluated here in Python; ordinary columns have Delta's minimum, maximum and null count, or the value of
-their partition.
+In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer
+(`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths are translated by `skipping`,
+as those of Spark's queries are, and its trees over bounds are evaluated here in Python; ordinary columns have Delta's minimum,
+maximum and null count, or the value of their partition.
 
 Invariant: what is not known, damaged, or of another type keeps the rows.
 """

@@ -149,7 +149,7 @@ def _typed(query: Query, files: Sequence[File]) -> tuple[Output, ...]:
 
 def _kinds(query: Query, paths: Sequence[Get], file: File) -> list[pa.DataType | None]:
     """The type of the typed column of each path in a file; None if it does not hold all values."""
-    evidence, footer = LogEvidence(file, query.facts), FileReader(query, file).footer()
+    evidence, footer = LogEvidence(file, query.facts), FileReader(query, file).places()
     marked = file.tags.get(BOUNDS_TAG) == TYPED_TAG_VALUE
     return [
         footer.typed(path.fields, path.keys, by_log=marked and evidence.has_bounds(path.fields, path.keys)) for path in paths
