@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -20,8 +21,9 @@ import pytest
 
 import delta_variant as dv
 from delta_variant import binary, errors, z85
-from delta_variant.scanning import casts
+from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.log import Log
+from delta_variant.scanning.predicate import parse_any
 from delta_variant.scanning.reader import _storage, common
 from tests.strategies import column
 from tests.support import length
@@ -210,7 +212,7 @@ def test_unknown_features(tmp_path, feature):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n"),
+        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n, d, collated"),
         ({"columns": ["n:a"]}, errors.InvalidPathError, "is bigint, not VARIANT"),
         ({"columns": "n"}, errors.TableError, "columns is a list"),
         ({"where": "m = 1"}, errors.TableError, "there is no column m"),
@@ -221,6 +223,13 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "n ="}, errors.UnsupportedFeatureError, "cannot be parsed"),
         ({"where": "n = 'x'"}, errors.CastError, "cannot be cast to bigint"),
         ({"where": "n = true"}, errors.UnsupportedFeatureError, "compares bigint with boolean"),
+        ({"where": "d = 5.5 or d in (n, 1)"}, errors.UnsupportedFeatureError, "more than 38 digits"),
+        ({"where": "d in (5L)"}, errors.UnsupportedFeatureError, "more than 38 digits"),
+        ({"where": "cast(n as time) = 1"}, errors.UnsupportedFeatureError, "time is not a type"),
+        ({"where": "collated in ('a')"}, errors.UnsupportedFeatureError, "collation"),
+        ({"where": 5}, errors.TableError, "where is a text"),
+        ({"columns": [5]}, errors.TableError, "columns is a list of texts"),
+        ({"version": "0"}, errors.TableError, "is no version"),
         ({"version": 7}, errors.TableError, "no version 7: the newest is 0"),
         ({"version": 0, "timestamp": "2024-01-01"}, errors.TableError, "not both"),
         ({"timestamp": "yesterday"}, errors.TableError, "is no time"),
@@ -229,10 +238,38 @@ def test_unknown_features(tmp_path, feature):
         ({"timezone": "Mars/Olympus"}, errors.UnsupportedFeatureError, "is no time zone"),
     ],
 )
-def test_what_is_refused(numbers, arguments, error, message):
+def test_what_is_refused(tmp_path, arguments, error, message):
     """Each mistake in the arguments is an error of this package that names it, before a file is read."""
+    root = by_hand(tmp_path / "t", {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE"}, [])
     with pytest.raises(error, match=message):
-        dv.scan(numbers, **arguments)
+        dv.scan(root, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("v:a::array<int>", "array<int> is not a type"),
+        ("v:a::int::string", "int::string is not a type"),
+        ("v:a[-1]", "not a Variant path"),
+        ("v:`b.c`", "more than one step"),
+        ("variant_get(v, '$.a', 'int')::string", "is no column"),
+    ],
+)
+def test_columns_that_are_refused(tmp_path, text, message):
+    """Text that is neither a column nor a path is refused. It is never a path to a key that no row has."""
+    root = by_hand(tmp_path / "t", {"v": "variant"}, [], protocol=VARIANTS)
+    with pytest.raises(errors.DeltaVariantError, match=message):
+        dv.scan(root, [text])
+
+
+def test_forms_of_paths(tmp_path):
+    """Keys in backquotes and in brackets, spaces around the type, and names of columns in any case."""
+    rows = [{"a b": 1, "l": [5, {"c.d": 6}], "x::y": 7}]
+    root = by_hand(tmp_path / "t", {"v": "variant"}, [(pa.table({"v": column(rows)}), {})], protocol=VARIANTS)
+    texts = {"V:`a b` :: int": 1, "v:['a b']::int": 1, "v: l[0]::int": 5, "v:l[1]['c.d']::int": 6, "v:['x::y']::int": 7}
+    for text, value in texts.items():
+        table = dv.scan(root, [text], where=f"{text} = {value}").read_all()
+        assert table.to_pylist() == [{text.rpartition("::")[0].strip(): value}], text
 
 
 def test_streams_can_be_left(numbers):
@@ -248,6 +285,29 @@ def test_streams_can_be_left(numbers):
             return
         time.sleep(0.05)
     pytest.fail("a thread is left")
+
+
+def test_batches_of_repeated_texts(tmp_path):
+    """A batch stays small if texts are long and repeated, so that the file has next to nothing of them."""
+    root = by_hand(tmp_path / "t", {"s": "string"}, [])
+    long = pa.array([letter * 1000 for letter in "ab"]).take(pa.array([n % 2 for n in range(200_000)]))
+    pq.write_table(pa.table({"s": long}), root / "x.parquet")
+    commit(
+        root, 1, [{"add": {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}}]
+    )
+    sizes = [batch.nbytes for batch in dv.scan(root)]
+    assert sum(sizes) > 190 << 20 > 5 * max(sizes)
+
+
+def test_zeros_and_nans_in_a_list(tmp_path):
+    """In IN, as in comparisons, 0.0 equals -0.0 and NaN equals NaN; NULL is unknown."""
+    table = pa.table({"x": pa.array([0.0, -0.0, float("nan"), 1.5, None])})
+    root = by_hand(tmp_path / "t", {"x": "double"}, [(table, {})])
+    cases = {
+        "x in (0e0)": 2, "x in (-0e0, 1.5e0)": 3, "x in (cast('NaN' as double))": 1, "x not in (cast('NaN' as double), 1e0)": 3,
+        "x not in (0e0, null)": 0, "x in (null)": 0, "x not in (2e0)": 4,
+    }  # fmt: skip
+    assert {where: dv.scan(root, where=where).read_all().num_rows for where in cases} == cases
 
 
 @pytest.mark.parametrize(
@@ -269,6 +329,54 @@ def test_floats_of_other_writers(tmp_path):
         for where in ("x > 5e0", "x = 0", "x <> 1", "x >= cast('NaN' as double)")
     }
     assert counts == {"x > 5e0": 1, "x = 0": 1, "x <> 1": 2, "x >= cast('NaN' as double)": 1}
+
+
+def test_bounds_of_long_decimals(tmp_path):
+    """Bounds of decimals with more digits than a double are compared exactly."""
+    values = [Decimal("1234567890123456789.5")]
+    text = '{"numRecords": 1, "minValues": {"d": 1234567890123456789.5}, "maxValues": {"d": 1234567890123456789.5}}'
+    table = pa.table({"d": pa.array(values, pa.decimal128(38, 10))})
+    root = by_hand(tmp_path / "t", {"d": "decimal(38,10)"}, [(table, {"stats": text})])
+    for where in ("d < 1234567890123456790", "d = 1234567890123456789.5", "d > 1234567890123456789", "d between 0 and 1e19"):
+        assert dv.scan(root, where=where).read_all()["d"].to_pylist() == values, where
+    assert not dv.scan(root, where="d = 1234567890123456789.4").read_all().num_rows
+
+
+def test_bounds_of_widened_floats(tmp_path):
+    """A FLOAT that has become DOUBLE is found, although the log has its shortest digits, which are below it."""
+    value = struct.unpack("f", struct.pack("f", 1 / 3))[0]
+    text = json.dumps({"numRecords": 1, "minValues": {"x": 0.33333334}, "maxValues": {"x": 0.33333334}, "nullCount": {"x": 0}})
+    table = pa.table({"x": pa.array([value], pa.float32())})
+    tags = {"delta_variant.bounds": "2"}  # bounds that have NaN in them
+    root = by_hand(tmp_path / "t", {"x": "double"}, [(table, {"stats": text, "tags": tags})])
+    assert dv.scan(root, where="x > 0.33333334e0").read_all()["x"].to_pylist() == [value]
+
+
+def test_char(tmp_path):
+    """Values of CHAR(n) are padded to n characters, as is what they are compared with. Statistics have them unpadded."""
+    names, padded = ["a", "\u00e9b", None, "a \t", "abcd"], ["a   ", "\u00e9b  ", None, "a \t ", "abcd"]
+    text = json.dumps({"numRecords": 5, "minValues": {"c": "a"}, "maxValues": {"c": "\u00e9b"}, "nullCount": {"c": 1}})
+    root = by_hand(tmp_path / "t", {}, [(pa.table({"c": names, "n": list(range(5))}), {"stats": text})])
+    path = root / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = {"c": "char(4)", "n": "varchar(2)", "nested": "array<char(3)>", "p": "char(2)"}
+    fields = [
+        {"name": name, "type": {"n": "long"}.get(name, "string"), **FIELD, "metadata": {"__CHAR_VARCHAR_TYPE_STRING": kind}}
+        for name, kind in kinds.items()
+    ]
+    actions[1]["metaData"] |= {"schemaString": json.dumps({"type": "struct", "fields": fields}), "partitionColumns": ["p"]}
+    actions[2]["add"]["partitionValues"] = {"p": "x"}
+    commit(root, 0, actions)
+    assert dv.scan(root, ["c", "p"]).read_all().to_pylist() == [{"c": value, "p": "x "} for value in padded]
+    for where, want in {
+        "c = 'a'": [0], "c = 'a     '": [0], "c in ('a', 'abcd')": [0, 4], "c > 'a'": [1, 4], "c <= 'a  '": [0, 3],
+        "c like 'a'": [],
+        "c like 'a%'": [0, 3, 4], "c <> 'abcdx'": [0, 1, 3, 4], "c < 'abcdx' and p = 'x'": [0, 3, 4],
+        "p = 'x    '": [0, 1, 2, 3, 4], "c is not null": [0, 1, 3, 4],
+    }.items():  # fmt: skip
+        assert dv.scan(root, ["n"], where).read_all()["n"].to_pylist() == want, where
+    with pytest.raises(errors.UnsupportedFeatureError, match="nested has CHAR"):
+        dv.scan(root, ["nested"])
 
 
 def test_files_of_other_writers(tmp_path):
@@ -728,6 +836,64 @@ def test_every_type_as_every_other(spark, tmp_path, zone, shredded):
     assert not wrong, "\n".join(map(repr, wrong[:40]))
 
 
+ODD = [
+    "12", " 12 ", "12\x7f", "\u0661", "1.5", "5.", ".5", "0x1p3", "-NaN", "nan", "-inf", "1f", "1e400", "0e100", "1" * 5000,
+    "9" * 38, "1.00000017881393432617187499", "1.000000178813934326171875", "true", "Y", "off", "2024-1-1", "2024-01-01T", "1:",
+    "2024-01-01 x", "2024-01-01 \u00e9", "2024-01-01 10", "2024-01-01 10:00", "2024-01-01 10:00Z", "2024-01-01 10:00:00.5Z",
+    "2024-01-01 24:00:00", "2024-01-01 10:00:00+1", "2024-01-01 10:00:00+1:2", "2024-01-01 10:00:00+0130",
+    "2024-01-01 10:00:00+123", "2024-01-01 10:00:00 PST", "2024-01-01 10:00:00 UTC+2", "2024-01-01 10:00:00 Europe/Paris",
+    "+12345-01-01", "-0001-01-01",
+]  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_odd_strings_as_every_type(spark, zone):
+    """A string is cast to each type as Spark casts it: its spaces, digits, exponents, special numbers, times and zones."""
+    kinds = [kind for kind in CASTS if kind not in ("string", "binary")]
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        df = spark.createDataFrame([(number, text) for number, text in enumerate(ODD)], "id int, s string").coalesce(1)
+        casted = (f"try_cast(s as {kind}) `{number}`" for number, kind in enumerate(kinds))
+        want = physical(df.selectExpr("id", *casted).toArrow())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    types = [dv.schema.parse(kind) for kind in kinds]
+    found = [casts.plain(casts.cast(pa.array(ODD), kind, casts.zone(zone))) for kind in types]
+    wrong = [
+        (ODD[row["id"]][:50], kind, found[number][row["id"]], row[str(number)])
+        for row in want
+        for number, kind in enumerate(kinds)
+        if repr(found[number][row["id"]]) != repr(row[str(number)])
+    ]
+    assert not wrong, wrong
+
+
+LARGE = {
+    "bigint": [2**63 - 1, -(2**63), 9223372036855], "double": [1e300, 9.3e12, 127.9, -128.9, -0.0],
+    "decimal(38,10)": [Decimal("9999999999999999999999999999.9999999999"), Decimal("-1234567890123456789.5"), Decimal(2**63)],
+    "decimal(38,20)": [Decimal("-0.99999999999999999999"), Decimal("127.99999999999999999999"), Decimal("2147483647.99999999")],
+    "decimal(38,26)": [Decimal("1.00000017881393432617187499"), Decimal("1.000000178813934326171875")],
+}  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("in_variant", [False, True])
+def test_large_numbers_as_every_type(spark, in_variant):
+    """Numbers at the limits of a type become what they become in Spark, in columns and, where that differs, in Variants."""
+    kinds = ["tinyint", "int", "bigint", "float", "double", "decimal(38,0)", "decimal(5,2)", "timestamp", "boolean"]
+    for source, values in LARGE.items():
+        df = spark.createDataFrame([(str(value),) for value in values], "s string").selectExpr(f"cast(s as {source}) x")
+        form = "try_variant_get(cast(x as variant), '$', '{}')" if in_variant else "try_cast(x as {})"
+        want = df.coalesce(1).selectExpr(*(f"{form.format(kind)} `{kind}`" for kind in kinds)).toArrow()
+        array = casts.made(values, dv.schema.parse(source))
+        for kind in kinds:
+            found = casts.cast(array, dv.schema.parse(kind), in_variant=in_variant)
+            assert casts.plain(found) == casts.plain(want[kind].combine_chunks()), (source, kind)
+
+
 # ---- predicates ------------------------------------------------------------------------------------------------------
 
 
@@ -848,6 +1014,23 @@ def compare_predicates(spark: SparkSession, path: str, made_: Predicates, zone: 
             wrong.append((text, str(found)[:200], str(row[number])[:200]))
     assert not wrong, "\n\n".join(map(repr, wrong[:20])) + f"\n{len(wrong)} of {len(kept)}"
     assert len(kept) > PREDICATES // 12
+
+
+LITERALS = [
+    "'it''s'", '"a""b"', "'a' 'b'", "'a''' 'b'", "r'a\\nb'", "'\\n\\t\\\\\\'\\\"'", "'a\\%b\\_c'", "'\\q\\u0041\\101'", "''",
+    "''''", "1.5e3BD", "0.001", "5.", "-2147483648", "-9223372036854775808", "1e3", "1.5f", "date'2024-1-1'",
+    "timestamp'2024-01-01'",
+]  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_literals(spark):
+    """A literal has the value and the type that it has in Spark: doubled quotes, escapes, numbers, times."""
+    [row] = physical(spark.range(1).selectExpr(*(f"{text} l{number}" for number, text in enumerate(LITERALS))).toArrow())
+    schema = schemas.Struct(())
+    found = [parse_any(text, schema, casts.zone("UTC")) for text in LITERALS]
+    assert [one.value for one in found] == list(row.values())
 
 
 @pytest.mark.spark

@@ -22,6 +22,8 @@ from delta_variant.parquet.footer import Names
 from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
+_TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: it is repeated, and no one knows its length
+_CODE = 4
 _BUFFER_BYTES = 1 << 20
 _FIELD_ID = b"PARQUET:field_id"
 _GROUP = {"metadata", "value", "typed_value"}
@@ -123,8 +125,11 @@ class Columns:
         schema = pa.schema(_kept(list(self.schema), 0, frozenset(numbers)))
         for number in range(self.metadata.num_row_groups) if row_groups is None else row_groups:
             group = self.metadata.row_group(number)
-            size = sum(group.column(i).total_uncompressed_size for i in numbers)
+            chunks = [group.column(i) for i in numbers]
+            size = sum(chunk.total_uncompressed_size for chunk in chunks)
             rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(1, size)))
+            if any(c.physical_type == "BYTE_ARRAY" and c.total_uncompressed_size < _CODE * c.num_values for c in chunks):
+                rows = min(rows, _TEXTS)
             for batch in self._file.reader.iter_batches(
                 rows, row_groups=[number], column_indices=numbers, use_threads=use_threads
             ):

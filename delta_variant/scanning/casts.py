@@ -13,7 +13,8 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,43 +37,60 @@ _FIRST, _LAST = (date(2, 1, 1).toordinal() - _EPOCH) * _DAY, (date(9998, 1, 1).t
 _EXACT = Context(prec=100)
 _LONG = range(-(2**63), 2**63)
 _DAYS = range(-(2**31), 2**31)
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?0*(\d{1,19})", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?")
+_FLOAT = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
+_HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
+_JAVA_NAN = ("+NaN", "-NaN")
 _SPECIAL = {"inf": math.inf, "+inf": math.inf, "infinity": math.inf, "+infinity": math.inf, "-inf": -math.inf,
             "-infinity": -math.inf, "nan": math.nan}  # fmt: skip
 _BOOLEANS = {**dict.fromkeys(("t", "true", "y", "yes", "1"), True), **dict.fromkeys(("f", "false", "n", "no", "0"), False)}
-_DATE = re.compile(r"([+-]?)(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.DOTALL)
-_TIME = re.compile(
-    r"([+-]?)(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?(.*))?)?)?)?", re.DOTALL
-)
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?")
-_TRIMMED = "".join(map(chr, range(33))) + "\x7f"
+_DATE = re.compile(r"([+-]?)(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.DOTALL | re.ASCII)
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(.*))?)?"  # a zone stands after seconds only
+_TIME = re.compile(rf"([+-]?)(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?", re.DOTALL | re.ASCII)
+_TODAY = re.compile(rf"(?:T(?=\d)|(?=\d{{1,2}}:)){_CLOCK}", re.DOTALL | re.ASCII)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?=\d{1,2}(?::|$)|\d{4}$|\d{6}$)(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+_JAVA_TRIMMED = "".join(map(chr, range(33)))  # what Java trims, for numbers
+_TRIMMED = _JAVA_TRIMMED + "\x7f"  # what Spark trims, for all others
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires", "ART": "Africa/Cairo",
+    "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka", "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris", "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi", "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+    "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
+}  # fmt: skip
+"""Java's `ZoneId.SHORT_IDS`."""
 _MAX_OFFSET = 18 * 3600
 
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
-    """A time zone. Raises UnsupportedFeatureError for a name that is none."""
-    try:
-        return timezone.utc if name in ("UTC", "Z", "Etc/UTC") else ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise UnsupportedFeatureError(f"timezone={name!r} is no time zone: write it as Europe/Berlin") from None
+    """A time zone: a region, or an offset as +02:00. Raises UnsupportedFeatureError for a name that is none."""
+    found = _zone_of(name) if isinstance(name, str) else None
+    if found is None:
+        raise UnsupportedFeatureError(f"timezone={name!r} is no time zone: write it as Europe/Berlin or +02:00")
+    return found
 
 
-def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc) -> pa.Array:
-    """The array as Spark casts it in TRY mode; null where the cast fails.
+def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc, *, in_variant: bool = False) -> pa.Array:
+    """The array as Spark casts it in TRY mode; null where the cast fails, and where Spark has no cast.
 
-    target: a type of `PRIMITIVES` that Spark has. at: the time zone of the session. Raises UnsupportedFeatureError for types
-    between which Spark has no cast.
+    target: a type of `PRIMITIVES` that Spark has. at: the time zone of the session. in_variant: whether the values are those of
+    Variants. Seconds too large for a timestamp are then null; those of columns become the last timestamp, or wrap around if
+    they are decimals. Decimals become INT through DOUBLE, in columns those of more than 18 digits.
     """
     source = array.type
     if source == target:
         return array
     if len(array) == array.null_count or pa.types.is_null(source):
         return pa.nulls(len(array), target)
+    if in_variant and pa.types.is_decimal(source) and pa.types.is_integer(target) and target != pa.int64():
+        array = cast(array, pa.float64())
+        source = array.type
     found = _fast(array, source, target, at)
-    return found if found is not None else _by_value(array, target, at)
+    return found if found is not None else _by_value(array, target, at, in_variant=in_variant)
 
 
 def castable(source: pa.DataType, target: pa.DataType) -> bool:
@@ -178,9 +196,11 @@ def _strings(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 # ---- value by value -------------------------------------------------------------------------------------------------
 
 
-def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo) -> pa.Array:
+def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo, *, in_variant: bool) -> pa.Array:
     encoded = array.dictionary_encode()
     convert = _converter(array.type, target, at)
+    if target == INSTANT and not in_variant and not t.is_time(array.type) and not t.is_string(array.type):
+        convert = _seconds_of_column
     values = [None if value is None else convert(value) for value in plain(encoded.dictionary)]
     return made(values, target).take(encoded.indices)
 
@@ -241,7 +261,11 @@ def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable
         return _number_to_micros
     if pa.types.is_integer(target):
         limits = np.iinfo(target.to_pandas_dtype())
+        if pa.types.is_decimal(source) and target != pa.int64():
+            return lambda value: _as_integer(float(value), limits.min, limits.max)
         return lambda value: _as_integer(value, limits.min, limits.max)
+    if pa.types.is_decimal(source) and pa.types.is_float32(target):
+        return lambda value: _nearest_float(str(value))
     if pa.types.is_floating(target):
         return lambda value: _as_float(float(value), target)
     return lambda value: _as_decimal(_decimal_of(value), target)
@@ -276,7 +300,7 @@ def _as_decimal(value: Decimal | None, target: pa.DataType) -> Decimal | None:
     if value is None or not value.is_finite() or value.adjusted() > 60:
         return None
     rounded = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _EXACT)
-    return rounded if abs(rounded) < Decimal(10) ** (target.precision - target.scale) else None
+    return rounded if rounded.copy_abs() < Decimal(10) ** (target.precision - target.scale) else None
 
 
 def _number_to_micros(value: Any) -> int | None:
@@ -285,10 +309,22 @@ def _number_to_micros(value: Any) -> int | None:
             return None
         micros = value * _MICROS
         return int(micros) if math.isfinite(micros) and int(micros) in _LONG else None
-    micros = (
-        int((Decimal(value) * _MICROS).to_integral_value(ROUND_DOWN, _EXACT)) if isinstance(value, Decimal) else value * _MICROS
-    )
+    micros = _decimal_micros(value) if isinstance(value, Decimal) else value * _MICROS
     return micros if micros in _LONG else None
+
+
+def _decimal_micros(seconds: Decimal) -> int:
+    return int(_EXACT.multiply(seconds, Decimal(_MICROS)))
+
+
+def _seconds_of_column(value: Any) -> int | None:
+    found = _number_to_micros(value)
+    if found is not None or isinstance(value, float):
+        return found
+    if isinstance(value, Decimal):
+        micros = _decimal_micros(value)
+        return (micros - _LONG.start) % 2**64 + _LONG.start
+    return _LONG.start if value < 0 else _LONG.stop - 1
 
 
 def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
@@ -387,27 +423,48 @@ def _from_string(target: pa.DataType, at: tzinfo) -> Callable[[str], Any]:
         limits = np.iinfo(target.to_pandas_dtype())
         return lambda text: _integer(text.strip(_TRIMMED), limits)
     if pa.types.is_floating(target):
-        return lambda text: _float(text.strip(_TRIMMED), target)
+        return lambda text: _float(text.strip(_JAVA_TRIMMED), is_float=pa.types.is_float32(target))
     if pa.types.is_decimal(target):
-        return lambda text: _decimal(text.strip(_TRIMMED), target)
+        return lambda text: _decimal(text.strip(_JAVA_TRIMMED), target)
     if pa.types.is_date(target):
         return date_of
     return lambda text: timestamp_of(text, at, local=target == LOCAL)
 
 
 def _integer(text: str, limits: Any) -> int | None:
-    return _limited(int(text), limits.min, limits.max) if text.isascii() and _INTEGER.fullmatch(text) else None
+    found = _INTEGER.fullmatch(text)  # Python refuses to read more than 4,300 digits
+    return None if found is None else _limited(-int(found[1]) if text[0] == "-" else int(found[1]), limits.min, limits.max)
 
 
-def _float(text: str, target: pa.DataType) -> float | None:
-    if text.isascii() and _FLOAT.fullmatch(text):
-        number = text.rstrip("fFdD")
-        return float(str(np.float32(number))) if pa.types.is_float32(target) else float(number)
-    return _SPECIAL.get(text.lower())
+def _float(text: str, *, is_float: bool) -> float | None:
+    """A number as Java's `Double.valueOf` or `Float.valueOf` reads it."""
+    found = _FLOAT.fullmatch(text)
+    if found:
+        return _nearest_float(found[1]) if is_float else float(found[1])
+    found = _HEX.fullmatch(text)
+    if found:
+        try:
+            double = float.fromhex(found[1])
+        except OverflowError:
+            double = -math.inf if text[0] == "-" else math.inf
+        return _as_float(double, pa.float32()) if is_float else double
+    return math.nan if text in _JAVA_NAN else _SPECIAL.get(text.lower())
+
+
+def _nearest_float(text: str) -> float:
+    """The float next to a number. Its double may be half way between two floats where the number is not."""
+    double = float(text)
+    found = _as_float(double, pa.float32())
+    if not math.isfinite(double) or not math.isfinite(found):
+        return found
+    exact = Decimal(text)
+    other = _as_float(math.nextafter(double, math.inf if exact > Decimal(double) else -math.inf), pa.float32())
+    is_half = other != found and math.isfinite(other) and Fraction(found) + Fraction(other) == 2 * Fraction(double)
+    return other if is_half and exact != Decimal(double) else found
 
 
 def _decimal(text: str, target: pa.DataType) -> Decimal | None:
-    if not text.isascii() or not _DECIMAL.fullmatch(text):
+    if not _DECIMAL.fullmatch(text):
         return None
     try:
         return _as_decimal(Decimal(text), target)
@@ -429,30 +486,34 @@ def _days(sign: str, year: str, month: str | None, day: str | None) -> int | Non
 def date_of(text: str) -> int | None:
     """The days of a date in a text, as Spark's `stringToDate` takes it."""
     found = _DATE.fullmatch(text.strip(_TRIMMED))
-    days = found and text.isascii() and _days(*found.groups())
-    return days if found and isinstance(days, int) and days in _DAYS and not isinstance(days, bool) else None
+    days = None if found is None else _days(*found.groups())
+    return days if days is not None and days in _DAYS else None
 
 
 def timestamp_of(text: str, at: tzinfo, *, local: bool) -> int | None:
     """The microseconds of a time in a text, as Spark's `stringToTimestamp` takes it. local: without a zone (TIMESTAMP_NTZ), a
     zone in the text is ignored."""
-    found = _TIME.fullmatch(text.strip(_TRIMMED))
-    if not found:
+    trimmed, today = text.strip(_TRIMMED), None
+    found = _TIME.fullmatch(trimmed)
+    if found is None and not local and text.startswith("T") == trimmed.startswith("T"):
+        today = _TODAY.fullmatch(trimmed)  # a time of the current day
+    clock = found or today
+    if clock is None:
         return None
-    *day, hour, minute, second, fraction, suffix = found.groups()
-    days = _days(*day)
-    if days is None:
-        return None
+    hour, minute, second, fraction, suffix = clock.groups()[-5:]
     hours, minutes, seconds = (int(part or 0) for part in (hour, minute, second))
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
-    micros = ((days * 24 + hours) * 60 + minutes) * 60 * _MICROS + seconds * _MICROS + int((fraction or "").ljust(6, "0")[:6])
     place = at
-    if suffix and suffix.strip(_TRIMMED):
-        named = _zone_of(suffix.strip(_TRIMMED))
+    if suffix and suffix.strip(_JAVA_TRIMMED):
+        named = _zone_of(suffix.strip(_JAVA_TRIMMED))
         if named is None:
             return None
         place = named
+    days = _days(*found.groups()[:4]) if found else datetime.now(place).toordinal() - _EPOCH
+    if days is None:
+        return None
+    micros = ((days * 24 + hours) * 60 + minutes) * 60 * _MICROS + seconds * _MICROS + int((fraction or "").ljust(6, "0")[:6])
     try:
         return _checked(micros if local else instant(micros, place))
     except (OverflowError, ValueError):
@@ -460,8 +521,9 @@ def timestamp_of(text: str, at: tzinfo, *, local: bool) -> int | None:
 
 
 def _zone_of(text: str) -> tzinfo | None:
-    if text in ("Z", "UTC", "GMT", "UT"):
+    if text in ("Z", "UTC", "GMT", "UT", "Etc/UTC"):
         return timezone.utc
+    text = _SHORT_ZONES.get(text, text)
     found = _OFFSET.fullmatch(text)
     if found:
         hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""
 _EXACT = Context(prec=100)
+_LOOK = 8  # operands after which rows that are still undecided are looked for, if no cast can fail
+Operand: TypeAlias = "pa.Array | pa.Scalar"
 Keys: TypeAlias = tuple["str | int", ...]
 
 
@@ -83,6 +86,11 @@ class Literal:
 
     value: object
     kind: pa.DataType
+
+    @cached_property
+    def scalar(self) -> pa.Scalar:
+        """The constant in Arrow."""
+        return casts.made([self.value], self.kind)[0]
 
     def __str__(self) -> str:
         return "NULL" if self.value is None else repr(self.value)
@@ -140,6 +148,11 @@ class And:
 
     kind = pa.bool_()
 
+    @cached_property
+    def can_fail(self) -> bool:
+        """Whether a cast in it can be an error."""
+        return any(map(can_fail, self.parts))
+
 
 @dataclass(frozen=True)
 class Or:
@@ -148,6 +161,11 @@ class Or:
     parts: tuple[Value, ...]
 
     kind = pa.bool_()
+
+    @cached_property
+    def can_fail(self) -> bool:
+        """Whether a cast in it can be an error."""
+        return any(map(can_fail, self.parts))
 
 
 @dataclass(frozen=True)
@@ -184,6 +202,23 @@ def negated(value: Value) -> Value:
         case Literal(constant, kind):
             return Literal(None if constant is None else not constant, kind)
     return Not(value)
+
+
+def can_fail(value: Value) -> bool:
+    """Whether a cast in an expression can be an error."""
+    match value:
+        case Get(_, _, kind, strict):
+            return strict and not isinstance(kind, Variant)
+        case Cast(child, _, strict):
+            return strict or can_fail(child)
+        case Column() | Literal():
+            return False
+        case And() | Or():
+            return value.can_fail
+        case Comparison(_, left, right):
+            return can_fail(left) or can_fail(right)
+        case _:
+            return can_fail(value.child)
 
 
 def inputs(value: Value) -> Iterator[Column | Get]:
@@ -250,10 +285,12 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             if strict and array.null_count > source.null_count:
                 _check(value, np.asarray(pc.and_(source.is_valid(), array.is_null())), alive)
             return array
-        case Literal(constant, kind):
-            return pa.repeat(casts.made([constant], kind)[0], rows.count)
+        case Literal():
+            return pa.repeat(value.scalar, rows.count)
         case Comparison(op, left, right):
-            return compared(op, evaluate(left, rows, at, alive), evaluate(right, rows, at, alive))
+            sides = [side.scalar if isinstance(side, Literal) else evaluate(side, rows, at, alive) for side in (left, right)]
+            found = compared(op, *sides)
+            return pa.repeat(found, rows.count) if isinstance(found, pa.Scalar) else found
         case In(child, constants, no):
             return _in(evaluate(child, rows, at, alive), constants, negated=no)
         case IsNull(child, no):
@@ -268,17 +305,19 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
         case Not(child):
             return pc.invert(evaluate(child, rows, at, alive))
         case And(parts):
-            return _joined(parts, rows, at, alive, decisive=False)
+            return _joined(parts, rows, at, alive, decisive=False, can_fail=value.can_fail)
         case Or(parts):
-            return _joined(parts, rows, at, alive, decisive=True)
+            return _joined(parts, rows, at, alive, decisive=True, can_fail=value.can_fail)
 
 
-def _joined(parts: tuple[Value, ...], rows: Rows, at: tzinfo, alive: Alive, *, decisive: bool) -> pa.Array:
+def _joined(parts: tuple[Value, ...], rows: Rows, at: tzinfo, alive: Alive, *, decisive: bool, can_fail: bool) -> pa.Array:
     """AND, which the first FALSE decides, or OR, which the first TRUE decides."""
     whole = pa.repeat(pa.scalar(not decisive), rows.count)
-    for part in parts:
+    for number, part in enumerate(parts):
         found = evaluate(part, rows, at, alive)
         whole = pc.or_kleene(whole, found) if decisive else pc.and_kleene(whole, found)
+        if not can_fail and number % _LOOK:
+            continue
         undecided = np.asarray(pc.fill_null(pc.not_equal(whole, decisive), fill_value=True))
         if not undecided.any():
             break
@@ -299,12 +338,12 @@ def _check(value: Get | Cast, failed: npt.NDArray[np.bool_], alive: Alive) -> No
 # ---- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def compared(op: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """The comparison of two arrays of one type, or of exact numbers."""
+def compared(op: str, left: Operand, right: Operand) -> Operand:
+    """The comparison of two arrays or scalars of one type, or of exact numbers."""
     left, right = _aligned(left, right)
     if op == "<=>":
         same = pc.fill_null(compared("=", left, right), fill_value=False)
-        return pc.or_(same, pc.and_(left.is_null(), right.is_null()))
+        return pc.or_(same, pc.and_(pc.is_null(left), pc.is_null(right)))
     if op == "<>":
         return pc.invert(compared("=", left, right))
     if op in (">", ">="):
@@ -314,7 +353,7 @@ def compared(op: str, left: pa.Array, right: pa.Array) -> pa.Array:
     return {"=": pc.equal, "<": pc.less, "<=": pc.less_equal}[op](left, right)
 
 
-def _floats(op: str, left: pa.Array, right: pa.Array) -> pa.Array:
+def _floats(op: str, left: Operand, right: Operand) -> Operand:
     nan, other = pc.is_nan(left), pc.is_nan(right)
     if op == "=":
         return pc.or_(pc.equal(left, right), pc.and_(nan, other))
@@ -323,7 +362,7 @@ def _floats(op: str, left: pa.Array, right: pa.Array) -> pa.Array:
     return pc.or_(pc.less_equal(left, right), other)
 
 
-def _aligned(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
     """Both arrays in a type in which Arrow compares them exactly."""
     kinds = (left.type, right.type)
     if pa.types.is_boolean(left.type):
@@ -340,11 +379,10 @@ def _aligned(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
-    if pa.types.is_floating(array.type):  # Arrow does not know that NaN equals NaN, and 0.0 equals -0.0
-        found = pa.repeat(pa.scalar(False), len(array))
-        for value in values:
-            one = pa.repeat(casts.made([value.value], value.kind)[0], len(array))
-            found = pc.or_(found, pc.fill_null(compared("=", array, one), fill_value=False))
+    if pa.types.is_floating(array.type):  # for Arrow, 0.0 and -0.0 are two values, and so are two NaNs
+        found = pc.is_in(_one_zero(array), value_set=_one_zero(pa.array([value.value for value in values], array.type)))
+        if any(value.value != value.value for value in values):
+            found = pc.or_(found, pc.fill_null(pc.is_nan(array), fill_value=False))
     else:
         known = [value.value for value in values if _has(array.type, value.value)]
         found = pc.is_in(array, value_set=casts.made(known, array.type))
@@ -355,6 +393,11 @@ def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa
     return pc.invert(found) if negated else found
 
 
+def _one_zero(array: pa.Array) -> pa.Array:
+    """The array with 0.0 in the place of -0.0."""
+    return pc.add(array, pa.scalar(0.0, array.type))
+
+
 def _has(kind: pa.DataType, value: Any) -> bool:
     """Whether a type has a value. Of other types than exact numbers, constants have the type already."""
     if pa.types.is_integer(kind):
@@ -362,7 +405,7 @@ def _has(kind: pa.DataType, value: Any) -> bool:
         return bool(value == int(value) and limits.min <= value <= limits.max)
     if pa.types.is_decimal(kind):
         digits = Decimal(value)
-        fits = abs(digits) < Decimal(10) ** (kind.precision - kind.scale)
+        fits = digits.copy_abs() < Decimal(10) ** (kind.precision - kind.scale)
         return bool(fits) and -int(digits.normalize(_EXACT).as_tuple().exponent) <= kind.scale
     return True
 

@@ -43,6 +43,7 @@ class Group:
 
     def __init__(self, metadata: pa.Array | None, value: pa.Array | None, typed: pa.Array | None, count: int) -> None:
         self._metadata, self._count = metadata, count
+        self._casts: dict[Any, tuple[pa.Array, npt.NDArray[np.bool_] | None]] = {}
         self._value = None if value is None or value.null_count == count else value
         self._typed = None if typed is None or typed.null_count == count else typed
 
@@ -94,7 +95,12 @@ class Group:
         return Group(both.field("metadata"), pc.struct_field(both, "value"), None, self._count)
 
     def cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The values as a type, and where that fails; None if nowhere."""
+        """The values as a type, and where that fails; None if nowhere. A predicate may ask for it thousands of times."""
+        if (kind, at) not in self._casts:
+            self._casts[kind, at] = self._cast(kind, at)
+        return self._casts[kind, at]
+
+    def _cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
         result: pa.Array | None = None
         failed: npt.NDArray[np.bool_] | None = None
         if self._typed is not None:
@@ -164,7 +170,7 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
         array = array.cast(casts.LOCAL if source.tz is None else casts.INSTANT)
     if not casts.castable(array.type, kind):
         return pa.nulls(len(array), kind)
-    return casts.cast(array, kind, at)
+    return casts.cast(array, kind, at, in_variant=True)
 
 
 def _decimal_text(value: Any) -> str:

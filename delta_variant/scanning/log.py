@@ -14,12 +14,12 @@ name. A commit that is missing is an error, never a gap.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.scanning import schemas
+from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.deletion_vectors import DeletionVector
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class File:
         if self.stats_text is None:
             return self.parsed or {}
         try:
-            found = json.loads(self.stats_text)
+            found = json.loads(self.stats_text, parse_float=Decimal)  # a float is another number than a long decimal
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -213,12 +213,19 @@ class Log:
         """The newest version."""
         return max([*self._commits, *self._checkpoints])
 
-    def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> Snapshot:
-        """A version of the table: the newest, that with a number, or the one that was the newest at a time."""
+    def snapshot(
+        self, version: int | None = None, timestamp: str | datetime | None = None, at: tzinfo = timezone.utc
+    ) -> Snapshot:
+        """A version of the table: the newest, that with a number, or the one that was the newest at a time.
+
+        at: the zone of a time without one.
+        """
         if version is not None and timestamp is not None:
             raise TableError("scan takes a version or a timestamp, not both")
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise TableError(f"version={version!r} is no version: write a whole number")
         if timestamp is not None:
-            version = self._version_at(_moment(timestamp))
+            version = self._version_at(_moment(timestamp, at))
         if version is not None and not 0 <= version <= self.last:
             raise TableError(f"{self.table} has no version {version}: the newest is {self.last}")
         return self._replayed(self.last if version is None else version)
@@ -302,7 +309,7 @@ class Log:
         try:
             with (
                 self._system.open_input_file(info.path) as source,
-                pq.ParquetFile(source, arrow_extensions_enabled=False) as file,
+                pq.ParquetFile(source, arrow_extensions_enabled=False, coerce_int96_timestamp_unit="us") as file,
             ):
                 return list(_parquet_actions(file))
         except FileNotFoundError:
@@ -367,10 +374,20 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
         wanted += [f"{name}.{part}" for part in inner]
     for batch in file.iter_batches(1 << 14, columns=wanted):
         for name in batch.schema.names:
-            column = batch.column(name)
+            column = _with_texts(batch.column(name))
             for found in column.filter(column.is_valid()).to_pylist():
                 if any(value is not None for value in found.values()):
                     yield {name: {**found, **_maps(found)}}
+
+
+def _with_texts(array: pa.Array) -> pa.Array:
+    """A column whose dates and timestamps are texts, as in JSON: Python's end with the year 9999."""
+    if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
+        return casts.cast(array, pa.string())
+    if not pa.types.is_struct(array.type):
+        return array
+    children = [_with_texts(array.field(number)) for number in range(array.type.num_fields)]
+    return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
 
 
 def _maps(action: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,17 +396,17 @@ def _maps(action: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _as_dict(value) for name, value in action.items() if name in maps and value is not None}
 
 
-def _moment(timestamp: str | datetime) -> int:
-    """A time in milliseconds since 1970; without a zone it is in UTC."""
-    at = timestamp
-    if isinstance(at, str):
-        text = f"{at[:-1]}+00:00" if at.endswith(("Z", "z")) else at
-        with contextlib.suppress(ValueError):
-            at = datetime.fromisoformat(text)
-    if not isinstance(at, datetime):
+def _moment(timestamp: str | datetime, at: tzinfo) -> int:
+    """A time in milliseconds since 1970. A text is cast as Spark casts it."""
+    micros = None
+    if isinstance(timestamp, str):
+        micros = casts.timestamp_of(timestamp, at, local=False)
+    elif isinstance(timestamp, datetime):
+        moment = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=at)
+        micros = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    if micros is None:
         raise TableError(f"timestamp={timestamp!r} is no time: write it as '2026-11-01 12:00:00' or as a datetime")
-    at = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
-    return int(at.timestamp() * 1000)
+    return micros // 1000
 
 
 def _shown(milliseconds: int) -> str:

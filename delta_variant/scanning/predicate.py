@@ -7,7 +7,7 @@ in `scan`, and gives it Spark's types: literals, implicit casts (ANSI mode) and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from decimal import Decimal
@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import SqlglotError
 
 from delta_variant import schema as shredding_schemas
@@ -41,11 +42,27 @@ from delta_variant.scanning.expressions import (
 )
 from delta_variant.scanning.schemas import Kind, Struct, Variant, spark_name
 
-_DIALECT = "databricks"
+
+class SparkSql(Databricks):
+    """Databricks' dialect, in which a quote is doubled inside a string, as in Spark 4: 'it''s' is one string with a quote."""
+
+    class Tokenizer(Databricks.Tokenizer):
+        """The lexical rules."""
+
+        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012  # as sqlglot declares it
+
+
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
+_CALL = re.compile(r"\s*(try_)?variant_get\s*\(", re.IGNORECASE)
+_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|(?!::).)*)::(.*)""", re.DOTALL)
+_BACKQUOTED = re.compile(r"(^|\.)`([^`]*)`(?=$|[.\[])")
+_STEPS = set(".[]'\"")
+_LAST_INDEX = 2**31 - 1
 _LONG, _INT = pa.int64(), pa.int32()
+_NAMES = {exp.DType.TIME: "time", exp.DType.UUID: "uuid", exp.DType.TIMESTAMPLTZ: "timestamp"}
+_WHOLE = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _BOOLEAN, _STRING = pa.bool_(), pa.string()
 
 
@@ -62,14 +79,13 @@ def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
 
 def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
     """A column or a path, as `v:actor.id` or `v:actor.id::bigint` or `try_variant_get(v, '$.actor.id', 'bigint')`."""
-    if re.fullmatch(r"\s*(try_)?variant_get\s*\(.*\)\s*", text, re.IGNORECASE | re.DOTALL):
+    place, name = split_type(text)
+    if _CALL.match(place):
         found = parse_any(text, schema, at)
         if isinstance(found, Get):
             return found
-    place, kind = text, None
-    match = re.search(r"::\s*([\w\s(),]+)$", text)
-    if match:
-        place, kind = text[: match.start()], _type(match[1].strip(), text)
+        raise UnsupportedFeatureError(f"{text!r} is no column: scan returns columns and paths; cast them afterwards")
+    kind = None if name is None else _type(name, text)
     column, path = _split(place)
     fields = schemas.resolved(schema, column)
     if path is None and kind is None:
@@ -78,8 +94,25 @@ def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
         raise InvalidPathError(
             f"{text!r}: {place.partition(':')[0]} is {spark_name(fields[-1].kind)}, not VARIANT: leave out the rest"
         )
-    keys = parse_variant_path(rooted(path or ""))
+    keys = parse_variant_path(rooted(_BACKQUOTED.sub(_bracketed, (path or "").strip())))
     return Get(fields, keys, Variant() if kind is None else kind)
+
+
+def split_type(text: str) -> tuple[str, str | None]:
+    """What stands before the first `::` outside quotes, and the type behind it.
+
+    >>> split_type("v:a :: bigint"), split_type("v:['x::y']")
+    (('v:a', 'bigint'), ("v:['x::y']", None))
+    """
+    match = _CAST.match(text)
+    return (match[1].strip(), match[2].strip()) if match else (text.strip(), None)
+
+
+def _bracketed(match: re.Match[str]) -> str:
+    """The step `['two words']` for one in backquotes."""
+    if set(match[2]) & _STEPS:
+        raise InvalidPathError(f"`{match[2]}` is more than one step in Spark: write a key with such characters as ['key']")
+    return f"['{match[2]}']"
 
 
 def _split(text: str) -> tuple[tuple[str, ...], str | None]:
@@ -88,7 +121,7 @@ def _split(text: str) -> tuple[tuple[str, ...], str | None]:
     for at, char in enumerate(text):
         quoted ^= char == "`"
         if char == ":" and not quoted:
-            return parse_column(text[:at]), text[at + 1 :]
+            return parse_column(text[:at].rstrip()), text[at + 1 :]
     return parse_column(text), None
 
 
@@ -100,7 +133,7 @@ def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
 
 def _tree(text: str, what: str) -> exp.Expr:
     try:
-        return sqlglot.parse_one(text, dialect=_DIALECT)
+        return sqlglot.parse_one(text, dialect=SparkSql)
     except SqlglotError as error:
         reason = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
     except RecursionError:
@@ -125,14 +158,16 @@ def _type(name: str, text: str) -> Kind:
 def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
     """The operands of an OR; equalities of one value with constants are one IN."""
     merged: dict[object, Value] = {}
+    constants: dict[Value, list[Literal]] = {}
     for number, part in enumerate(parts):
         match part:
             case Comparison("=", left, Literal() as constant):
-                before = merged.get(left)
-                values = before.values if isinstance(before, In) else ()
-                merged[left] = In(left, (*values, constant))
+                merged[left] = part
+                constants.setdefault(left, []).append(constant)
             case _:
                 merged[number] = part
+    for left, listed in constants.items():
+        merged[left] = In(left, tuple(listed))
     return tuple(merged.values())
 
 
@@ -143,7 +178,7 @@ class _Binder:
         self._schema, self._zone, self._text = schema, at, text
 
     def refuse(self, node: exp.Expr | str, why: str = "is not supported") -> UnsupportedFeatureError:
-        shown = node if isinstance(node, str) else node.sql(dialect=_DIALECT)
+        shown = node if isinstance(node, str) else node.sql(dialect=SparkSql)
         return UnsupportedFeatureError(
             f"{shown} in {self._text!r} {why}: scan takes AND, OR, NOT, comparisons, IN, BETWEEN, IS NULL and LIKE over "
             "columns, v:path::type, casts and literals. Filter the rows afterwards, for example with DuckDB"
@@ -216,12 +251,15 @@ class _Binder:
             raise self.refuse(node)
         if not all(isinstance(part, Literal) for part in listed):
             return Or(tuple(self.compare("=", child, part, node) for part in listed))
+        child = self._uncollated(child, node)
         kinds = [child.kind, *(part.kind for part in listed if not pa.types.is_null(part.kind))]
-        exact = all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds)
-        if not exact:
+        if all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
+            self._exact([_digits(kind) for kind in kinds if isinstance(kind, pa.DataType)], node)
+        else:
             target = kinds[0]
             for kind in kinds[1:]:
                 target = self._common(target, kind, node)
+            listed = [self._padded(part, child, node) for part in listed]
             child = self._as(child, target)
             listed = [self._as(part, target) for part in listed]
         return In(child, tuple(part for part in listed if isinstance(part, Literal)))
@@ -265,12 +303,12 @@ class _Binder:
             raise self.refuse(node)
         keys: list[str | int] = []
         for part in node.expression.expressions[1:]:
-            if (isinstance(part, exp.JSONPathKey) and isinstance(part.this, str)) or (
-                isinstance(part, exp.JSONPathSubscript) and isinstance(part.this, int | str)
-            ):
-                keys.append(part.this)
-            else:
+            key = part.this if isinstance(part, exp.JSONPathKey | exp.JSONPathSubscript) else None
+            if not isinstance(key, int | str) or (isinstance(key, int) and not 0 <= key <= _LAST_INDEX):
                 raise self.refuse(node)
+            if isinstance(key, str) and set(key) & _STEPS and f"`{key}`" in self._text:
+                raise self.refuse(node, f"has `{key}`, which is more than one step in Spark: write ['{key}']")
+            keys.append(key)
         return self._at(self.value(node.this), tuple(keys), node)
 
     def _at(self, child: Value, keys: Keys, node: exp.Expr) -> Get:
@@ -300,7 +338,8 @@ class _Binder:
         return self._explicit(node, strict=True)
 
     def _explicit(self, node: exp.Cast, *, strict: bool) -> Value:
-        child, target = self.value(node.this), _type(node.to.sql(dialect="spark").lower(), self._text)
+        name = _NAMES.get(node.to.this, node.to.sql(dialect="spark").lower())
+        child, target = self.value(node.this), _type(name, self._text)
         if isinstance(child.kind, Variant):
             if isinstance(child, Column):
                 child = Get(child.fields, (), Variant())
@@ -390,7 +429,10 @@ class _Binder:
                 raise self.refuse(node, "compares a VARIANT, struct, list or map: give the path a type, as in v:a::bigint")
             return IsNull(left if isinstance(right, Literal) else right)
         left, right = self._uncollated(left, node), self._uncollated(right, node)
-        if not all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
+        left, right = self._padded(left, right, node), self._padded(right, left, node)
+        if all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
+            self._exact([_digits(left), _digits(right)], node)
+        else:
             target = self._common(*kinds, node)
             left, right = self._as(left, target), self._as(right, target)
         return Comparison(op, left, right)
@@ -399,6 +441,19 @@ class _Binder:
         if isinstance(value, Column) and value.fields[-1].collated:
             raise self.refuse(node, "compares a string with a collation")
         return value
+
+    def _padded(self, value: Value, other: Value, node: exp.Expr) -> Value:
+        """A literal as Spark compares it with a CHAR: both have the length of the longer one."""
+        length = other.fields[-1].length if isinstance(other, Column) else 0
+        own = value.fields[-1].length if isinstance(value, Column) else 0
+        if own and length and own != length:
+            raise self.refuse(node, "compares CHARs of different lengths")
+        if not length or not isinstance(value, Literal) or not isinstance(value.value, str):
+            return value
+        more = value.value[length:].lstrip(" ")
+        if more[:1] and more[0] < " ":
+            raise self.refuse(node, "compares a CHAR with a longer text that has a control character")
+        return replace(value, value=value.value if more else value.value[:length].ljust(length))
 
     def _common(self, left: Kind, right: Kind, node: exp.Expr) -> pa.DataType:
         """The type in which Spark compares two types (ANSI mode)."""
@@ -410,8 +465,10 @@ class _Binder:
             return right
         numbers = [t.is_exact(kind) or pa.types.is_floating(kind) for kind in (left, right)]
         if all(numbers):
+            if pa.types.is_integer(left) and pa.types.is_integer(right):
+                return max(left, right, key=lambda kind: kind.bit_width)
             if t.is_exact(left) and t.is_exact(right):
-                return self._exact(left, right, node)
+                return self._exact([_digits(left), _digits(right)], node)
             return pa.float64()
         if _STRING in (left, right):
             other = right if left == _STRING else left
@@ -422,11 +479,19 @@ class _Binder:
             return casts.INSTANT if casts.INSTANT in (left, right) else casts.LOCAL
         raise self.refuse(node, f"compares {spark_name(left)} with {spark_name(right)}")
 
-    def _exact(self, left: pa.DataType, right: pa.DataType, node: exp.Expr) -> pa.DataType:
-        if pa.types.is_integer(left) and pa.types.is_integer(right):
-            return max(left, right, key=lambda kind: kind.bit_width)
-        scale = max(getattr(kind, "scale", 0) for kind in (left, right))
-        digits = max(kind.precision - kind.scale if pa.types.is_decimal(kind) else 20 for kind in (left, right))
-        if digits + scale > t.MAX_PRECISION:
-            raise self.refuse(node, "compares numbers of more than 38 digits")
-        return pa.decimal128(digits + scale, scale)
+    def _exact(self, digits: Sequence[tuple[int, int]], node: exp.Expr) -> pa.DataType:
+        """The decimal in which Spark compares exact numbers with so many digits before and after the point."""
+        before, after = (max(parts) for parts in zip(*digits, strict=True))
+        if before + after > t.MAX_PRECISION:
+            raise self.refuse(node, "compares numbers of more than 38 digits together, which Spark rounds (cast one of them)")
+        return pa.decimal128(before + after, after)
+
+
+def _digits(value: Value | pa.DataType) -> tuple[int, int]:
+    """The digits before and after the point of an exact number: of a type, or of a whole literal itself."""
+    kind = value if isinstance(value, pa.DataType) else value.kind
+    if isinstance(kind, pa.DataType) and pa.types.is_decimal(kind):
+        return kind.precision - kind.scale, kind.scale
+    if isinstance(value, Literal) and isinstance(value.value, int):
+        return len(str(abs(value.value))), 0
+    return _WHOLE[kind], 0

@@ -1,9 +1,9 @@
 """Which files, and which row groups of a file, can have rows for which a predicate is true.
 
-In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer (`row_groups`). Out: False
-only if no row can match. Comparisons of Variant paths are translated by `skipping`, as those of Spark's queries are, and its
-trees over bounds are evaluated here in Python; ordinary columns have Delta's minimum, maximum and null count, or the value of
-their partition.
+In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer
+(`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths are translated by `skipping`,
+as those of Spark's queries are, and its trees over bounds are evaluated here in Python; ordinary columns have Delta's minimum,
+maximum and null count, or the value of their partition.
 
 Invariant: what is not known, damaged, or of another type keeps the rows.
 """
@@ -93,6 +93,8 @@ class Predicate:
 
     def __init__(self, value: Value, schema: Struct, at: tzinfo) -> None:
         self.value, self._at = value, at
+        self.inputs = tuple(dict.fromkeys(inputs(value)))
+        """The columns and paths that it reads, each once."""
         self._constants: list[list[Any]] = []
         self._joined: dict[tuple[int, ...], list[Any]] = {}
         self._others: list[Value] = []
@@ -364,11 +366,17 @@ class LogEvidence:
         self._file, self._table, self._index = file, table, index
         self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[Any, Mapping[str, Any]] = {}
+        self._known: dict[tuple[Field, ...], Known | None] = {}
 
     def partition(self, fields: tuple[Field, ...]) -> Literal | None:
         return self._table.partition(self._file, fields)
 
     def column(self, fields: tuple[Field, ...]) -> Known | None:
+        if fields not in self._known:
+            self._known[fields] = self._column(fields)
+        return self._known[fields]
+
+    def _column(self, fields: tuple[Field, ...]) -> Known | None:
         constant = self.partition(fields)
         if constant is not None:
             null = constant.value is None
@@ -379,9 +387,11 @@ class LogEvidence:
         rows, nulls = self._file.stats.get("numRecords"), _member(self._file.stats, ["nullCount", *names])
         counted = isinstance(rows, int) and isinstance(nulls, int)
         low = high = None
-        if isinstance(kind, pa.DataType):
+        if isinstance(kind, pa.DataType) and not fields[-1].length:
             low = _stored(_member(self._file.stats, ["minValues", *names]), kind)
             high = _stored(_member(self._file.stats, ["maxValues", *names]), kind)
+            if pa.types.is_float64(kind):
+                low, high = _widened(low, high)
             if pa.types.is_floating(kind) and not self._marked:
                 high = None  # writers other than Spark leave NaN, the largest number, out of the maximum
             if pa.types.is_timestamp(kind) and high is not None:
@@ -507,8 +517,7 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, dict | list):
             return None
         if t.is_time(kind):
-            text = value.isoformat() if isinstance(value, date | datetime) else str(value)
-            return _cast(text, pa.string(), kind, casts.zone("UTC"))
+            return _cast(str(value), pa.string(), kind, casts.zone("UTC"))
         if t.is_string(kind):
             return value if isinstance(value, str) else None
         if pa.types.is_float32(kind):
@@ -522,6 +531,13 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
     except (ValueError, ArithmeticError):
         return None
     return None
+
+
+def _widened(low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """Bounds of a DOUBLE column. If it was FLOAT, the log has a float's digits, which are another double."""
+    with np.errstate(over="ignore"):
+        low = None if low is None else min(low, float(np.float32(low)))
+        return low, None if high is None else max(high, float(np.float32(high)))
 
 
 class TableFacts:
@@ -545,4 +561,4 @@ class TableFacts:
             raise DeltaVariantError(
                 f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
             )
-        return Literal(found, field.kind)
+        return Literal(found.ljust(field.length) if field.length else found, field.kind)

@@ -21,9 +21,9 @@ from delta_variant.scanning.expressions import Column, Get
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.index import Index
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.predicate import parse_column_text, parse_where
+from delta_variant.scanning.predicate import parse_column_text, parse_where, split_type
 from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
-from delta_variant.scanning.schemas import Variant
+from delta_variant.scanning.schemas import Variant, resolved
 from delta_variant.scanning.stream import in_order
 from delta_variant.stats import BOUNDS_TAG, TYPED_TAG_VALUE
 from delta_variant.storage import Storage
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_TYPE = re.compile(r"::\s*[\w\s(),]+$")
 
 
 def scan(
@@ -78,9 +77,11 @@ def scan(
     >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")  # doctest: +SKIP
     >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY 1')  # doctest: +SKIP
     """
+    if not isinstance(where, str | None):
+        raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
     at, storage = casts.zone(timezone), _storage(path, dict(storage_options or {}))
     system = storage.open()
-    snapshot = Log(storage, system).snapshot(version, timestamp)
+    snapshot = Log(storage, system).snapshot(version, timestamp, at)
     facts = TableFacts(snapshot.schema, snapshot.partition_columns, at)
     predicate = None if where is None else Predicate(parse_where(where, snapshot.schema, at), snapshot.schema, at)
     outputs = _outputs(columns, snapshot.schema, at)
@@ -104,10 +105,13 @@ def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
 
 def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, at: object) -> tuple[Output, ...]:
     if columns is None:
-        return tuple(Output(field.name, Column((field,))) for field in schema.fields)
+        return tuple(Output(field.name, Column(resolved(schema, [field.name]))) for field in schema.fields)
     if isinstance(columns, str):
         raise TableError(f"columns is a list of names, not {columns!r}: write [{columns!r}]")
-    named = columns if isinstance(columns, Mapping) else {_TYPE.sub("", text).strip(): text for text in columns}
+    texts = list(columns.items() if isinstance(columns, Mapping) else columns)
+    if not all(isinstance(text, str) for item in texts for text in (item if isinstance(item, tuple) else (item,))):
+        raise TableError(f"columns is a list of texts, or a dict from names to texts, not {columns!r}")
+    named = columns if isinstance(columns, Mapping) else {split_type(text)[0]: text for text in columns}
     if len(named) < len(columns):
         raise TableError("two columns of the result have the same name: pass columns as a dict from names to columns")
     return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
@@ -148,7 +152,7 @@ def _typed(query: Query, files: Sequence[File]) -> tuple[Output, ...]:
 
 def _kinds(query: Query, paths: Sequence[Get], file: File) -> list[pa.DataType | None]:
     """The type of the typed column of each path in a file; None if it does not hold all values."""
-    evidence, footer = LogEvidence(file, query.facts), FileReader(query, file).footer()
+    evidence, footer = LogEvidence(file, query.facts), FileReader(query, file).places()
     marked = file.tags.get(BOUNDS_TAG) == TYPED_TAG_VALUE
     return [
         footer.typed(path.fields, path.keys, by_log=marked and evidence.has_bounds(path.fields, path.keys)) for path in paths

@@ -31,6 +31,7 @@ _SPARK = {
 }  # fmt: skip
 _BY_SPARK = {name: kind for kind, name in _SPARK.items()}
 _COLLATIONS = "__COLLATIONS"
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Map:
     value: Kind
 
 
+NESTED_CHAR = -1
+"""The length of a column that has CHARs inside it."""
 Kind: TypeAlias = "pa.DataType | Variant | Struct | List | Map"
 
 
@@ -79,6 +82,8 @@ class Field:
     kind: Kind
     collated: bool = False
     """Whether its strings, or those inside it, have a collation."""
+    length: int = 0
+    """The length of a CHAR, to which readers pad its values: files and statistics have them unpadded. 0 for other types."""
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
@@ -124,7 +129,10 @@ def _field(field: Mapping[str, Any], *, mapped: bool) -> Field:
         physical = metadata.get("delta.columnMapping.physicalName", name)
         number = metadata.get("delta.columnMapping.id")
     collated = _COLLATIONS in metadata or "collate" in str(field["type"])
-    return Field(name, physical, number, _kind(field["type"], name, mapped=mapped), collated)
+    declared = str(metadata.get(_CHAR, "")).lower()
+    char = re.fullmatch(r"char\((\d+)\)", declared)
+    length = int(char[1]) if char else NESTED_CHAR if re.search(r"\bchar\(", declared) else 0
+    return Field(name, physical, number, _kind(field["type"], name, mapped=mapped), collated, length)
 
 
 def _kind(kind: Any, name: str, *, mapped: bool) -> Kind:
@@ -158,6 +166,10 @@ def resolved(schema: Struct, names: Sequence[str]) -> tuple[Field, ...]:
             known = ", ".join(f.name for f in kind.fields) if isinstance(kind, Struct) else ""
             inside = f"{'.'.join(f.name for f in fields)} is no struct" if not known else f"there are {known}"
             raise TableError(f"there is no column {'.'.join(names)}: {inside}")
+        if field.length == NESTED_CHAR:
+            raise UnsupportedFeatureError(
+                f"column {field.name} has CHAR inside it, which delta_variant.scan cannot pad: use Spark"
+            )
         fields.append(field)
         kind = field.kind
     return tuple(fields)
