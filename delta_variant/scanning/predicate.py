@@ -56,7 +56,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
 _CALL = re.compile(r"\s*(try_)?variant_get\s*\(", re.IGNORECASE)
-_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|(?!::).)*)::(.*)""", re.DOTALL)
+_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|[^'"`:]|:(?!:))*)::(.*)""", re.DOTALL)
 _BACKQUOTED = re.compile(r"(^|\.)`([^`]*)`(?=$|[.\[])")
 _STEPS = set(".[]'\"")
 _LAST_INDEX = 2**31 - 1
