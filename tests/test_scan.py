@@ -220,6 +220,7 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "m = 1"}, errors.TableError, "there is no column m"),
         ({"where": "abs(n) = 1"}, errors.UnsupportedFeatureError, r"ABS\(n\)"),
         ({"where": "n + 1 = 2"}, errors.UnsupportedFeatureError, r"n \+ 1"),
+        ({"where": "true = n < 2"}, errors.UnsupportedFeatureError, "needs parentheses"),
         ({"where": "n in (select 1)"}, errors.UnsupportedFeatureError, "SELECT"),
         ({"where": "n"}, errors.UnsupportedFeatureError, "bigint, not a predicate"),
         ({"where": "n ="}, errors.UnsupportedFeatureError, "cannot be parsed"),
