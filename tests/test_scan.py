@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import struct
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,6 +220,7 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "m = 1"}, errors.TableError, "there is no column m"),
         ({"where": "abs(n) = 1"}, errors.UnsupportedFeatureError, r"ABS\(n\)"),
         ({"where": "n + 1 = 2"}, errors.UnsupportedFeatureError, r"n \+ 1"),
+        ({"where": "true = n < 2"}, errors.UnsupportedFeatureError, "needs parentheses"),
         ({"where": "n in (select 1)"}, errors.UnsupportedFeatureError, "SELECT"),
         ({"where": "n"}, errors.UnsupportedFeatureError, "bigint, not a predicate"),
         ({"where": "n ="}, errors.UnsupportedFeatureError, "cannot be parsed"),
@@ -270,6 +273,7 @@ def test_forms_of_paths(tmp_path):
     for text, value in texts.items():
         table = dv.scan(root, [text], where=f"{text} = {value}").read_all()
         assert table.to_pylist() == [{text.rpartition("::")[0].strip(): value}], text
+    assert dv.scan(root, ["v:['x::y']"]).read_all()["v:['x::y']"].null_count == 0
 
 
 def test_streams_can_be_left(numbers):
@@ -329,6 +333,46 @@ def test_floats_of_other_writers(tmp_path):
         for where in ("x > 5e0", "x = 0", "x <> 1", "x >= cast('NaN' as double)")
     }
     assert counts == {"x > 5e0": 1, "x = 0": 1, "x <> 1": 2, "x >= cast('NaN' as double)": 1}
+
+
+def test_times_of_versions(numbers):
+    """A timestamp is exact to the millisecond, and without a zone it is in the zone of the session, as in Spark."""
+    at = datetime(2024, 1, 1, 12, 0, 0, 123000, tzinfo=timezone.utc)
+    for milliseconds in range(123, 1000, 73):
+        nanoseconds = (int(at.timestamp()) * 1000 + milliseconds) * 1_000_000
+        os.utime(numbers / "_delta_log" / f"{0:020}.json", ns=(nanoseconds, nanoseconds))
+        moment = at.replace(microsecond=milliseconds * 1000)
+        local = f"2024-01-01 07:00:00.{milliseconds}"
+        for timestamp in (moment, moment.replace(tzinfo=None, hour=7), local, f"2024-01-01 12:00:00.{milliseconds}Z"):
+            assert dv.scan(numbers, timestamp=timestamp, timezone="America/New_York").read_all().num_rows == 10, timestamp
+    with pytest.raises(errors.TableError, match="no version at that time"):
+        dv.scan(numbers, timestamp=f"{local[:-1]}0", timezone="America/New_York")
+
+
+def test_statistics_of_a_checkpoint_that_are_no_texts(tmp_path):
+    """Bounds beyond Python's last year, in a checkpoint that has statistics as columns only, rule out the right files."""
+    days = [3_789_391, -756_052, 0]
+    tables = [(pa.table({"d": pa.array([day], pa.int32()).view(pa.date32())}), {}) for day in days]
+    root = by_hand(tmp_path / "t", {"d": "date"}, tables)
+    actions = [json.loads(line) for line in (root / "_delta_log" / f"{0:020}.json").read_text().splitlines()]
+    bounds, maps = pa.struct([("d", pa.date32())]), pa.map_(pa.string(), pa.string())
+    stats = pa.struct([("numRecords", pa.int64()), ("minValues", bounds), ("maxValues", bounds)])
+    schema = pa.schema(
+        [
+            ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
+            ("metaData", pa.struct([("id", pa.string()), ("schemaString", pa.string()), ("configuration", maps)])),
+            ("add", pa.struct([("path", pa.string()), ("size", pa.int64()), ("stats_parsed", stats)])),
+        ]
+    )
+    for action, day in zip(actions[2:], days, strict=True):
+        one = pa.scalar(day, pa.int32()).cast(pa.date32())
+        action["add"]["stats_parsed"] = {"numRecords": 1, "minValues": {"d": one}, "maxValues": {"d": one}}
+    columns = [pa.array([action.get(field.name) for action in actions], field.type) for field in schema]
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), root / "_delta_log" / f"{0:020}.checkpoint.parquet")
+    (root / "_delta_log" / f"{0:020}.json").unlink()
+    (root / "2.parquet").unlink()  # is not opened
+    found = [dv.scan(root, where=where).read_all().num_rows for where in ("d > date'9999-12-31'", "d < date'0001-01-01'")]
+    assert found == [1, 1]
 
 
 def test_bounds_of_long_decimals(tmp_path):
@@ -713,8 +757,6 @@ def test_in_commit_timestamps(spark, tmp_path):
     spark.range(2).write.format("delta").mode("append").save(str(path))
     log = Log(_storage(path, {}), _storage(path, {}).open())
     times = [row["timestamp"] for row in spark.sql(f"describe history delta.`{path}`").orderBy("version").collect()]
-    import os
-
     for number in (1, 2):
         os.utime(path / "_delta_log" / f"{number:020}.json", (1, 1))
     assert [log.snapshot(timestamp=at).version for at in times[1:]] == [1, 2]
@@ -842,7 +884,7 @@ ODD = [
     "2024-01-01 x", "2024-01-01 \u00e9", "2024-01-01 10", "2024-01-01 10:00", "2024-01-01 10:00Z", "2024-01-01 10:00:00.5Z",
     "2024-01-01 24:00:00", "2024-01-01 10:00:00+1", "2024-01-01 10:00:00+1:2", "2024-01-01 10:00:00+0130",
     "2024-01-01 10:00:00+123", "2024-01-01 10:00:00 PST", "2024-01-01 10:00:00 UTC+2", "2024-01-01 10:00:00 Europe/Paris",
-    "+12345-01-01", "-0001-01-01",
+    "+12345-01-01", "-0001-01-01", "1e-99999999999999999999",
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from delta_variant.parquet.footer import Names
 from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
-_TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: it is repeated, and no one knows its length
+_TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
 _CODE = 4
 _BUFFER_BYTES = 1 << 20
 _FIELD_ID = b"PARQUET:field_id"

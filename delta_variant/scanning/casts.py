@@ -455,7 +455,7 @@ def _nearest_float(text: str) -> float:
     """The float next to a number. Its double may be half way between two floats where the number is not."""
     double = float(text)
     found = _as_float(double, pa.float32())
-    if not math.isfinite(double) or not math.isfinite(found):
+    if not double or not math.isfinite(double) or not math.isfinite(found):
         return found
     exact = Decimal(text)
     other = _as_float(math.nextafter(double, math.inf if exact > Decimal(double) else -math.inf), pa.float32())

@@ -56,10 +56,11 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
 _CALL = re.compile(r"\s*(try_)?variant_get\s*\(", re.IGNORECASE)
-_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|(?!::).)*)::(.*)""", re.DOTALL)
+_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|[^'"`:]|:(?!:))*)::(.*)""", re.DOTALL)
 _BACKQUOTED = re.compile(r"(^|\.)`([^`]*)`(?=$|[.\[])")
 _STEPS = set(".[]'\"")
 _LAST_INDEX = 2**31 - 1
+_LOOSER = (*_COMPARISONS, exp.In, exp.Between, exp.Like)  # operands that sqlglot binds first, and Spark does not
 _LONG, _INT = pa.int64(), pa.int32()
 _NAMES = {exp.DType.TIME: "time", exp.DType.UUID: "uuid", exp.DType.TIMESTAMPLTZ: "timestamp"}
 _WHOLE = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
@@ -188,6 +189,8 @@ class _Binder:
         """The expression of a node."""
         for kind, op in _COMPARISONS.items():
             if type(node) is kind:
+                if isinstance(node.expression, _LOOSER):
+                    raise self.refuse(node, "needs parentheses (Spark reads comparisons from left to right)")
                 return self.compare(op, self.value(node.this), self.value(node.expression), node)
         handler: Callable[[Any], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         if handler is None:

@@ -46,34 +46,42 @@ def scan(
     timezone: str = "UTC",
     storage_options: Mapping[str, str] | None = None,
 ) -> pa.RecordBatchReader:
-    """The rows of a Delta table, without Spark.
+    """The rows of a Delta table, without Spark, as a stream of Arrow record batches.
 
-    path: a directory, or a location as Spark has it (s3a://, gs://, abfss://). columns: names of columns and of fields
-    (`s.a`), and paths of VARIANT columns (`v:actor.id`, `v:actor.id::bigint`, `try_variant_get(v, '$.actor.id', 'bigint')`),
-    as a list, or as a dict from the names of the result; None for all columns. In a list, a column of the result is called as
-    its text without the type.
+    path: a directory, or a location as Spark has it (s3a://, gs://, abfss://).
+
+    columns: names of columns and of fields (`s.a`), and paths of VARIANT columns (`v:actor.id`, `v:actor.id::bigint`,
+    `try_variant_get(v, '$.actor.id', 'bigint')`). Odd names stand in backquotes, odd keys in brackets: `v:['a key']`. A list
+    names each column of the result by its text without the type; a dict has its names as keys. None: all columns. An empty
+    list: rows without columns.
 
     where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,
-    fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. Exactly the rows are returned for which
-    Spark (in its default, the ANSI mode) finds it true. Files and row groups that cannot have such rows are not read,
-    by bounds and by the index of values (`VariantTable.analyze`).
+    fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. The rows are exactly those for which Spark,
+    in its default ANSI mode, finds it true. Files and row groups whose statistics rule that out are not read, nor are files
+    that the index of values rules out (`VariantTable.analyze`).
 
-    version, timestamp: an older version of the table; a time without a zone is in UTC. timezone: that of the session in Spark,
-    for casts between local times and instants. storage_options: Hadoop's settings, as for `write` (`fs.s3a.endpoint`).
+    version, timestamp: an older version of the table, by its number, or the newest at a time: a datetime, or a text that Spark
+    casts to TIMESTAMP. timezone: the time zone of the session in Spark, for casts between local times and instants, and for a
+    timestamp without a zone. storage_options: Hadoop's settings, as for `write` (`fs.s3a.endpoint`).
 
-    Types: a VARIANT is struct<metadata: binary not null, value: binary not null>, as `parquet.read_table` returns it. A path
-    with `::type` has that type, and a value that Spark cannot cast to it raises CastError, as in Spark; `try_variant_get`
-    gives NULL. A path without a type has the type of its typed column, if in each file that is read the typed column holds all
-    its values (protocol/README.md, T1 to T3), and if these types have a common one: the larger of integers, floats or
-    decimals, or a decimal of up to 38 digits for integers and decimals. A JSON null is then NULL. Otherwise the path is
-    VARIANT. To know that, the footers of all these files are read before the stream begins; with a type they are not.
+    Returns a reader with the columns asked for. Rows come file by file, in the order of each file. Types are the table's:
+    decimal128, timestamps in microseconds (TIMESTAMP in UTC), CHAR padded. A VARIANT is
+    struct<metadata: binary not null, value: binary not null>, as in `parquet.read_table`. A path with a type has that type. A
+    path without one gets the type of its typed columns, if they hold all its values in every file that is read
+    (protocol/README.md, T1 to T3) and have a common type: the larger of integers, floats or decimals, or a decimal of up to 38
+    digits for integers and decimals. A JSON null is then NULL. Otherwise the path is VARIANT. For paths without a type, the
+    footers of these files are read before the stream begins.
 
-    The stream reads a few files ahead; it can be left at any time. Rows come file by file, in the order of each file. Raises
-    TableError for a table or a version that is not there, a damaged log, and a column that is not there;
-    UnsupportedFeatureError for a reader feature or a predicate that is not supported; while the stream is read, TableError,
-    with the file, for one that is gone or damaged, CastError, and MalformedVariantError.
+    Memory holds a few batches of about 8 MiB for each of as many files as there are cores, and the log of the version. A reader
+    that is closed or dropped ends its threads.
 
-    >>> import delta_variant as dv
+    Raises TableError for a table, a version or a column that is not there, arguments of another type, and a damaged log;
+    InvalidPathError for text that is no path; UnsupportedFeatureError for a reader feature, a type or a predicate that is not
+    supported; CastError for a literal that cannot be cast. While the reader is read, with the name of the file: TableError for
+    a file that is gone or damaged, CastError for a value that Spark cannot cast (`try_variant_get` gives NULL),
+    InvalidLayoutError and MalformedVariantError for a VARIANT that the specification does not allow.
+
+    >>> import delta_variant as dv, duckdb
     >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")  # doctest: +SKIP
     >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY 1')  # doctest: +SKIP
     """

@@ -168,7 +168,7 @@ def resolved(schema: Struct, names: Sequence[str]) -> tuple[Field, ...]:
             raise TableError(f"there is no column {'.'.join(names)}: {inside}")
         if field.length == NESTED_CHAR:
             raise UnsupportedFeatureError(
-                f"column {field.name} has CHAR inside it, which delta_variant.scan cannot pad: use Spark"
+                f"column {field.name} has CHAR inside it, which delta_variant.scan cannot pad: leave it out, or use Spark"
             )
         fields.append(field)
         kind = field.kind
