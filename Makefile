@@ -14,7 +14,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --edi
 	{ fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test check soak lint docs bench clean
+.PHONY: help demo cluster test check soak pins lint docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -51,6 +51,9 @@ soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
 
+pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 5 minutes each
+	$(BIN)/python -m pytest -s tests/pins.py
+
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -75,5 +78,5 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .pins site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +
