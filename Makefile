@@ -34,7 +34,14 @@ $(VENV)/.installed: $(VENV)/.package
 	@$(call INSTALL,.[dev])
 	@touch $@
 
-demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
+# Before the downloads, not after them. The demo then checks the version.
+.PHONY: java
+java:
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null \
+		|| { echo "Spark needs Java 17, and there is none: install it (Debian: apt-get install openjdk-17-jre-headless)," \
+			"or point JAVA_HOME at one." >&2; exit 1; }
+
+demo: java $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
 	@$(BIN)/delta-variant demo
 
 cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Compose
