@@ -58,7 +58,7 @@ soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
 
-pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 5 minutes each
+pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 8 minutes each
 	$(BIN)/python -m pytest -s tests/pins.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
