@@ -14,7 +14,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --edi
 	{ fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test check soak lint docs bench clean
+.PHONY: help demo cluster test check soak pins lint docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -34,7 +34,14 @@ $(VENV)/.installed: $(VENV)/.package
 	@$(call INSTALL,.[dev])
 	@touch $@
 
-demo: $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
+# Before the downloads, not after them. The demo then checks the version.
+.PHONY: java
+java:
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null \
+		|| { echo "Spark needs Java 17, and there is none: install it (Debian: apt-get install openjdk-17-jre-headless)," \
+			"or point JAVA_HOME at one." >&2; exit 1; }
+
+demo: java $(VENV)/.package  ## write a real feed shredded and query it, counting the files opened
 	@$(BIN)/delta-variant demo
 
 cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Compose
@@ -50,6 +57,9 @@ check: lint  ## the fast part: lint, types, import order, tests without Spark
 soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 50 kills, 20,000 predicates, 5,000 queries; some hours
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
+
+pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 8 minutes each
+	$(BIN)/python -m pytest -s tests/pins.py
 
 lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
 	$(BIN)/ruff check .
@@ -75,5 +85,5 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .pins site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

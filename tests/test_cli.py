@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from numba.core.caching import _CacheLocator
 
 from delta_variant.cli import main
+from delta_variant.cli.demo import called
 from delta_variant.cli.picture import picture
 from delta_variant.kernels import cache, validate
 from delta_variant.version import __version__
@@ -86,6 +87,20 @@ def test_demo(tmp_path):
     new = {path.name for path in caches.glob("*.nbc")} - before
     told = re.search(r"Compiled (\d+) kernels, once, in \d+ s; they are kept in", done.stderr)
     assert len(new) <= (int(told[1]) if told else 0)
+
+
+def test_the_name_of_the_command(tmp_path, monkeypatch):
+    """The commands to try can be typed as they are shown: the script has its path if it is not the one on the PATH."""
+    script = tmp_path / "an environment" / "delta-variant"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(script), "demo"])
+    assert called() == f"'{script}'"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert called() == "delta-variant"
+    monkeypatch.setattr(sys, "argv", ["a program"])
+    assert called() == "delta-variant"
 
 
 def test_no_java(tmp_path):

@@ -8,7 +8,10 @@ median of three runs after one to warm up, the tables in turns.
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -103,7 +106,7 @@ class _Demo:
         questions = [self.ask(title, sql) for title, sql in QUESTIONS]
         self.say(f"\nSeconds: the median of {ROUNDS} runs after one to warm up, the tables in turns.")
         self.pictures()
-        self.say(_NEXT.format(table=self.ours.path, log=self.folder / "spark.log"))
+        self.say(_NEXT.format(command=called(), table=self.ours.path, log=self.folder / "spark.log"))
         return {"tables": tables, "questions": questions}
 
     # ---- writing -------------------------------------------------------------------------------------------------------------
@@ -193,12 +196,21 @@ def _feed(spark: SparkSession, texts: list[str]) -> DataFrame:
     return feed.repartitionByRange(FILES, at).sortWithinPartitions(at)
 
 
+def called() -> str:
+    """The command as it can be typed here: after `make demo` it is in a virtual environment that is not on the PATH."""
+    script, name = Path(sys.argv[0]), "delta-variant"
+    found = shutil.which(name)
+    if script.name != name or not script.exists() or (found is not None and script.samefile(found)):
+        return name
+    return shlex.quote(str(script))
+
+
 _NEXT = """
 What to try next:
-  delta-variant stats {table} --path event:properties.time
-  delta-variant explain "SELECT event:id::string FROM quakes WHERE event:properties.mag::double > 6" \\
+  {command} stats {table} --path event:properties.time
+  {command} explain "SELECT event:id::string FROM quakes WHERE event:properties.mag::double > 6" \\
     --table quakes={table}
-  delta-variant inspect {table}
-  delta-variant optimize {table} --cluster-by event:properties.mag
-  delta-variant ingest YOUR/*.json tables/yours
+  {command} inspect {table}
+  {command} optimize {table} --cluster-by event:properties.mag
+  {command} ingest YOUR/*.json tables/yours
 In Python: docs/quickstart.ipynb and docs/tutorial.md. The tables are ordinary Delta tables. Spark's log is {log}."""
