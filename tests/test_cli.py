@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -79,7 +80,8 @@ def test_demo(tmp_path):
     assert len(bars) == 20
     assert all(line.count("█") < 6 for line in bars)
     assert magnitude.count("█") > 20 * 20
-    assert f"--table quakes={folder}/earthquakes" in done.stdout
+    [suggested] = re.findall(r"--table (quakes=.*)", done.stdout)
+    assert shlex.split(suggested) == [f"quakes={folder}/earthquakes"]
     tables = {path.name for path in folder.iterdir() if (path / "_delta_log").is_dir()}
     assert tables == {"earthquakes", "earthquakes_plain", "earthquakes_delta_spark"}
     assert "Traceback" not in done.stderr

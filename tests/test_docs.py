@@ -33,8 +33,8 @@ def run(page: Path, names: dict[str, object], capsys: pytest.CaptureFixture[str]
 @pytest.fixture
 def tables(spark):
     """Drops the tables that a page makes."""
-    before = {table.name for table in spark.catalog.listTables()}
     spark.catalog.dropTempView("events")  # other tests have views of that name
+    before = {table.name for table in spark.catalog.listTables() if not table.isTemporary}
     yield
     for table in spark.catalog.listTables():
         if table.name not in before and not table.isTemporary:

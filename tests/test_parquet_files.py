@@ -72,16 +72,16 @@ TYPES = {
     "list": (pa.large_list(pa.struct([("a", pa.uint8())])), [[{"a": 1}, None], None, []],
              pa.list_(pa.field("element", pa.struct([("a", pa.int16())])))),
     "pair": (pa.list_(pa.int32(), 2), [[1, 2], [3, None]], pa.list_(pa.field("element", pa.int32()))),
-    "no pair": (pa.list_(pa.int32(), 2), [[1, 2], None, [3, None]], pa.list_(pa.field("element", pa.int32()))),
+    "no_pair": (pa.list_(pa.int32(), 2), [[1, 2], None, [3, None]], pa.list_(pa.field("element", pa.int32()))),
     "map": (pa.map_(pa.string(), pa.large_string()), [[("k", "v"), ("l", None)], None, []],
             pa.map_(pa.field("key", pa.string(), False), pa.field("value", pa.string()))),
 }  # fmt: skip
 
 
-NO_PAIR = pytest.param("no pair", marks=needs_pyarrow(26, "does not read back NULL in a column of lists of fixed size"))
+NO_PAIR = pytest.param("no_pair", marks=needs_pyarrow(26, "does not read back NULL in a column of lists of fixed size"))
 
 
-@pytest.mark.parametrize("name", [NO_PAIR if name == "no pair" else name for name in TYPES])
+@pytest.mark.parametrize("name", [NO_PAIR if name == "no_pair" else name for name in TYPES])
 def test_types(tmp_path, name):
     """Each type that Spark has, in any of Arrow's forms, becomes Spark's type, with the values that were written."""
     kind, values, expected = TYPES[name]

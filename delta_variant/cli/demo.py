@@ -106,7 +106,7 @@ class _Demo:
         questions = [self.ask(title, sql) for title, sql in QUESTIONS]
         self.say(f"\nSeconds: the median of {ROUNDS} runs after one to warm up, the tables in turns.")
         self.pictures()
-        self.say(_NEXT.format(command=called(), table=self.ours.path, log=self.folder / "spark.log"))
+        self.say(_NEXT.format(command=called(), table=shlex.quote(self.ours.path), log=self.folder / "spark.log"))
         return {"tables": tables, "questions": questions}
 
     # ---- writing -------------------------------------------------------------------------------------------------------------
