@@ -69,8 +69,9 @@ def test_blocks_that_do_not_run(page):
 def commands() -> list[str]:
     found = []
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
-        for block in re.findall(r"```(?:bash)?\n(.*?)```", page.read_text(), re.DOTALL):
-            found += [line for line in block.splitlines() if line.startswith("delta-variant ")]
+        for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+            if language in {"", "bash"}:
+                found += [line for line in block.splitlines() if line.startswith("delta-variant ")]
     return found
 
 
