@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 import delta_variant as dv
 from delta_variant import binary, errors, z85
@@ -27,9 +28,11 @@ from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.log import Log
 from delta_variant.scanning.predicate import parse_any
 from delta_variant.scanning.reader import _storage, common
+from delta_variant.storage import Storage
 from tests.strategies import column
 from tests.support import length
 from tests.test_reading import ASKED, VALUES, made
+from tests.test_storage import server  # noqa: F401  # a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -1127,32 +1130,12 @@ def test_bounds_rule_out_files(tables, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_object_storage(tables, spark):
+def test_object_storage(tables, server):  # noqa: F811  # a fixture
     """A table on S3 is read with Hadoop's settings, deletion vectors included."""
-    from moto.server import ThreadedMotoServer
-    from pyarrow import fs
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        options = {
-            "fs.s3a.endpoint": f"http://{host}:{port}", "fs.s3a.access.key": "a", "fs.s3a.secret.key": "b",
-            "fs.s3a.path.style.access": "true", "fs.s3a.endpoint.region": "us-east-1", "fs.s3a.connection.ssl.enabled": "false",
-        }  # fmt: skip
-        s3 = fs.S3FileSystem(
-            access_key="a",
-            secret_key="b",
-            endpoint_override=f"http://{host}:{port}",
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-        s3.create_dir("lake")
-        fs.copy_files(tables["deleted"], "lake/t", source_filesystem=fs.LocalFileSystem(), destination_filesystem=s3)
-        assert listed(dv.scan("s3a://lake/t", storage_options=options).read_all()) == listed(
-            dv.scan(tables["deleted"]).read_all()
-        )
-        with pytest.raises(errors.TableError, match="is not a Delta table"):
-            dv.scan("s3a://lake/nothing", storage_options=options)
-    finally:
-        server.stop()
+    storage = Storage.of("s3a://lake/scanned", server.get)
+    local, s3 = fs.LocalFileSystem(), storage.open()
+    fs.copy_files(tables["deleted"], storage.root, source_filesystem=local, destination_filesystem=s3)
+    scanned = dv.scan("s3a://lake/scanned", storage_options=server).read_all()
+    assert listed(scanned) == listed(dv.scan(tables["deleted"]).read_all())
+    with pytest.raises(errors.TableError, match="is not a Delta table"):
+        dv.scan("s3a://lake/nothing", storage_options=server)
