@@ -22,6 +22,9 @@ from benchmarks.events import session
 from benchmarks.jsonbench import documents
 
 FILES = 100
+POST = "v:commit.collection::string = 'app.bsky.feed.post'"
+POSTS = ("commit.record.text", "commit.record.reply.root.cid", "commit.collection")
+"""Paths of posts, which are nine in a hundred documents, and one that all kinds have."""
 ACTOR, EVENT = "v:actor.id::bigint = 77", "v:id::bigint = 777"
 
 
@@ -38,6 +41,15 @@ def opened(spark: SparkSession, table: Path, where: str) -> str:
 
 def size(spark: SparkSession, table: Path) -> int:
     return int(spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first().sizeInBytes)
+
+
+def bytes_read(spark: SparkSession, query: str) -> int:
+    """The bytes that the JVM reads for a query, by the kernel's count, once its plan, its footers and its code are known."""
+    for _ in range(2):
+        spark.sql(query).collect()
+    counts = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/io")  # noqa: SLF001
+    before, _, after = counts.read_text(), spark.sql(query).collect(), counts.read_text()
+    return int(after.split()[1]) - int(before.split()[1])
 
 
 def content(spark: SparkSession, table: Path) -> tuple:
@@ -79,6 +91,10 @@ def kinds(spark: SparkSession, folder: Path, rows: int) -> None:
         beside = found.agg(F.sum("residual_bytes")).first()[0] or 0
         total = size(spark, folder / "posts")
         print(f"  {when}: {total:,} bytes, {typed} typed paths, {beside:,} bytes of residuals")
+        for path in POSTS:
+            query = f"SELECT count(v:{path}::string), max(length(v:{path}::string)) FROM delta.`{folder / 'posts'}`"
+            everything, ours = bytes_read(spark, query), bytes_read(spark, f"{query} WHERE {POST}")
+            print(f"    {path}: {everything:,} bytes read, {ours:,} with a filter on the kind")
 
     print(f"{rows:,} documents by kind")
     show("before")
