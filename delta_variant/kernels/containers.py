@@ -13,7 +13,7 @@ import numpy.typing as npt
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
 from delta_variant.kernels.memory import bytes_for, helper, write_container
-from delta_variant.kernels.scan import move, opaque, store16, store32
+from delta_variant.kernels.scan import likely, move, opaque, store16, store32
 
 _SMALL = 48  # fields
 
@@ -140,10 +140,10 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
     """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
     size = o - first
     width, at = bytes_for(size), head + 2
-    if ids <= 0xFF and size <= 0xFF:
+    if likely(ids <= 0xFF) and likely(size <= 0xFF):
         offsets = at + count
         start = offsets + count + 1
-        if start != first:
+        if not likely(start == first):
             _shift(out, head, first, start, size, shapes, place, depth)
         store16(out, head, np.uint16(count << 8 | t.OBJECT))
         k = np.int64(0)
@@ -155,7 +155,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
     elif ids <= 0xFF:
         offsets = at + count
         start = offsets + (count + 1) * width
-        if start != first:
+        if not likely(start == first):
             _shift(out, head, first, start, size, shapes, place, depth)
         store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
         k = np.int64(0)
@@ -170,7 +170,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
             largest = max(largest, fields[base + k] >> 32)
         id_width = np.int64(bytes_for(largest))
         start = head + (5 if count > 0xFF else 2) + count * id_width + (count + 1) * width
-        if start != first:
+        if not likely(start == first):
             _shift(out, head, first, start, size, shapes, place, depth)
         at = write_container(out, head, t.OBJECT, count, id_width, width)
         offsets = at + count * id_width
@@ -188,7 +188,7 @@ def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
     size = o - first
     width = bytes_for(size)
     start = head + (5 if count > 0xFF else 2) + (count + 1) * width
-    if start != first:
+    if not likely(start == first):
         _shift(out, head, first, start, size, shapes, place, depth)
     offsets = write_container(out, head, t.ARRAY, count, 0, width)
     if width == 1:

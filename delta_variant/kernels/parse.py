@@ -25,10 +25,10 @@ from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
 from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
-from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, matches, meta_of, new_state, number_name, step
+from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import not_blank, trailing_zeros
+from delta_variant.kernels.scan import likely, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -122,13 +122,13 @@ def parse_rows(
                     if p >= end or data[p] != _QUOTE:
                         fault = NO_NAME if p < end else END
                         break
-                shape = shapes.state[state]
-                key, predicted = np.int64(shape.next_key), False
+                before = shapes.state[state]
+                key, predicted = np.int64(before.next_key), False
                 if key >= 0:
                     name = names.key[key]
-                    predicted = p + name.step < end and matches(data, p + 1, names, name)
-                if predicted:
-                    state = np.int64(shape.next)
+                    predicted = is_at(data, p, end, names, name)
+                if likely(predicted):
+                    state = np.int64(before.next)
                     p += name.step
                 else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
@@ -152,12 +152,12 @@ def parse_rows(
                     hash_ ^= hash_ >> np.uint64(32)
                 fields[top] = name.id << 32 | np.int64(np.uint32(o))
                 top += 1
-                if data[p] != _COLON:
+                if not likely(predicted):
                     p = _skip_blanks(data, p, end)
                     if p >= end or data[p] != _COLON:
                         fault = NO_COLON if p < end else END
                         break
-                p += 1
+                    p += 1
                 place = 2 * key + 2
                 wants_key = False
             c = data[p]
@@ -272,7 +272,7 @@ def parse_rows(
                     break
                 else:
                     order = np.int64(shapes.state[state].order)
-                    if order >= 0:
+                    if likely(order >= 0):
                         o = close_object(
                             out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
                         )

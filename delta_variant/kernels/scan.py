@@ -93,6 +93,18 @@ def opaque(_typingctx, number):
 
 
 @intrinsic
+def likely(_typingctx, condition):
+    """The same condition, of which LLVM knows that it mostly holds: what is done otherwise gets no registers of the main loop."""
+
+    def codegen(_context, builder, _signature, args):
+        bit = ir.IntType(1)
+        expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(bit, [bit, bit]), "llvm.expect.i1")
+        return builder.call(expect, [args[0], ir.Constant(bit, 1)])
+
+    return nbt.boolean(nbt.boolean), codegen
+
+
+@intrinsic
 def leading_zeros(_typingctx, bits):
     """The number of zero bits above the highest bit that is set; `bits` is not 0."""
 
