@@ -64,7 +64,7 @@ it does not."""
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
-called = nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)
+called = nb.njit(nogil=True, forceinline=False, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel."""
 
 

@@ -26,9 +26,9 @@ from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
 from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
 from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
-from delta_variant.kernels.memory import copy, helper, u32
+from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import likely, not_blank, trailing_zeros
+from delta_variant.kernels.scan import apart, likely, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -75,16 +75,24 @@ jit = partial(memory.jit, helpers=digest("types", *(f"kernels/{name}" for name i
 """`memory.jit` for kernels with the helpers of these modules."""
 
 
-@helper
-def _skip_blanks(data, p, end):
-    if data[p] > 0x20:
-        return p
+@called
+def _after_blanks(data, p, end):
+    apart()
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
             break
         p += n
     return min(p, end)
+
+
+@helper
+def _skip_blanks(data, p, end):
+    if data[p] > 0x20:
+        return p
+    if data[p] == 0x20 and data[p + 1] > 0x20:
+        return min(p + 1, end)
+    return _after_blanks(data, p, end)
 
 
 @jit
@@ -110,7 +118,7 @@ def parse_rows(
             return done, NO_ROOM
         if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
             forget(shapes, used)
-        row_start, fault = o, 0
+        row_start, largest, fault = o, o + MAX_SIZE, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
         depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
@@ -271,12 +279,9 @@ def parse_rows(
                     fault = NO_COMMA
                     break
                 else:
-                    order = np.int64(shapes.state[state].order)
-                    if likely(order >= 0):
-                        o = close_object(
-                            out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
-                        )
-                    else:
+                    order, order_at = shapes.orders, np.int64(shapes.state[state].order)
+                    if not likely(order_at >= 0):
+                        order, order_at = work.order, np.int64(0)
                         sort_fields(names, work, base, count)
                         if has_repeated(work, base, count):
                             if not allow_duplicates:
@@ -287,10 +292,10 @@ def parse_rows(
                         elif state and used[ORDERS] + count <= len(shapes.orders):
                             shapes.state[state].order = used[ORDERS]
                             for k in range(count):
-                                shapes.orders[used[ORDERS] + k] = work.order[k]
+                                shapes.orders[used[ORDERS] + k] = order[k]
                             used[ORDERS] += count
-                        o = close_object(out, head, first, o, fields, base, count, work.order, 0, ids, shapes, own_place, depth)
-                if o - row_start > MAX_SIZE:
+                    o = close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, own_place, depth)
+                if o > largest:
                     fault = SIZE
                     break
                 p += 1

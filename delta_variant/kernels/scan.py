@@ -93,6 +93,17 @@ def opaque(_typingctx, number):
 
 
 @intrinsic
+def apart(_typingctx):
+    """The function that this stands in is not inlined, though LLVM thinks it small: it takes no registers of the main loop."""
+
+    def codegen(context, builder, _signature, _args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return nbt.void(), codegen
+
+
+@intrinsic
 def likely(_typingctx, condition):
     """The same condition, of which LLVM knows that it mostly holds: what is done otherwise gets no registers of the main loop."""
 
