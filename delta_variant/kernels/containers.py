@@ -136,7 +136,7 @@ def keep_last(work, base, count, out, first, size):
 # is stored exactly. To save and restore the child's bytes takes longer: they have just been written one by one, and a load of
 # all of them waits until the stores are in the cache.
 @helper
-def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, place, depth):
+def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, opened, depth):
     """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
     size = o - first
     width, at = bytes_for(size), head + 2
@@ -144,7 +144,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
         offsets = at + count
         start = offsets + count + 1
         if not likely(start == first):
-            _shift(out, head, first, start, size, shapes, place, depth)
+            _shift(out, head, first, start, size, shapes, opened, depth)
         store16(out, head, np.uint16(count << 8 | t.OBJECT))
         k = np.int64(0)
         while k < count:
@@ -156,7 +156,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
         offsets = at + count
         start = offsets + (count + 1) * width
         if not likely(start == first):
-            _shift(out, head, first, start, size, shapes, place, depth)
+            _shift(out, head, first, start, size, shapes, opened, depth)
         store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
         k = np.int64(0)
         while k < count:
@@ -171,7 +171,7 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
         id_width = np.int64(bytes_for(largest))
         start = head + (5 if count > 0xFF else 2) + count * id_width + (count + 1) * width
         if not likely(start == first):
-            _shift(out, head, first, start, size, shapes, place, depth)
+            _shift(out, head, first, start, size, shapes, opened, depth)
         at = write_container(out, head, t.OBJECT, count, id_width, width)
         offsets = at + count * id_width
         for k in range(count):
@@ -183,13 +183,13 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
 
 
 @helper
-def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
+def close_array(out, head, first, o, fields, base, count, shapes, opened, depth):
     """Writes the header of an array whose elements lie from first to o. Returns the position after the array."""
     size = o - first
     width = bytes_for(size)
     start = head + (5 if count > 0xFF else 2) + (count + 1) * width
     if not likely(start == first):
-        _shift(out, head, first, start, size, shapes, place, depth)
+        _shift(out, head, first, start, size, shapes, opened, depth)
     offsets = write_container(out, head, t.ARRAY, count, 0, width)
     if width == 1:
         for k in range(count):
@@ -202,10 +202,10 @@ def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
 
 
 @helper
-def _shift(out, head, first, start, size, shapes, place, depth) -> None:
+def _shift(out, head, first, start, size, shapes, opened, depth) -> None:
     """Moves the children of a container to `start`: its header is not as large as was expected."""
     move(out, start, first, size)
-    shapes.reserve[guess_of(shapes, place, depth)] = start - head
+    shapes.reserve[guess_of(shapes, opened.place, depth)] = start - head
 
 
 @helper

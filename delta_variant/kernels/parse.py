@@ -153,6 +153,11 @@ def parse_rows(
                         return done, NAMES_FULL
                     state = step(shapes, used, state, key)
                     name = names.key[key]
+                    p = _skip_blanks(data, p, end)
+                    if p >= end or data[p] != _COLON:
+                        fault = NO_COLON if p < end else END
+                        break
+                    p += 1
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
@@ -160,12 +165,6 @@ def parse_rows(
                     hash_ ^= hash_ >> np.uint64(32)
                 fields[top] = name.id << 32 | np.int64(np.uint32(o))
                 top += 1
-                if not likely(predicted):
-                    p = _skip_blanks(data, p, end)
-                    if p >= end or data[p] != _COLON:
-                        fault = NO_COLON if p < end else END
-                        break
-                    p += 1
                 place = 2 * key + 2
                 wants_key = False
             c = data[p]
@@ -268,13 +267,13 @@ def parse_rows(
                         place = stack[depth].place ^ 1
                     break
                 opened = stack[depth]
-                head, first, base, own_place = opened.head, opened.first, opened.base, opened.place
+                head, first, base = opened.head, opened.first, opened.base
                 count = top - base
                 if state == _ARRAY:
                     if c != _CLOSE_ARRAY:
                         fault = NO_COMMA_IN_ARRAY
                         break
-                    o = close_array(out, head, first, o, fields, base, count, shapes, own_place, depth)
+                    o = close_array(out, head, first, o, fields, base, count, shapes, opened, depth)
                 elif c != _CLOSE_OBJECT:
                     fault = NO_COMMA
                     break
@@ -294,7 +293,7 @@ def parse_rows(
                             for k in range(count):
                                 shapes.orders[used[ORDERS] + k] = order[k]
                             used[ORDERS] += count
-                    o = close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, own_place, depth)
+                    o = close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, opened, depth)
                 if o > largest:
                     fault = SIZE
                     break
