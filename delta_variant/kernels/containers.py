@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, helper, write_container
-from delta_variant.kernels.scan import likely, move, opaque, store16, store32
+from delta_variant.kernels.memory import bytes_for, called, helper, write_container
+from delta_variant.kernels.scan import apart, likely, move, opaque, store16, store32
 
 _SMALL = 48  # fields
 
@@ -46,13 +46,14 @@ class Work(NamedTuple):
     wide: Words
 
 
-@helper
+@called
 def sort_fields(names, work, base, count):
-    """Sorts fields by key into work.order. Fields of the same key keep their order.
+    """Sorts fields by key into work.order. Returns whether any have the same key; they keep their order.
 
     In a small object the place of a field is the number of fields before it, if the first eight bytes of their keys tell. Else
     runs of two arrays are merged.
     """
+    apart()
     order, spare, prefix = work.order, work.spare, work.prefix
     if count <= _SMALL:
         for k in range(count):
@@ -66,7 +67,7 @@ def sort_fields(names, work, base, count):
             order[before] = k
             told = told and same == 1
         if told:
-            return
+            return False
     for k in range(count):
         order[k] = k
     width = 1
@@ -88,11 +89,6 @@ def sort_fields(names, work, base, count):
         for k in range(count):
             order[k] = spare[k]
         width *= 2
-
-
-@helper
-def has_repeated(work, base, count):
-    """Whether two fields in work.order have the same key."""
     before = np.int64(-1)
     for k in range(count):
         key = work.fields[base + work.order[k]] >> 32

@@ -5,7 +5,7 @@ Documents of one feed repeat the same keys in the same order, and three things t
 * `Names` numbers the distinct keys. A key is looked up by its hash only if the prediction fails.
 * `Shapes` is a trie of sequences of keys. Each object walks from a root, which belongs to the place of the object (the key that
   it is the value of), one step per key. A state predicts the next key: the one that came last time. Comparing the text with it
-  takes one load for every eight bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
+  takes one load for up to five bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
 * `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as in Spark, so
   rows with the same keys share one metadata.
 
@@ -102,7 +102,7 @@ class Metas(NamedTuple):
 
 @helper
 def is_at(data, p, end, names, name):
-    """Whether a key is at p, behind a quote, with a quote and a colon after it, and the text goes on."""
+    """Whether a key is at p, where a quote is, with a quote and a colon after it, and the text goes on behind them."""
     if p + name.step >= end or (u64(data, p + name.last) ^ name.word) & name.mask:
         return False
     return name.last == 0 or equal(data, p, names.text, name.at, np.int64(name.last))

@@ -24,7 +24,7 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
+from delta_variant.kernels.containers import close_array, close_object, guess_of, keep_last, sort_fields
 from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
 from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
@@ -77,7 +77,7 @@ jit = partial(memory.jit, helpers=digest("types", *(f"kernels/{name}" for name i
 
 @called
 def _after_blanks(data, p, end):
-    apart()
+    apart()  # inlined, the constants of a scan are loaded anew for each value
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
@@ -118,7 +118,7 @@ def parse_rows(
             return done, NO_ROOM
         if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
             forget(shapes, used)
-        row_start, largest, fault = o, o + MAX_SIZE, 0
+        row_start, last_end, fault = o, o + MAX_SIZE, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
         depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
@@ -281,8 +281,7 @@ def parse_rows(
                     order, order_at = shapes.orders, np.int64(shapes.state[state].order)
                     if not likely(order_at >= 0):
                         order, order_at = work.order, np.int64(0)
-                        sort_fields(names, work, base, count)
-                        if has_repeated(work, base, count):
+                        if sort_fields(names, work, base, count):
                             if not allow_duplicates:
                                 fault = DUPLICATE
                                 break
@@ -294,7 +293,7 @@ def parse_rows(
                                 shapes.orders[used[ORDERS] + k] = order[k]
                             used[ORDERS] += count
                     o = close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, opened, depth)
-                if o > largest:
+                if o > last_end:
                     fault = SIZE
                     break
                 p += 1

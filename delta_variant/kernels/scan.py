@@ -94,7 +94,7 @@ def opaque(_typingctx, number):
 
 @intrinsic
 def apart(_typingctx):
-    """The function that this stands in is not inlined, though LLVM thinks it small: it takes no registers of the main loop."""
+    """The function that this stands in, one of `memory.called`, is not inlined even if LLVM thinks it small."""
 
     def codegen(context, builder, _signature, _args):
         builder.function.attributes.add("noinline")
@@ -105,7 +105,7 @@ def apart(_typingctx):
 
 @intrinsic
 def likely(_typingctx, condition):
-    """The same condition, of which LLVM knows that it mostly holds: what is done otherwise gets no registers of the main loop."""
+    """The same condition, but LLVM knows that it mostly holds: what is done otherwise gets no registers of the main loop."""
 
     def codegen(_context, builder, _signature, args):
         bit = ir.IntType(1)
