@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, helper, write_container
-from delta_variant.kernels.scan import move, opaque, store16, store32
+from delta_variant.kernels.memory import bytes_for, called, helper, write_container
+from delta_variant.kernels.scan import apart, likely, move, opaque, store16, store32
 
 _SMALL = 48  # fields
 
@@ -46,13 +46,14 @@ class Work(NamedTuple):
     wide: Words
 
 
-@helper
+@called
 def sort_fields(names, work, base, count):
-    """Sorts fields by key into work.order. Fields of the same key keep their order.
+    """Sorts fields by key into work.order. Returns whether any have the same key; they keep their order.
 
     In a small object the place of a field is the number of fields before it, if the first eight bytes of their keys tell. Else
     runs of two arrays are merged.
     """
+    apart()
     order, spare, prefix = work.order, work.spare, work.prefix
     if count <= _SMALL:
         for k in range(count):
@@ -66,7 +67,7 @@ def sort_fields(names, work, base, count):
             order[before] = k
             told = told and same == 1
         if told:
-            return
+            return False
     for k in range(count):
         order[k] = k
     width = 1
@@ -88,11 +89,6 @@ def sort_fields(names, work, base, count):
         for k in range(count):
             order[k] = spare[k]
         width *= 2
-
-
-@helper
-def has_repeated(work, base, count):
-    """Whether two fields in work.order have the same key."""
     before = np.int64(-1)
     for k in range(count):
         key = work.fields[base + work.order[k]] >> 32
@@ -136,15 +132,15 @@ def keep_last(work, base, count, out, first, size):
 # is stored exactly. To save and restore the child's bytes takes longer: they have just been written one by one, and a load of
 # all of them waits until the stores are in the cache.
 @helper
-def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, place, depth):
+def close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, opened, depth):
     """Writes the header of an object whose values lie from first to o. Returns the position after the object."""
     size = o - first
     width, at = bytes_for(size), head + 2
-    if ids <= 0xFF and size <= 0xFF:
+    if likely(ids <= 0xFF) and likely(size <= 0xFF):
         offsets = at + count
         start = offsets + count + 1
-        if start != first:
-            _shift(out, head, first, start, size, shapes, place, depth)
+        if not likely(start == first):
+            _shift(out, head, first, start, size, shapes, opened, depth)
         store16(out, head, np.uint16(count << 8 | t.OBJECT))
         k = np.int64(0)
         while k < count:
@@ -155,8 +151,8 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
     elif ids <= 0xFF:
         offsets = at + count
         start = offsets + (count + 1) * width
-        if start != first:
-            _shift(out, head, first, start, size, shapes, place, depth)
+        if not likely(start == first):
+            _shift(out, head, first, start, size, shapes, opened, depth)
         store16(out, head, np.uint16(count << 8 | (width - 1) << 2 | t.OBJECT))
         k = np.int64(0)
         while k < count:
@@ -170,8 +166,8 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
             largest = max(largest, fields[base + k] >> 32)
         id_width = np.int64(bytes_for(largest))
         start = head + (5 if count > 0xFF else 2) + count * id_width + (count + 1) * width
-        if start != first:
-            _shift(out, head, first, start, size, shapes, place, depth)
+        if not likely(start == first):
+            _shift(out, head, first, start, size, shapes, opened, depth)
         at = write_container(out, head, t.OBJECT, count, id_width, width)
         offsets = at + count * id_width
         for k in range(count):
@@ -183,13 +179,13 @@ def close_object(out, head, first, o, fields, base, count, order, order_at, ids,
 
 
 @helper
-def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
+def close_array(out, head, first, o, fields, base, count, shapes, opened, depth):
     """Writes the header of an array whose elements lie from first to o. Returns the position after the array."""
     size = o - first
     width = bytes_for(size)
     start = head + (5 if count > 0xFF else 2) + (count + 1) * width
-    if start != first:
-        _shift(out, head, first, start, size, shapes, place, depth)
+    if not likely(start == first):
+        _shift(out, head, first, start, size, shapes, opened, depth)
     offsets = write_container(out, head, t.ARRAY, count, 0, width)
     if width == 1:
         for k in range(count):
@@ -202,10 +198,10 @@ def close_array(out, head, first, o, fields, base, count, shapes, place, depth):
 
 
 @helper
-def _shift(out, head, first, start, size, shapes, place, depth) -> None:
+def _shift(out, head, first, start, size, shapes, opened, depth) -> None:
     """Moves the children of a container to `start`: its header is not as large as was expected."""
     move(out, start, first, size)
-    shapes.reserve[guess_of(shapes, place, depth)] = start - head
+    shapes.reserve[guess_of(shapes, opened.place, depth)] = start - head
 
 
 @helper

@@ -5,7 +5,7 @@ Documents of one feed repeat the same keys in the same order, and three things t
 * `Names` numbers the distinct keys. A key is looked up by its hash only if the prediction fails.
 * `Shapes` is a trie of sequences of keys. Each object walks from a root, which belongs to the place of the object (the key that
   it is the value of), one step per key. A state predicts the next key: the one that came last time. Comparing the text with it
-  takes one load for every eight bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
+  takes one load for up to five bytes. The state at the end knows the order of the fields by name, and that no key is repeated.
 * `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as in Spark, so
   rows with the same keys share one metadata.
 
@@ -28,9 +28,8 @@ from delta_variant.kernels.scan import store32
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
 _COPIED = 32  # bytes of a key that are copied at once, so many are spare
-_NEVER = 1 << 40
 _TRIES = 16  # steps from a state that are looked at
-_QUOTE, _BACKSLASH = np.uint8(ord('"')), np.uint8(ord("\\"))
+_QUOTE, _COLON, _BACKSLASH = (np.uint8(ord(c)) for c in '":\\')
 _ALL_BITS, _MIX = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0xFF51AFD7ED558CCD)
 
 Int32s = npt.NDArray[np.int32]
@@ -43,13 +42,14 @@ NAME = np.dtype(
     [
         ("at", np.int64),  # in `Names.text`
         ("size", np.int32),
-        ("words", np.int32),  # of eight bytes, to compare with a text
-        ("last", np.uint64),  # the bits of the last word that count
+        ("hash", np.int32),
+        ("step", np.int32),  # bytes in a text from the opening quote to the colon
+        ("last", np.int32),  # where the last eight of these bytes begin, or the only ones
+        ("word", np.uint64),  # those eight bytes, 0 if a text has an escape in place of a character
+        ("mask", np.uint64),  # the bits of them that count
         ("prefix", np.uint64),  # the first eight bytes as a number that sorts like them
-        ("hash", np.int64),
         ("serial", np.int64),  # the last row with the key
         ("id", np.int64),  # and its id there
-        ("step", np.int64),  # bytes in a text, with the quotes; more than any text has if it has an escape there
     ]
 )
 """A key. All that is known about it is in one cache line."""
@@ -70,7 +70,7 @@ STATE = np.dtype(
 
 
 class Names(NamedTuple):
-    """The distinct keys, by number. In `text` a quote follows each, as in a JSON text."""
+    """The distinct keys, by number. In `text` each is in quotes and has a colon, as in a JSON text."""
 
     text: Bytes
     key: npt.NDArray[np.void]
@@ -101,15 +101,11 @@ class Metas(NamedTuple):
 
 
 @helper
-def matches(data, p, names, name):
-    """Whether a key and its closing quote are at p."""
-    words, at = name.words, name.at
-    for _ in range(words - 1):
-        if u64(data, p) != u64(names.text, at):
-            return False
-        p += 8
-        at += 8
-    return (u64(data, p) ^ u64(names.text, at)) & name.last == 0
+def is_at(data, p, end, names, name):
+    """Whether a key is at p, where a quote is, with a quote and a colon after it, and the text goes on behind them."""
+    if p + name.step >= end or (u64(data, p + name.last) ^ name.word) & name.mask:
+        return False
+    return name.last == 0 or equal(data, p, names.text, name.at, np.int64(name.last))
 
 
 @helper
@@ -135,27 +131,30 @@ def number_name(names, used, data, at, size):
     while names.table[slot] >= 0:
         key = np.int64(names.table[slot])
         name = names.key[key]
-        if name.hash == hash_ and name.size == size and equal(names.text, name.at, data, at, size):
+        if name.hash == np.int32(hash_) and name.size == size and equal(names.text, name.at + 1, data, at, size):
             return key
         slot = (slot + 1) & mask
     key, to = used[COUNT], used[TEXT]
-    if key == len(names.key) or to + size + _COPIED + 8 > len(names.text):
+    if key == len(names.key) or to + size + _COPIED + 16 > len(names.text):
         return np.int64(-1)
-    copy(names.text, to, data, at, size)
-    names.text[to + size] = _QUOTE
+    copy(names.text, to + 1, data, at, size)
+    names.text[to], names.text[to + size + 1], names.text[to + size + 2] = _QUOTE, _QUOTE, _COLON
     plain, prefix = True, np.uint64(0)
     for k in range(size):
         byte = data[at + k]
         plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
     for k in range(8):
         prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
-    words = (size + 8) >> 3
     names.table[slot] = key
     name = names.key[key]
-    name.at, name.size, name.words, name.prefix, name.hash, name.serial = to, size, words, prefix, hash_, -1
-    name.step = size + 2 if plain else _NEVER
-    name.last = _ALL_BITS >> np.uint64(8 * (8 * words - size - 1))
-    used[COUNT], used[TEXT] = key + 1, to + 8 * words
+    name.at, name.size, name.prefix, name.hash, name.serial = to, size, prefix, hash_, -1
+    name.step, name.last, name.word, name.mask = size + 3, 0, 0, _ALL_BITS
+    if plain and size > 5:
+        name.last, name.word = size - 5, u64(names.text, to + size - 5)
+    elif plain:
+        name.mask >>= np.uint64(8 * (5 - size))
+        name.word = u64(names.text, to) & name.mask
+    used[COUNT], used[TEXT] = key + 1, to + size + 3
     return key
 
 
@@ -163,11 +162,12 @@ def number_name(names, used, data, at, size):
 def is_before(names, a, b):
     """Whether key a sorts before key b, by bytes."""
     x, y = names.key[a], names.key[b]
+    x_at, y_at = x.at + 1, y.at + 1
     if x.prefix != y.prefix:
         return x.prefix < y.prefix
     for k in range(min(x.size, y.size)):
-        if names.text[x.at + k] != names.text[y.at + k]:
-            return names.text[x.at + k] < names.text[y.at + k]
+        if names.text[x_at + k] != names.text[y_at + k]:
+            return names.text[x_at + k] < names.text[y_at + k]
     return x.size < y.size
 
 
@@ -252,9 +252,9 @@ def meta_of(metas, used, names, keys, count, hash_):
     for k in range(count):
         name = names.key[keys[k]]
         if name.size <= _COPIED:
-            copy(metas.bytes, base + text, names.text, name.at, _COPIED)
+            copy(metas.bytes, base + text, names.text, name.at + 1, _COPIED)
         else:
-            copy(metas.bytes, base + text, names.text, name.at, np.int64(name.size))
+            copy(metas.bytes, base + text, names.text, name.at + 1, np.int64(name.size))
         text += name.size
     metas.table[slot], metas.hash[number], metas.key_ends[number], metas.ends[number] = (
         number,

@@ -64,8 +64,11 @@ it does not."""
 helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
-called = nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)
-"""Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel."""
+called = nb.njit(nogil=True, forceinline=False, _nrt=False, pipeline_class=UnsignedIndices)
+"""Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel.
+
+Without forceinline=False it would have that flag from the helper that calls it. LLVM still inlines what it thinks small: see
+`scan.apart`."""
 
 
 def loader(kind: Any, bits: int) -> Any:

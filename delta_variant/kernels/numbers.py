@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import called, helper, u64
-from delta_variant.kernels.scan import high_product, leading_zeros, not_digit, store32, store64, trailing_zeros
+from delta_variant.kernels.memory import helper, u64
+from delta_variant.kernels.scan import high_product, leading_zeros, likely, not_digit, store32, store64, trailing_zeros
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 
@@ -256,7 +256,7 @@ def write_number(data, p, end, in_root, out, o, wide):
     word = u64(data, p) ^ _ZEROS
     # The highest bit of each byte that is no digit. A carry goes only to bytes behind the first of them.
     other = (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
-    if other:
+    if likely(other != 0):
         whole = trailing_zeros(other) >> 3
         q, first, following = p + whole, np.uint8(word), data[p + whole]
         if (
@@ -277,7 +277,7 @@ def write_number(data, p, end, in_root, out, o, wide):
     return _write_longer(data, p, negative, whole, end, in_root, out, o, wide)
 
 
-@called
+@helper
 def _write_longer(data, p, negative, whole, end, in_root, out, o, wide):
     """Writes the number with `whole` digits at p, before a point."""
     if whole == 0:

@@ -24,11 +24,11 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.containers import close_array, close_object, guess_of, has_repeated, keep_last, sort_fields
-from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, matches, meta_of, new_state, number_name, step
-from delta_variant.kernels.memory import copy, helper, u32
+from delta_variant.kernels.containers import close_array, close_object, guess_of, keep_last, sort_fields
+from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
+from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import not_blank, trailing_zeros
+from delta_variant.kernels.scan import apart, likely, not_blank, trailing_zeros
 from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
@@ -75,16 +75,24 @@ jit = partial(memory.jit, helpers=digest("types", *(f"kernels/{name}" for name i
 """`memory.jit` for kernels with the helpers of these modules."""
 
 
-@helper
-def _skip_blanks(data, p, end):
-    if data[p] > 0x20:
-        return p
+@called
+def _after_blanks(data, p, end):
+    apart()  # inlined, the constants of a scan are loaded anew for each value
     while p < end and data[p] <= 0x20:
         n = trailing_zeros(not_blank(data, p))
         if n == 0:
             break
         p += n
     return min(p, end)
+
+
+@helper
+def _skip_blanks(data, p, end):
+    if data[p] > 0x20:
+        return p
+    if data[p] == 0x20 and data[p + 1] > 0x20:
+        return min(p + 1, end)
+    return _after_blanks(data, p, end)
 
 
 @jit
@@ -110,7 +118,7 @@ def parse_rows(
             return done, NO_ROOM
         if used[STATES] == 0 or used[STATES] + 256 > len(shapes.state):
             forget(shapes, used)
-        row_start, fault = o, 0
+        row_start, last_end, fault = o, o + MAX_SIZE, 0
         used[SERIAL] += 1
         serial, ids, hash_ = used[SERIAL], np.int64(0), np.uint64(0)
         depth, top, place, wants_key = 0, np.int64(0), np.int64(0), False
@@ -122,13 +130,13 @@ def parse_rows(
                     if p >= end or data[p] != _QUOTE:
                         fault = NO_NAME if p < end else END
                         break
-                shape = shapes.state[state]
-                key, predicted = np.int64(shape.next_key), False
+                before = shapes.state[state]
+                key, predicted = np.int64(before.next_key), False
                 if key >= 0:
                     name = names.key[key]
-                    predicted = p + name.step < end and matches(data, p + 1, names, name)
-                if predicted:
-                    state = np.int64(shape.next)
+                    predicted = is_at(data, p, end, names, name)
+                if likely(predicted):
+                    state = np.int64(before.next)
                     p += name.step
                 else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
@@ -145,6 +153,11 @@ def parse_rows(
                         return done, NAMES_FULL
                     state = step(shapes, used, state, key)
                     name = names.key[key]
+                    p = _skip_blanks(data, p, end)
+                    if p >= end or data[p] != _COLON:
+                        fault = NO_COLON if p < end else END
+                        break
+                    p += 1
                 if name.serial != serial:
                     name.serial, name.id, work.keys[ids] = serial, ids, key
                     ids += 1
@@ -152,12 +165,6 @@ def parse_rows(
                     hash_ ^= hash_ >> np.uint64(32)
                 fields[top] = name.id << 32 | np.int64(np.uint32(o))
                 top += 1
-                if data[p] != _COLON:
-                    p = _skip_blanks(data, p, end)
-                    if p >= end or data[p] != _COLON:
-                        fault = NO_COLON if p < end else END
-                        break
-                p += 1
                 place = 2 * key + 2
                 wants_key = False
             c = data[p]
@@ -260,25 +267,21 @@ def parse_rows(
                         place = stack[depth].place ^ 1
                     break
                 opened = stack[depth]
-                head, first, base, own_place = opened.head, opened.first, opened.base, opened.place
+                head, first, base = opened.head, opened.first, opened.base
                 count = top - base
                 if state == _ARRAY:
                     if c != _CLOSE_ARRAY:
                         fault = NO_COMMA_IN_ARRAY
                         break
-                    o = close_array(out, head, first, o, fields, base, count, shapes, own_place, depth)
+                    o = close_array(out, head, first, o, fields, base, count, shapes, opened, depth)
                 elif c != _CLOSE_OBJECT:
                     fault = NO_COMMA
                     break
                 else:
-                    order = np.int64(shapes.state[state].order)
-                    if order >= 0:
-                        o = close_object(
-                            out, head, first, o, fields, base, count, shapes.orders, order, ids, shapes, own_place, depth
-                        )
-                    else:
-                        sort_fields(names, work, base, count)
-                        if has_repeated(work, base, count):
+                    order, order_at = shapes.orders, np.int64(shapes.state[state].order)
+                    if not likely(order_at >= 0):
+                        order, order_at = work.order, np.int64(0)
+                        if sort_fields(names, work, base, count):
                             if not allow_duplicates:
                                 fault = DUPLICATE
                                 break
@@ -287,10 +290,10 @@ def parse_rows(
                         elif state and used[ORDERS] + count <= len(shapes.orders):
                             shapes.state[state].order = used[ORDERS]
                             for k in range(count):
-                                shapes.orders[used[ORDERS] + k] = work.order[k]
+                                shapes.orders[used[ORDERS] + k] = order[k]
                             used[ORDERS] += count
-                        o = close_object(out, head, first, o, fields, base, count, work.order, 0, ids, shapes, own_place, depth)
-                if o - row_start > MAX_SIZE:
+                    o = close_object(out, head, first, o, fields, base, count, order, order_at, ids, shapes, opened, depth)
+                if o > last_end:
                     fault = SIZE
                     break
                 p += 1

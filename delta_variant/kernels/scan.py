@@ -93,6 +93,29 @@ def opaque(_typingctx, number):
 
 
 @intrinsic
+def apart(_typingctx):
+    """The function that this stands in, one of `memory.called`, is not inlined even if LLVM thinks it small."""
+
+    def codegen(context, builder, _signature, _args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return nbt.void(), codegen
+
+
+@intrinsic
+def likely(_typingctx, condition):
+    """The same condition, but LLVM knows that it mostly holds: what is done otherwise gets no registers of the main loop."""
+
+    def codegen(_context, builder, _signature, args):
+        bit = ir.IntType(1)
+        expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(bit, [bit, bit]), "llvm.expect.i1")
+        return builder.call(expect, [args[0], ir.Constant(bit, 1)])
+
+    return nbt.boolean(nbt.boolean), codegen
+
+
+@intrinsic
 def leading_zeros(_typingctx, bits):
     """The number of zero bits above the highest bit that is set; `bits` is not 0."""
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import copy, helper, put
-from delta_variant.kernels.scan import bytes_between, move, not_ascii, string_end, trailing_zeros
+from delta_variant.kernels.memory import called, copy, helper, put
+from delta_variant.kernels.scan import apart, bytes_between, move, not_ascii, string_end, trailing_zeros
 
 END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
 
@@ -139,6 +139,13 @@ def write_string(data, p, end, out, o):
         out[o] = size << 2 | t.SHORT_STRING
         copy(out, o + 1, data, p, 32)
         return p + size + 1, o + 1 + size, 0
+    return _write_longer(data, p, end, out, o)
+
+
+@called
+def _write_longer(data, p, end, out, o):
+    """As `write_string`, for any string."""
+    apart()
     text = p
     start = w = o + 1  # of a short string
     ascii_only = True
