@@ -54,17 +54,21 @@ def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS) -> Any
     digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{helpers}"
-    return cached(nb.njit(nogil=True, _nrt=allocates, pipeline_class=UnsignedIndices)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=allocates, no_cfunc_wrapper=True, pipeline_class=UnsignedIndices)(kernel))
 
 
 allocating = partial(jit, allocates=True)
 """`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
 it does not."""
 
-helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
+_ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner = partial(nb.njit, nogil=True, _nrt=False, pipeline_class=UnsignedIndices, **_ALONE)
+"""Compiles a function that kernels call, without the code by which Python and C would call it: a fifth of the time."""
+
+helper = _inner(forceinline=True)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
-called = nb.njit(nogil=True, _nrt=False, pipeline_class=UnsignedIndices)
+called = _inner()
 """Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel."""
 
 
