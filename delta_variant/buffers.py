@@ -38,6 +38,8 @@ PADDING = 32
 
 
 _POOLED = range(1 << 16, 1 << 22)
+_FEW = _POOLED.start // 8
+"""Fewer items than these are below the range, since no type here has more than 8 bytes; small batches need no size computed."""
 
 
 def empty(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -46,6 +48,8 @@ def empty(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]
     The pool keeps what is freed. NumPy may return it to the system, and pages that are new take up to 2 µs each. For larger
     arrays NumPy asks for huge pages.
     """
+    if isinstance(shape, int) and shape < _FEW:
+        return np.empty(shape, kind)
     size = (math.prod(shape) if isinstance(shape, tuple) else shape) * np.dtype(kind).itemsize
     return np.ndarray(shape, kind, pa.allocate_buffer(size)) if size in _POOLED else np.empty(shape, kind)
 

@@ -1,7 +1,9 @@
 """Whole columns: shred and unshred."""
 
 import datetime as dt
+import gc
 import json
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from unittest import mock
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from delta_variant import binary, schema, shredding
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidLayoutError, MalformedVariantError
-from delta_variant.shredding import json_texts
+from delta_variant.shredding import json_texts, shredder
 from tests.strategies import SCHEMAS, TEXTS, VARIANTS, column, same, trees, values
 
 JSON_VALUES = trees(st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), TEXTS))
@@ -184,6 +186,52 @@ def test_many_chunks(monkeypatch):
     monkeypatch.setattr("delta_variant.shredding.shredder.CHUNK_BYTES", 100)
     monkeypatch.setattr("delta_variant.shredding.unshredder.CHUNK_ROWS", 7)
     roundtrip([{"a": i, "b": ["x"] * (i % 4), **({"c": i} if i % 2 else {})} for i in range(100)], "a bigint, b array<string>")
+
+
+@given(st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), min_size=1, max_size=8), SCHEMAS, st.integers(1, 200))
+def test_many_blocks(rows, as_type, count):
+    """The blocks of a chunk change nothing: the columns are those of a chunk of one block."""
+    array = column((rows * count)[:count])
+    expected = shredding.shred(array, as_type)
+    with mock.patch.object(shredder, "BLOCK_BYTES", 1):
+        shredded = shredding.shred(array, as_type)
+    shredded.validate(full=True)
+    assert str(shredded.to_pylist()) == str(expected.to_pylist())  # NaN is not equal to itself
+
+
+def test_the_first_fault_in_many_blocks():
+    """The fault that is reported is the first one of the first node that has one, whichever block it is in."""
+    metadata, value = binary.encode({"a": 1, "b": 1})
+    assert value.endswith(b"\x0c\x01\x0c\x01")
+    wrong_b, wrong_a = value[:-2] + b"\xfc\x01", value[:-4] + b"\xfc\x01\x0c\x01"
+    rows = [value] * 70 + [wrong_b] + [value] * 70 + [wrong_a] * 2
+    array = pa.array([{"metadata": metadata, "value": row} for row in rows], shredding.UNSHREDDED)
+    for block_bytes in (1, 1 << 20):
+        with mock.patch.object(shredder, "BLOCK_BYTES", block_bytes):
+            with pytest.raises(MalformedVariantError, match=r"unknown primitive type \(at \$\.a, row 141\)"):
+                shredding.shred(array, "a bigint, b bigint")
+            with pytest.raises(MalformedVariantError, match=r"unknown primitive type \(at \$\.b, row 70\)"):
+                shredding.shred(array, "b bigint, a bigint")
+
+
+def test_the_memory_of_columns():
+    """A column lives as long as any part of it, in any thread, and its memory is freed with the last one."""
+    rows = [{"a": i, "b": {"c": ["x" * (i % 50)] * (i % 3)}, "d": None} for i in range(20_000)]
+    array, ddl = column(rows), "a bigint, b struct<c: array<string>>, d double"
+
+    def last_part():
+        return shredding.shred(array, ddl).field("typed_value").field("b").field("typed_value").field("c").field("typed_value")
+
+    expected, before = last_part().to_pylist(), pa.total_allocated_bytes()
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda _: last_part(), range(20)))
+        assert pa.total_allocated_bytes() > before
+        assert all(part.to_pylist() == expected for part in parts)
+        for done in [pool.submit(parts.pop) for _ in range(20)]:
+            done.result()
+    del done
+    gc.collect()
+    assert pa.total_allocated_bytes() == before
 
 
 def test_an_object_of_many_fields_after_small_ones():

@@ -5,13 +5,14 @@ around it. In: NumPy views of Arrow buffers (`data`: the bytes of all values of 
 position where its Variant starts (`at`, -1: missing) and the position where the bytes of its row end (`limit`). Out: NumPy
 arrays that become Arrow buffers.
 
-A column is processed node by node, not row by row: every kernel is one tight loop over the slots of one node, without dispatch
-on types. The strategy for a whole column is in `shredding`.
+A column is processed node by node, not row by row: every loop is a tight one over the slots of one node, without dispatch on
+types. The strategy for a whole column is in `shredding`.
 
     cache     stores compiled kernels between processes
     memory    loads, copies, the headers of values, and the codes of faults
     metadata  dictionaries
-    shred     Variants → slots of the schema
+    levels    Variants → slots of the schema: objects and lists in shred, leaves in take
+    structs   Arrow arrays as structs, for pyarrow to import
     unshred   slots of the schema → Variants
     validate  checks Variants down to the last leaf
     rekey     Variants → the same Variants with other dictionaries

@@ -38,9 +38,14 @@ from typing import Any
 import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
 
 _KERNELS: list[Any] = []
 """The kernels that have been imported."""
+
+_CALLBACKS: list[Any] = []
+"""The callbacks that have been compiled: their code is kept as long as they are."""
 
 
 def cached(kernel: Any) -> Any:
@@ -48,6 +53,15 @@ def cached(kernel: Any) -> Any:
     kernel._cache = _cache(kernel.py_func) or kernel._cache  # noqa: SLF001  # what Dispatcher.enable_caching does
     _KERNELS.append(kernel)
     return kernel
+
+
+def callback(function: Any, signature: Any) -> int:
+    """Compiles a function that C calls, and caches it. Returns its address, which is good for the life of the process."""
+    kernel: Any = CFunc(function, normalize_signature(signature), locals={}, options={"nopython": True, "_nrt": False})
+    kernel._cache = _cache(function) or kernel._cache  # noqa: SLF001  # what CFunc.enable_caching does
+    kernel.compile()
+    _CALLBACKS.append(kernel)
+    return int(kernel.address)
 
 
 def digest(*modules: str) -> str:

@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as nbt
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from delta_variant import types as t
 from delta_variant.kernels.cache import cached, digest
@@ -54,17 +55,21 @@ def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS) -> Any
     digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
     """
     kernel.__qualname__ += f"-{helpers}"
-    return cached(nb.njit(nogil=True, _nrt=allocates, pipeline_class=UnsignedIndices)(kernel))
+    return cached(nb.njit(nogil=True, _nrt=allocates, no_cfunc_wrapper=True, pipeline_class=UnsignedIndices)(kernel))
 
 
 allocating = partial(jit, allocates=True)
 """`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
 it does not."""
 
-helper = nb.njit(nogil=True, forceinline=True, _nrt=False, pipeline_class=UnsignedIndices)
+_ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner = partial(nb.njit, nogil=True, _nrt=False, pipeline_class=UnsignedIndices, **_ALONE)
+"""Compiles a function that kernels call, without the code by which Python and C would call it: a fifth of the time."""
+
+helper = _inner(forceinline=True)
 """Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
 
-called = nb.njit(nogil=True, forceinline=False, _nrt=False, pipeline_class=UnsignedIndices)
+called = _inner(forceinline=False)
 """Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel.
 
 Without forceinline=False it would have that flag from the helper that calls it. LLVM still inlines what it thinks small: see
@@ -88,9 +93,48 @@ def loader(kind: Any, bits: int) -> Any:
     return load
 
 
+@intrinsic
+def put64(_typingctx, out, at, number):
+    """An unaligned little-endian store."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(64).as_pointer())
+        builder.store(args[2], pointer, align=1)
+        return context.get_dummy_value()
+
+    return nbt.void(out, nbt.int64, nbt.int64), codegen
+
+
 u16 = loader(nbt.uint16, 16)
 u32 = loader(nbt.uint32, 32)
 u64 = loader(nbt.uint64, 64)
+
+
+@intrinsic
+def address(_typingctx, array):
+    """Where the memory of an array starts."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, ir.IntType(64))
+
+    return nbt.int64(array), codegen
+
+
+@intrinsic
+def span(_typingctx, array, at, count, kind):
+    """`count` items of a type in the memory of a contiguous array, from its item `at` on. A slice takes longer to compile."""
+    result = nbt.Array(kind.dtype, 1, "C", readonly=not array.mutable)
+
+    def codegen(context, builder, signature, args):
+        source = context.make_array(signature.args[0])(context, builder, args[0])
+        width = context.get_constant(nbt.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        pointer = builder.bitcast(builder.gep(source.data, [args[1]]), context.get_data_type(kind.dtype).as_pointer())
+        part = context.make_array(result)(context, builder)
+        populate_array(part, pointer, [args[2]], [width], width, None)
+        return part._getvalue()  # noqa: SLF001
+
+    return result(array, nbt.int64, nbt.int64, kind), codegen
 
 
 @intrinsic
@@ -297,6 +341,12 @@ def all_set(flags):
 
 @jit
 def pack(flags, bits):
+    """`pack_bits` as a kernel."""
+    return pack_bits(flags, bits)
+
+
+@called
+def pack_bits(flags, bits):
     """Sets Arrow's validity bits, one for each flag, which is 0 or 1. Returns how many flags are not set."""
     full = len(flags) >> 3
     unset = np.int64(len(flags))

@@ -1,8 +1,7 @@
-"""Variants → slots of a shredding schema.
+"""Objects and lists, and the residuals of all nodes.
 
-`split_…` kernels find the children of objects and arrays, `take_…` kernels read leaves that have the type of their column, and
-`gather…` kernels copy bytes: residuals into `value`, texts into their column. `take_…` kernels and `leave_all` return the
-number of slots with a residual, or -1.
+`split_…` helpers and kernels find the children of objects and arrays, and `gather…` kernels copy bytes: residuals into `value`,
+texts into their column. `split_object`, `measure_lists` and `leave_all` return the number of slots with a residual, or -1.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -10,32 +9,35 @@ number of slots with a residual, or -1.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels import memory
+from delta_variant.kernels.cache import digest
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DUPLICATE,
     OVERLAP,
-    SCALE,
-    SIZES,
     TRUNCATED,
     bytes_for,
+    called,
     copy,
     equal,
     fail,
     helper,
-    jit,
     object_size,
     open_container,
     put,
-    sint,
-    u32,
-    u64,
     uint,
     value_size,
     write_container,
 )
+from delta_variant.kernels.take import leave
+
+jit = partial(memory.jit, helpers=digest("types", "kernels/indices", "kernels/memory", "kernels/take"))
+"""`memory.jit` for kernels with the helpers of these modules."""
 
 MORE_ROOM = np.int64(-2)
 """The result of `split_object` if an object has fault[1] fields, more than the working space."""
@@ -61,40 +63,32 @@ def _residual(data, ids, id_width, offsets, width, base, count, limit, keys, sta
 
 
 @helper
-def leave(data, p, limit, i, rest, fault):
-    """Makes the whole Variant of slot i its residual. Returns 1, or -1."""
-    rest[i] = value_size(data, p, limit)
-    if rest[i] < 0:
-        return fail(fault, -rest[i], i, p)
-    return np.int64(1)
-
-
-@helper
-def _locate(data, offsets, width, base, children, count, i, child_at):
+def _locate(data, offsets, width, base, children, count, i, child_at, stride):
     """Sets the positions of an object's fields, by child; -1: none. Returns the largest offset."""
     last = np.int64(0)
     for f in range(count):
         offset = uint(data, offsets + f * width, width)
         last = max(last, offset)
         if children[f] >= 0:
-            child_at[children[f], i] = base + offset
+            child_at[children[f] * stride + i] = base + offset
     return last
 
 
 @helper
-def _leave_out(child_at, i, typed):
+def _leave_out(child_at, stride, i, typed):
     """Says that slot i is no object and has no children."""
     typed[i] = 0
-    for c in range(child_at.shape[0]):
-        child_at[c, i] = -1
+    for at in range(i, len(child_at), stride):
+        child_at[at] = -1
 
 
-@jit
-def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, typed, rest, children, fault):
+@called
+def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at, stride, typed, rest, children, fault):
     """Finds the fields of objects. Returns the number of slots with a residual, -1, or MORE_ROOM.
 
-    Sets child_at[child, slot] to the position of a field, or -1, and typed[slot] to whether the Variant is an object. The
-    residual of an object is an object of the fields that the schema does not name; any other Variant is a residual as a whole.
+    Sets child_at[child * stride + slot] to the position of a field, or -1, and typed[slot] to whether the Variant is an object.
+    The residual of an object is an object of the fields that the schema does not name; any other Variant is a residual as a
+    whole.
 
     Successive objects mostly have the same fields, so `children`, working space, keeps what the last list of field ids means.
     """
@@ -103,10 +97,10 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
         if p < 0:
-            _leave_out(child_at, i, typed)
+            _leave_out(child_at, stride, i, typed)
             continue
         if p >= end or data[p] & 3 != t.OBJECT:
-            _leave_out(child_at, i, typed)
+            _leave_out(child_at, stride, i, typed)
             if leave(data, p, end, i, rest, fault) < 0:
                 return np.int64(-1)
             left += 1
@@ -138,15 +132,15 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
                         if children[g] == child:
                             return fail(fault, DUPLICATE, i, ids + f * id_width)
             kept_ids, kept_count, kept_width, kept_meta = ids, count, id_width, np.int64(meta[i])
-        if count - unnamed < len(child_at):
-            _leave_out(child_at, i, typed)
+        if (count - unnamed) * stride < len(child_at):
+            _leave_out(child_at, stride, i, typed)
         typed[i] = 1
         if width == 1:
-            last = _locate(data, offsets, 1, base, children, count, i, child_at)
+            last = _locate(data, offsets, 1, base, children, count, i, child_at, stride)
         elif width == 2:
-            last = _locate(data, offsets, 2, base, children, count, i, child_at)
+            last = _locate(data, offsets, 2, base, children, count, i, child_at, stride)
         else:
-            last = _locate(data, offsets, width, base, children, count, i, child_at)
+            last = _locate(data, offsets, width, base, children, count, i, child_at, stride)
         if last >= total and count:
             return fail(fault, TRUNCATED, i, offsets)
         if unnamed:
@@ -161,13 +155,13 @@ def split_object(data, at, limit, meta, keys, key_start, child_of_name, child_at
 
 
 @jit
-def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed, out_at, out):
+def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, out_at, out):
     """Writes the residuals that `split_object` measured to the positions out_at, which are the Arrow offsets for `rest`."""
     for i in range(len(at)):
         to, size = np.int64(out_at[i]), np.int64(out_at[i + 1] - out_at[i])
         if size == 0:
             continue
-        if not typed[i]:
+        if data[at[i]] & 3 != t.OBJECT:
             copy(out, to, data, at[i], size)
             continue
         count, id_width, width, ids, offsets, base, _ = open_container(data, at[i], limit[i])
@@ -195,15 +189,14 @@ def gather_objects(data, at, limit, meta, keys, key_start, child_of_name, typed,
         put(out, new_offsets, written, new_width)
 
 
-@jit
+@called
 def measure_lists(data, at, limit, offsets, typed, rest, fault):
-    """Sets the Arrow `offsets` of lists. Returns the number of slots with a residual, or -1.
+    """Sets the Arrow `offsets` of lists, which follow from offsets[0]. Returns the number of slots with a residual, or -1.
 
     typed[slot] is set to 1 for an array; any other Variant is a residual as a whole. Children that overlap could have more
     elements than `data` has bytes, which is a fault, here and for the bytes of texts.
     """
-    left, total = np.int64(0), np.int64(0)
-    offsets[0] = 0
+    left, total = np.int64(0), np.int64(offsets[0])
     for i in range(len(at)):
         p, end = np.int64(at[i]), np.int64(limit[i])
         typed[i] = 0
@@ -226,11 +219,11 @@ def measure_lists(data, at, limit, offsets, typed, rest, fault):
 
 
 @jit
-def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta, fault):
-    """Finds the elements of all arrays; each becomes a slot of the child. Returns 0, or -1."""
+def split_lists(data, at, limit, meta, elements, child_at, child_limit, child_meta, fault):
+    """Finds the elements of all arrays; each becomes a slot of the child. Returns 0, or -1. elements: the lists' offsets."""
     slot = 0
     for i in range(len(at)):
-        if not typed[i]:
+        if elements[i] == elements[i + 1]:
             continue
         count, _, width, _, offsets, base, total = open_container(data, at[i], limit[i])
         budget = total
@@ -247,7 +240,7 @@ def split_lists(data, at, limit, meta, typed, child_at, child_limit, child_meta,
     return np.int64(0)
 
 
-@jit
+@called
 def leave_all(data, at, limit, rest, fault):
     """Makes every Variant a residual."""
     left = np.int64(0)
@@ -259,111 +252,8 @@ def leave_all(data, at, limit, rest, fault):
     return left
 
 
-@jit
-def take_integers(data, at, limit, widest, out, valid, rest, fault):
-    """Takes integers of at most the column's width; widest: the type id of that width."""
-    left, safe = np.int64(0), len(data) - 8
-    for i in range(len(at)):
-        p, end = np.int64(at[i]), np.int64(limit[i])
-        if p < 0:
-            out[i] = valid[i] = 0
-            continue
-        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
-        if t.INT8 <= kind <= widest and p + 1 + (1 << kind - t.INT8) <= end:
-            if p < safe:
-                unused = 64 - (8 << kind - t.INT8)
-                out[i] = np.int64(u64(data, p + 1)) << unused >> unused
-            else:
-                out[i] = sint(data, p + 1, 1 << kind - t.INT8)
-            valid[i] = 1
-        elif leave(data, p, end, i, rest, fault) < 0:
-            return np.int64(-1)
-        else:
-            out[i] = valid[i] = 0
-            left += 1
-    return left
-
-
-@jit
-def take_booleans(data, at, limit, out, valid, rest, fault):
-    """Takes booleans, one byte each."""
-    left = np.int64(0)
-    for i in range(len(at)):
-        p, end = np.int64(at[i]), np.int64(limit[i])
-        if p < 0:
-            out[i] = valid[i] = 0
-            continue
-        if p < end and (data[p] == t.TRUE << 2 or data[p] == t.FALSE << 2):
-            out[i] = data[p] == t.TRUE << 2
-            valid[i] = 1
-        elif leave(data, p, end, i, rest, fault) < 0:
-            return np.int64(-1)
-        else:
-            out[i] = valid[i] = 0
-            left += 1
-    return left
-
-
-@jit
-def take_fixed(data, at, limit, kind, out, valid, rest, fault):
-    """Takes primitives of one type id whose payload is the column's value as it is; out has the shape (slots, bytes), all 0."""
-    left, size = np.int64(0), np.int64(out.shape[1])
-    for i in range(len(at)):
-        p, end = np.int64(at[i]), np.int64(limit[i])
-        if p < 0:
-            valid[i] = 0
-            continue
-        if p + 1 + size <= end and data[p] == kind << 2:
-            if size == 8:
-                copy(out, i * 8, data, p + 1, 8)
-            elif size == 4:
-                copy(out, i * 4, data, p + 1, 4)
-            else:
-                copy(out, i * size, data, p + 1, size)
-            valid[i] = 1
-        elif leave(data, p, end, i, rest, fault) < 0:
-            return np.int64(-1)
-        else:
-            valid[i] = 0
-            left += 1
-    return left
-
-
-@jit
-def take_texts(data, at, limit, kind, start, offsets, valid, rest, fault):
-    """Takes strings (long ones, and short ones if kind is STRING) or binaries: sets start[slot] and the Arrow offsets."""
-    left, total = np.int64(0), np.int64(0)
-    offsets[0] = 0
-    for i in range(len(at)):
-        p, end = np.int64(at[i]), np.int64(limit[i])
-        if p >= 0:
-            size = np.int64(-1)
-            if p < end:
-                head = np.int64(data[p])
-                if kind == t.STRING and head & 3 == t.SHORT_STRING:
-                    size = head >> 2
-                    start[i] = p + 1
-                elif head == kind << 2 and p + 5 <= end:
-                    size = np.int64(u32(data, p + 1))
-                    start[i] = p + 5
-            if size >= 0 and start[i] + size <= end:
-                valid[i] = 1
-                total += size
-                if total > len(data):
-                    return fail(fault, OVERLAP, i, p)
-            elif leave(data, p, end, i, rest, fault) < 0:
-                return np.int64(-1)
-            else:
-                valid[i] = 0
-                left += 1
-        else:
-            valid[i] = 0
-        offsets[i + 1] = total
-    return left
-
-
-@jit
-def gather(data, start, offsets, out):
+@called
+def copy_texts(data, start, offsets, out):
     """Copies the bytes of `data` from start[i] to out[offsets[i]:offsets[i + 1]]. `out` has 32 bytes past the last offset."""
     safe = len(data) - 32
     for i in range(len(start)):
@@ -380,65 +270,7 @@ def gather(data, start, offsets, out):
             copy(out, to, data, start[i], size)
 
 
-_POW10 = np.array([10**k for k in range(20)], np.uint64)
-
-
-@helper
-def _multiply(low, high, factor):
-    """The low 128 bits of (high, low) * factor, unsigned."""
-    mask = np.uint64(0xFFFFFFFF)
-    bits = np.uint64(32)
-    a0, a1, b0, b1 = low & mask, low >> bits, factor & mask, factor >> bits
-    mid = a1 * b0 + (a0 * b0 >> bits)
-    mid2 = a0 * b1 + (mid & mask)
-    return low * factor, a1 * b1 + (mid >> bits) + (mid2 >> bits) + high * factor
-
-
 @jit
-def take_decimals(data, at, limit, scale, max_low, max_high, out, valid, rest, fault):
-    """Takes integers and decimals as decimals of `scale`: out[slot] is set to the (low, high) words of the unscaled value.
-
-    (max_high[k], max_low[k]) is the largest magnitude that can be multiplied by 10**k within the column's precision.
-    """
-    left, zero = np.int64(0), np.uint64(0)
-    for i in range(len(at)):
-        p, end = np.int64(at[i]), np.int64(limit[i])
-        if p < 0:
-            out[i, 0] = out[i, 1] = valid[i] = 0
-            continue
-        kind = np.int64(data[p] >> 2) if p < end and data[p] & 3 == t.PRIMITIVE else np.int64(0)
-        low, high, negative, up = zero, zero, False, np.int64(-1)
-        if t.INT8 <= kind <= t.INT64 and p + 1 + (1 << kind - t.INT8) <= end:
-            number = sint(data, p + 1, 1 << kind - t.INT8)
-            negative, low, up = number < 0, np.uint64(number), scale
-        elif t.DECIMAL4 <= kind <= t.DECIMAL16 and p + 1 + SIZES[kind] <= end:
-            if data[p + 1] > t.MAX_PRECISION:
-                return fail(fault, SCALE, i, p + 1)
-            up = scale - np.int64(data[p + 1])
-            if kind == t.DECIMAL16:
-                low, high = u64(data, p + 2), u64(data, p + 10)
-                negative = np.int64(high) < 0
-                if negative:
-                    high = ~high + (np.uint64(1) if low == zero else zero)
-            else:
-                number = sint(data, p + 2, 4 if kind == t.DECIMAL4 else 8)
-                negative, low = number < 0, np.uint64(number)
-        if negative:
-            low = ~low + np.uint64(1)
-        if up >= 0 and (high < max_high[up] or (high == max_high[up] and low <= max_low[up])):
-            if up > 19:
-                low, high = _multiply(low, high, _POW10[19])
-                low, high = _multiply(low, high, _POW10[up - 19])
-            elif up:
-                low, high = _multiply(low, high, _POW10[up])
-            if negative:
-                low = ~low + np.uint64(1)
-                high = ~high + (np.uint64(1) if low == zero else zero)
-            out[i, 0], out[i, 1] = low, high
-            valid[i] = 1
-        elif leave(data, p, end, i, rest, fault) < 0:
-            return np.int64(-1)
-        else:
-            out[i, 0] = out[i, 1] = valid[i] = 0
-            left += 1
-    return left
+def gather(data, start, offsets, out):
+    """`copy_texts` as a kernel."""
+    copy_texts(data, start, offsets, out)

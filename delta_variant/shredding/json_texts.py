@@ -8,7 +8,12 @@ import pyarrow as pa
 from delta_variant import schema as schemas
 from delta_variant.binary.parse import JsonFaults, Parser, texts_of
 from delta_variant.shredding.plan import plan
-from delta_variant.shredding.shredder import CHUNK_BYTES, CHUNK_ROWS, shred
+from delta_variant.shredding.shredder import shred
+
+CHUNK_BYTES = 8 << 20
+"""Texts are parsed in chunks of at most this size."""
+
+CHUNK_ROWS = 1 << 20
 
 
 def shred_json(
