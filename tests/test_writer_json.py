@@ -105,6 +105,12 @@ def test_what_the_table_computes_and_checks(spark, tmp_path):
     broken = spark.createDataFrame([(1, '{"id": -1}', "p")], "id bigint, value string, p string")
     with pytest.raises(InvalidSchemaError, match="positive"):
         write(broken, by_text, parse_json={"v": "value"})
+    malformed = spark.createDataFrame([(1, BROKEN, "p")], "id bigint, value string, p string")
+    with pytest.raises(InvalidJsonError, match="column v: a text is not valid JSON, and begins with") as error:
+        write(malformed, by_text, parse_json={"v": "value"})
+    assert repr(BROKEN) in str(error.value)
+    with pytest.raises(InvalidSchemaError, match="positive"):
+        write(malformed, by_text, parse_json={"v": "value"}, on_error="null")
 
 
 def test_columns_that_the_table_lacks(spark, tmp_path):

@@ -17,15 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
 from delta_variant import errors, jvm, membership, stats
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, quoted
-from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
+from delta_variant.writer import clustering, file_sizes, indexing, json_texts, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_messages
@@ -222,6 +222,8 @@ def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ..
 def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
     """Spark's exception as an error of this package if it is about files or rows of the table, else None."""
     text = str(error)
+    if isinstance(error, (Py4JJavaError, PySparkException)) and (malformed := json_texts.malformed(jvm.message(error))):
+        return InvalidJsonError(f"writing to {table}: {malformed}")
     if isinstance(error, PythonException):
         advice = jvm.not_loaded(text)
         if advice is None and not _IN_A_TASK.search(text):

@@ -26,7 +26,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _CARRIED = "delta_variant JSON text of "
+_MALFORMED, _SHOWN = "delta_variant found a text that is not valid JSON for ", 50
 _DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
+
+
+def malformed(message: str) -> str | None:
+    """The message of `write` about a malformed text that Spark met before a task did; None if a message is about another error.
+
+    message: that of Spark's error.
+    """
+    _, found, rest = message.partition(_MALFORMED)
+    if not found:
+        return None
+    column, text = rest.splitlines()[0].split(": ", 1)
+    return (
+        f"{column}: a text is not valid JSON, and begins with {text[:_SHOWN]!r}; on_error='null' makes such texts NULL, and "
+        "corrupt='…' keeps them in a column"
+    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ class JsonTexts:
         if not self.columns:
             return rows
         texts = {name: F.col(quoted(source.name)) for name, source in self.columns.items()}
-        variants = {name: F.try_parse_json(text.cast("string")) for name, text in texts.items()}
+        variants = {name: self._variant(name, text.cast("string")) for name, text in texts.items()}
         columns: list[Column] = []
         for field in self.schema(rows.schema):
             if field.name in variants:
@@ -109,6 +125,14 @@ class JsonTexts:
             else:
                 columns.append(F.col(quoted(field.name)))
         return rows.select(*columns, *(text.alias(_CARRIED + name) for name, text in texts.items()))
+
+    def _variant(self, name: str, text: Column) -> Column:
+        """The Variant of a text, for checks, computed columns and sort keys. A NULL would be blamed on a CHECK constraint."""
+        variant = F.try_parse_json(text)
+        if not self.fails:
+            return variant
+        what = F.concat(F.lit(f"{_MALFORMED}column {name}: "), text.substr(1, _SHOWN), F.lit("\n"))  # Spark appends its own
+        return F.coalesce(variant, F.when(text.isNotNull(), F.raise_error(what)))
 
     def transported(self, name: str) -> Column | None:
         """What the tasks get in the place of a column of the table; None for the column itself."""
