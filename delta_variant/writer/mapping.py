@@ -18,7 +18,9 @@ from delta_variant import nested
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from delta_variant.features import TableFeatures
 
 _NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
@@ -60,6 +62,12 @@ def field_ids(schema: Mapping[str, Any]) -> dict[ColumnPath, int]:
             steps = str(inner).removeprefix(path[-1] + ".").split(".")
             ids[path + tuple(name for step in steps for name in _STEPS[step])] = int(number)
     return ids
+
+
+def ids_in_files(features: TableFeatures) -> Callable[[ColumnPath], tuple[int, ...]]:
+    """Returns the field ids of the names that lead to a column, by its physical path; none unless files are read by id."""
+    ids = field_ids(features.schema) if features.mapping == "id" else {}
+    return lambda names: tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
 
 
 def physical_paths(schema: Mapping[str, Any]) -> dict[ColumnPath, ColumnPath]:
