@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant import nested
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import memory, metadata
 
@@ -194,21 +195,13 @@ _column_has_views = by_type(_has_views)
 
 
 def without_views(array: pa.Array) -> pa.Array:
-    """The array with lists in place of list views, inside structs and lists too."""
+    """The array with lists in place of list views, inside structs, lists and maps too."""
     if isinstance(array.type, VIEWS):
         array = _list_of_view(array)
-    kind = array.type
-    if not _has_views(kind):
+    if not nested.is_nested(array.type) or not _has_views(array.type):
         return array
-    if pa.types.is_struct(kind):
-        children = [without_views(array.field(i)) for i in range(kind.num_fields)]
-        fields = [kind.field(i).with_type(child.type) for i, child in enumerate(children)]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements, make = without_views(array.values), pa.list_ if pa.types.is_list(kind) else pa.large_list
-        built = make(kind.value_field.with_type(elements.type))
-        return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[elements])
-    return array
+    inside = [without_views(child) for child in nested.arrays(array)]
+    return nested.rebuilt(array, nested.with_types(array.type, [child.type for child in inside]), inside)
 
 
 def _list_of_view(array: pa.Array) -> pa.ListArray:

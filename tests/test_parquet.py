@@ -484,10 +484,11 @@ def test_views(tmp_path, rows):
 
 
 def test_list_views(tmp_path):
-    """Columns of list views are written, in any order of the views, and slices of them."""
+    """Columns of list views are written, in any order of the views, and slices of them, inside maps and other lists too."""
     starts, sizes = pa.array([4, 0, 0, 1], pa.int32()), pa.array([2, 0, 3, 2], pa.int32())
     views = pa.ListViewArray.from_arrays(starts, sizes, pa.array(["a", "b", None, "c", "d", "e"], pa.string_view()))
-    for part in (views, views[1:], views[2:3], views[:0]):
+    inside = [pa.MapArray.from_arrays([0, 1, 4], ["k"] * 4, views), pa.FixedSizeListArray.from_arrays(views, 2)]
+    for part in (views, views[1:], views[2:3], views[:0], *inside, *(array[1:] for array in inside)):
         write_table(pa.table({"l": part}), tmp_path / "f")
         assert read_table(tmp_path / "f")["l"].to_pylist() == part.to_pylist()
 

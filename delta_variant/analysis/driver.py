@@ -179,7 +179,7 @@ def _plan(
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = job.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
-    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
+    ids = mapping.ids_in_files(features)
     given = shredding_schemas.given("auto", schema, features.properties)
     first = shredding_schemas.first_bounds(schema, features.properties)
     planned = []
@@ -189,7 +189,7 @@ def _plan(
             planned.append(
                 Column(
                     names,
-                    tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else (),
+                    ids(names),
                     logical in asked,
                     given.get(logical),
                     paths,

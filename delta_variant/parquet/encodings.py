@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import schema as schemas
+from delta_variant import nested
 from delta_variant.buffers import size_of
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -42,15 +41,14 @@ def columns(array: pa.Array, names: Names = (), within: Collection[Names] | None
         return
     if isinstance(array, pa.ExtensionArray):
         yield from columns(array.storage, names, within)
-    elif pa.types.is_struct(kind):
-        for i, field in enumerate(kind):
-            yield from columns(array.field(i), (*names, field.name), within)
-    elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from columns(array.flatten(), (*names, *ELEMENT), within)
-    elif pa.types.is_map(kind):
-        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # keys and items ignore that an array is a slice
-        yield from columns(array.keys.slice(start, end - start), (*names, *MAP_KEY), within)
-        yield from columns(array.items.slice(start, end - start), (*names, *MAP_VALUE), within)
+    elif nested.is_nested(kind):
+        if pa.types.is_map(kind):
+            start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+            inside = [part.slice(start, end - start) for part in nested.arrays(array)]
+        else:
+            inside = nested.arrays(array) if pa.types.is_struct(kind) else [array.flatten()]
+        for (path, _), part in zip(nested.children(kind, names), inside, strict=True):
+            yield from columns(part, path, within)
     else:
         yield names, array
 

@@ -16,11 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant import schema as schemas
+from delta_variant import nested
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.footer import Names
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 _LOGICAL = {
     "BOOLEAN": {"NONE"},
@@ -69,22 +68,7 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     found = replace(kind, names)
     if found is not None:
         return found
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(replaced(f.type, (*names, f.name), replace)) for f in kind])
-    if pa.types.is_map(kind):
-        key = kind.key_field.with_type(replaced(kind.key_type, (*names, *MAP_KEY), replace))
-        return pa.map_(key, kind.item_field.with_type(replaced(kind.item_type, (*names, *MAP_VALUE), replace)))
-    if schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return list_of(kind, replaced(kind.value_type, (*names, *ELEMENT), replace))
-    return kind
-
-
-def list_of(kind: pa.DataType, element: pa.DataType) -> pa.DataType:
-    """A list type of the same form with other elements; list views, which pyarrow cannot cast, become lists."""
-    field = kind.value_field.with_type(element)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(field, kind.list_size)
-    return pa.large_list(field) if pa.types.is_large_list(kind) else pa.list_(field)
+    return nested.with_types(kind, [replaced(field.type, path, replace) for path, field in nested.children(kind, names)])
 
 
 def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:

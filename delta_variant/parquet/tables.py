@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant import layouts, shredding
+from delta_variant import layouts, nested, shredding
 from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError, MalformedVariantError
 from delta_variant.parquet import footer, physical
 from delta_variant.parquet.files import FileWriter
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
 
 if TYPE_CHECKING:
     import os
@@ -182,43 +181,19 @@ def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
     kind = array.type
     if is_variant(kind, names):
         return layouts.unshred(array)
-    if not any(is_variant(kind, names) for names, kind in _groups(kind, names)):
+    if not any(is_variant(inner, path) for path, inner in nested.leaves(kind, names, is_variant)):
         return array
-    if pa.types.is_struct(kind):
-        children = [_rebuilt(array.field(i), (*names, field.name), is_variant) for i, field in enumerate(kind)]
-        fields = [field.with_type(child.type) for field, child in zip(kind, children, strict=True)]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
-    if pa.types.is_map(kind):
-        keys = _rebuilt(array.keys, (*names, *MAP_KEY), is_variant)
-        items = _rebuilt(array.items, (*names, *MAP_VALUE), is_variant)
-        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field.with_type(items.type)])
-        built = pa.map_(kind.key_field, entries.type.field(1))
-        return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-    element = _rebuilt(array.values, (*names, *ELEMENT), is_variant)
-    built = physical.list_of(kind, element.type)
-    return pa.Array.from_buffers(
-        built, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=[element]
-    )
+    parts = zip(nested.children(kind, names), nested.arrays(array), strict=True)
+    inside = [_rebuilt(part, path, is_variant) for (path, _), part in parts]
+    return nested.rebuilt(array, nested.with_types(kind, [part.type for part in inside]), inside)
 
 
 def _variants(schema: pa.Schema) -> Iterator[Names]:
     for field in schema:
-        yield from (names for names, kind in _groups(field.type, (field.name,)) if _is_variant(kind))
+        yield from (names for names, kind in nested.leaves(field.type, (field.name,), _is_variant) if _is_variant(kind))
 
 
-def _groups(kind: pa.DataType, names: Names) -> Iterator[tuple[Names, pa.DataType]]:
-    """Yields this type and the types inside it, with their names in a Parquet schema; nothing inside a VARIANT."""
-    yield names, kind
-    if pa.types.is_struct(kind) and not _is_variant(kind):
-        for field in kind:
-            yield from _groups(field.type, (*names, field.name))
-    elif schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from _groups(kind.value_type, (*names, *ELEMENT))
-    elif pa.types.is_map(kind):
-        yield from _groups(kind.item_type, (*names, *MAP_VALUE))
-
-
-def _is_variant(kind: pa.DataType) -> bool:
+def _is_variant(kind: pa.DataType, _names: Names = ()) -> bool:
     """Whether a type is that of a VARIANT column in the final layout: metadata with value, typed_value or both."""
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
     if "metadata" not in names or len(names) < 2 or len(set(names)) < len(names):

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from delta_variant import layouts
-from delta_variant import schema as schemas
+from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.layouts.recognition import layout_of
 from delta_variant.parquet.columns import leaf_count
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
+from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -47,7 +46,7 @@ _TYPES = {
 """The types that do not depend on parameters."""
 
 
-def is_variant(kind: pa.DataType) -> bool:
+def is_variant(kind: pa.DataType, _path: ColumnPath = ()) -> bool:
     """Whether a type in a schema of this module is VARIANT."""
     at = kind.get_field_index("metadata") if pa.types.is_struct(kind) else -1
     return at >= 0 and (kind.field(at).metadata or {}).get(b"variant") == b"true"
@@ -91,14 +90,9 @@ class FileColumns:
             self.variants.add(names)
             self._leaf += leaf_count(kind)
             return VARIANT
-        if pa.types.is_struct(kind):
-            _check_names(kind, names)
-            return pa.struct([pa.field(field.name, self._of(field.type, (*names, field.name))) for field in kind])
-        if pa.types.is_map(kind):
-            key = pa.field("key", self._of(kind.key_type, (*names, *MAP_KEY)), False)
-            return pa.map_(key, pa.field("value", self._of(kind.item_type, (*names, *MAP_VALUE))))
-        if schemas.is_list(kind) or pa.types.is_fixed_size_list(kind):
-            return pa.list_(pa.field("element", self._of(kind.value_type, (*names, *ELEMENT))))
+        if nested.is_nested(kind):
+            _check_names(kind if pa.types.is_struct(kind) else (), names)
+            return nested.optional(kind, [self._of(field.type, path) for path, field in nested.children(kind, names)])
         column = self._schema.column(self._leaf)
         self._leaf += 1
         found = _leaf(kind, column.physical_type, column.logical_type.type)
@@ -149,8 +143,9 @@ def merged(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     kind = pa.struct([])
     for name, schema in files:
         kind = whole.of(kind, pa.struct(list(schema)), (), name)
-    for path in _untyped(kind, ()):
-        raise InvalidSchemaError(f"column {dotted(path)} is null in every file and has no type: drop the column")
+    for path, inner in nested.leaves(kind, (), is_variant):
+        if pa.types.is_null(inner):
+            raise InvalidSchemaError(f"column {dotted(path)} is null in every file and has no type: drop the column")
     return pa.schema(list(kind))
 
 
@@ -177,12 +172,9 @@ class _Merge:
                     self._first[own] = file
                     fields[name] = field
             return pa.struct(list(fields.values()))
-        if pa.types.is_list(known) and pa.types.is_list(new):
-            return pa.list_(pa.field("element", self.of(known.value_type, new.value_type, (*path, *ELEMENT), file)))
-        if pa.types.is_map(known) and pa.types.is_map(new):
-            key = self.of(known.key_type, new.key_type, (*path, *MAP_KEY), file)
-            value = self.of(known.item_type, new.item_type, (*path, *MAP_VALUE), file)
-            return pa.map_(pa.field("key", key, False), pa.field("value", value))
+        if known.id == new.id and (pa.types.is_list(known) or pa.types.is_map(known)):
+            both = zip(nested.children(known, path), nested.children(new), strict=True)
+            return nested.optional(known, [self.of(field.type, other.type, own, file) for (own, field), (_, other) in both])
         first = next(self._first[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._first)
         hint = ": columns=[…] says which columns are VARIANT" if is_variant(known) or is_variant(new) else ""
         raise InvalidSchemaError(
@@ -191,34 +183,11 @@ class _Merge:
         )
 
 
-def _untyped(kind: pa.DataType, path: ColumnPath) -> Iterable[ColumnPath]:
-    if pa.types.is_null(kind):
-        yield path
-    elif pa.types.is_struct(kind) and not is_variant(kind):
-        for field in kind:
-            yield from _untyped(field.type, (*path, field.name))
-    elif pa.types.is_list(kind):
-        yield from _untyped(kind.value_type, (*path, *ELEMENT))
-    elif pa.types.is_map(kind):
-        yield from _untyped(kind.item_type, (*path, *MAP_VALUE))
-
-
 def _shown(kind: pa.DataType) -> str:
     return "VARIANT" if is_variant(kind) else str(kind)
 
 
-def variants(kind: Iterable[pa.Field], path: ColumnPath = ()) -> Iterable[ColumnPath]:
+def variants(schema: pa.Schema) -> list[ColumnPath]:
     """The VARIANT columns of a schema and those inside its columns, in lower case."""
-    for field in kind:
-        yield from _variants(field.type, (*path, field.name.lower()))
-
-
-def _variants(kind: pa.DataType, path: ColumnPath) -> Iterable[ColumnPath]:
-    if is_variant(kind):
-        yield path
-    elif pa.types.is_struct(kind):
-        yield from variants(kind, path)
-    elif pa.types.is_list(kind):
-        yield from _variants(kind.value_type, (*path, *ELEMENT))
-    elif pa.types.is_map(kind):
-        yield from _variants(kind.item_type, (*path, *MAP_VALUE))
+    leaves = nested.leaves(pa.struct(list(schema)), (), is_variant)
+    return [tuple(map(str.lower, path)) for path, kind in leaves if is_variant(kind)]

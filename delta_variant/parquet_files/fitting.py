@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant import nested
 from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.parquet_files.columns import is_variant
 
@@ -28,7 +29,7 @@ def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
         return pa.nulls(len(array), kind)
     if is_variant(kind):
         children = [array.field(array.type.get_field_index(field.name)) for field in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+        return nested.rebuilt(array, kind, children)
     if pa.types.is_struct(kind):
         places = {field.name.lower(): i for i, field in enumerate(array.type)}
         children = [
@@ -37,17 +38,12 @@ def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
             else pa.nulls(len(array), field.type)
             for field in kind
         ]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    if pa.types.is_map(kind):
-        keys = fitted(array.keys, kind.key_type, is_legacy=is_legacy)
-        items = fitted(array.items, kind.item_type, is_legacy=is_legacy)
-        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-    if pa.types.is_list(kind):
-        if not pa.types.is_list(array.type):
+        return nested.rebuilt(array, kind, children)
+    if nested.is_nested(kind):
+        if pa.types.is_list(kind) and not pa.types.is_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
-        elements = fitted(array.values, kind.value_type, is_legacy=is_legacy)
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[elements])
+        parts = zip(nested.arrays(array), nested.children(kind), strict=True)
+        return nested.rebuilt(array, kind, [fitted(part, field.type, is_legacy=is_legacy) for part, (_, field) in parts])
     if is_legacy:
         _check_calendar(array)
     return array if array.type == kind else array.cast(kind)

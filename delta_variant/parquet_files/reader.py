@@ -85,13 +85,12 @@ class Reader:
     def rows(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The rows of a piece, with the columns of all files."""
         with self._opened(piece) as (file, columns):
-            schema, variants = self._schema, columns.variants
+            whole, variants = pa.struct(list(self._schema)), columns.variants
 
             def is_variant(_kind: pa.DataType, names: Names) -> bool:
                 return names in variants
 
             exact, legacy = exact_schema(file, is_variant), is_legacy(file)
-            places = {field.name.lower(): i for i, field in enumerate(exact)}
             first_row = 0
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -100,15 +99,7 @@ class Reader:
                     for read in self._read(file, number):
                         batch = unshredded(with_types(read, exact), is_variant, at)
                         at += batch.num_rows
-                        yield pa.RecordBatch.from_arrays(
-                            [
-                                fitted(batch.column(places[f.name.lower()]), f.type, is_legacy=legacy)
-                                if f.name.lower() in places
-                                else pa.nulls(batch.num_rows, f.type)
-                                for f in schema
-                            ],
-                            schema=schema,
-                        )
+                        yield pa.RecordBatch.from_struct_array(fitted(batch.to_struct_array(), whole, is_legacy=legacy))
                 first_row += group.num_rows
 
     def columns(self, piece: Piece) -> pa.Schema:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_variant import layouts
+from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.parquet.tables import unshredded
@@ -203,7 +203,6 @@ class OpenFile:
         match kind:
             case Variant():
                 children = [array.field(array.type.get_field_index(name)) for name in ("metadata", "value")]
-                return pa.StructArray.from_arrays(children, fields=list(schemas.arrow_type(kind)), mask=array.is_null())
             case Struct(fields):
                 children = []
                 for field in fields:
@@ -214,20 +213,15 @@ class OpenFile:
                         if index < 0
                         else self.conformed(array.field(index), field.kind)
                     )
-                return pa.StructArray.from_arrays(children, fields=list(schemas.arrow_type(kind)), mask=array.is_null())
             case List(element):
                 if not pa.types.is_list(array.type):
                     array = array.cast(pa.list_(array.type.value_field))
-                child = self.conformed(array.values, element)
-                return pa.Array.from_buffers(
-                    schemas.arrow_type(kind), len(array), array.buffers()[:2], offset=array.offset, children=[child]
-                )
+                children = [self.conformed(array.values, element)]
             case Map(key, value):
-                built = schemas.arrow_type(kind)
-                keys, items = self.conformed(array.keys, key), self.conformed(array.items, value)
-                entries = pa.StructArray.from_arrays([keys, items], fields=[built.key_field, built.item_field])
-                return pa.Array.from_buffers(built, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
-        return fitted(array, kind, is_legacy=self.places.is_legacy)
+                children = [self.conformed(array.keys, key), self.conformed(array.items, value)]
+            case _:
+                return fitted(array, kind, is_legacy=self.places.is_legacy)
+        return nested.rebuilt(array, schemas.arrow_type(kind), children)
 
     # ---- for Rows -------------------------------------------------------------------------------------------------
 

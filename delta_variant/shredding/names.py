@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import binary
+from delta_variant import binary, nested
 from delta_variant import schema as schemas
 from delta_variant.buffers import Dictionaries, Faults, Int64s, NameTable, as_binary
 
@@ -97,10 +97,9 @@ def complete(array: pa.StructArray) -> pa.StructArray:
     rows = max(1, MATRIX // max(1, len(names_of(array.type))))
     chunks = [_completed(array[start : start + rows], start) for start in range(0, len(array), rows)]
     index = array.type.get_field_index("metadata")
-    children = [array.field(i) for i in range(array.type.num_fields)]
+    children = nested.arrays(array)
     children[index] = pa.concat_arrays(chunks) if chunks else as_binary(children[index])
-    fields = [field.with_type(child.type) for field, child in zip(array.type, children, strict=True)]
-    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null() if array.null_count else None)
+    return nested.rebuilt(array, nested.with_types(array.type, [child.type for child in children]), children)
 
 
 def _completed(array: pa.StructArray, first_row: int) -> pa.Array:

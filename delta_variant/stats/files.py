@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from delta_variant import nested
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.rewriting import json_object
 from delta_variant.stats.values import STRING_PREFIX, Extremes, has_order, json_bounds
 from delta_variant.stats.variants import VariantStats, children_of, tags
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 Names = tuple[str, ...]
 
@@ -48,7 +49,7 @@ def indexed_columns(
     >>> dv.stats.indexed_columns(schema, variants=[("v",)], num_indexed=2)
     [('id',), ('v',)]
     """
-    leaves = [names for field in schema for names in _leaves(field.type, (field.name,), variants)]
+    leaves = nested.columns(schema, variants)
     if stats_columns is None:
         return leaves if num_indexed < 0 else leaves[:num_indexed]
     chosen = _parse_columns(stats_columns)
@@ -175,14 +176,6 @@ class _Leaf:
 
     def bound(self, side: int) -> str | None:
         return json_bounds(self._extremes, self._prefix)[side]
-
-
-def _leaves(kind: pa.DataType, names: Names, variants: Collection[Names]) -> Iterator[Names]:
-    if names in variants or not pa.types.is_struct(kind):
-        yield names
-    else:
-        for field in kind:
-            yield from _leaves(field.type, (*names, field.name), variants)
 
 
 def _parse_columns(text: str) -> list[Names]:

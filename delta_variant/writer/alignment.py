@@ -145,17 +145,21 @@ def _storable(spark: SparkSession, have: t.DataType, want: t.DataType) -> bool:
     return bool(cast.canANSIStoreAssign(jvm.data_type(spark, have), jvm.data_type(spark, want)))
 
 
+def _children(data_type: t.DataType, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], t.DataType]]:
+    """The types inside a type, and their paths as Parquet names them (`list`, `element`; `key_value`, `key`, `value`)."""
+    if isinstance(data_type, t.StructType):
+        return [((*path, field.name), field.dataType) for field in data_type]
+    if isinstance(data_type, t.MapType):
+        return [((*path, *MAP_KEY), data_type.keyType), ((*path, *MAP_VALUE), data_type.valueType)]
+    return [((*path, *ELEMENT), data_type.elementType)] if isinstance(data_type, t.ArrayType) else []
+
+
 def field_names(data_type: t.DataType) -> Iterator[str]:
     """The names of all fields inside a type, in order."""
-    if isinstance(data_type, t.StructType):
-        for field in data_type:
-            yield field.name
-            yield from field_names(field.dataType)
-    elif isinstance(data_type, t.ArrayType):
-        yield from field_names(data_type.elementType)
-    elif isinstance(data_type, t.MapType):
-        yield from field_names(data_type.keyType)
-        yield from field_names(data_type.valueType)
+    for path, inner in _children(data_type):
+        if isinstance(data_type, t.StructType):
+            yield path[0]
+        yield from field_names(inner)
 
 
 def _by_name(schema: t.StructType, table: str, whose: str) -> dict[str, t.StructField]:
@@ -207,16 +211,11 @@ def check_types(schema: t.StructType) -> None:
 
 
 def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], t.DataType]]:
-    """The types without children, and their paths as Parquet names them (`list`, `element`; `key_value`, `key`, `value`)."""
-    if isinstance(data_type, t.StructType) and (data_type.fields or not path):
-        for field in data_type:
-            yield from leaves(field.dataType, (*path, field.name))
-    elif isinstance(data_type, t.ArrayType):
-        yield from leaves(data_type.elementType, (*path, *ELEMENT))
-    elif isinstance(data_type, t.MapType):
-        yield from leaves(data_type.keyType, (*path, *MAP_KEY))
-        yield from leaves(data_type.valueType, (*path, *MAP_VALUE))
-    else:
+    """The types without children, and their paths; nothing for a schema without columns."""
+    children = _children(data_type, path)
+    for own, inner in children:
+        yield from leaves(inner, own)
+    if path and not children:
         yield path, data_type
 
 

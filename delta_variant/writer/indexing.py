@@ -51,10 +51,9 @@ def plan(
 ) -> IndexPlan:
     """The plan for tasks. paths: by the logical names of their columns. files: how many the table has."""
     physical = mapping.physical_paths(features.schema)
-    ids = mapping.field_ids(features.schema) if features.mapping == "id" else {}
+    ids = mapping.ids_in_files(features)
     columns = []
     for logical, keys in paths.items():
         names = physical[logical]
-        numbers = tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
-        columns.append(IndexedColumn(names, numbers, tuple(dict.fromkeys(keys))))
+        columns.append(IndexedColumn(names, ids(names), tuple(dict.fromkeys(keys))))
     return IndexPlan(location, tuple(columns), budget, min(MAX_COLUMNS, max(8, max(1, files).bit_length() + 2)))

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from delta_variant import nested
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from delta_variant.features import TableFeatures
 
 _NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
@@ -55,10 +58,16 @@ def field_ids(schema: Mapping[str, Any]) -> dict[ColumnPath, int]:
         metadata = field.get("metadata") or {}
         if _ID in metadata:
             ids[path] = int(metadata[_ID])
-        for nested, number in (metadata.get(_NESTED_IDS) or {}).items():
-            steps = str(nested).removeprefix(path[-1] + ".").split(".")
+        for inner, number in (metadata.get(_NESTED_IDS) or {}).items():
+            steps = str(inner).removeprefix(path[-1] + ".").split(".")
             ids[path + tuple(name for step in steps for name in _STEPS[step])] = int(number)
     return ids
+
+
+def ids_in_files(features: TableFeatures) -> Callable[[ColumnPath], tuple[int, ...]]:
+    """Returns the field ids of the names that lead to a column, by its physical path; none unless files are read by id."""
+    ids = field_ids(features.schema) if features.mapping == "id" else {}
+    return lambda names: tuple(ids[names[: end + 1]] for end in range(len(names))) if ids else ()
 
 
 def physical_paths(schema: Mapping[str, Any]) -> dict[ColumnPath, ColumnPath]:
@@ -92,13 +101,6 @@ def with_field_ids(schema: pa.Schema, ids: Mapping[ColumnPath, int]) -> pa.Schem
 
 
 def _with_id(field: pa.Field, path: ColumnPath, ids: Mapping[ColumnPath, int]) -> pa.Field:
-    data_type = field.type
-    if pa.types.is_struct(data_type):
-        data_type = pa.struct([_with_id(child, (*path, child.name), ids) for child in data_type])
-    elif pa.types.is_list(data_type):
-        data_type = pa.list_(_with_id(data_type.value_field, (*path, *ELEMENT), ids))
-    elif pa.types.is_map(data_type):
-        key, value = (_with_id(f, (*path, "key_value", f.name), ids) for f in (data_type.key_field, data_type.item_field))
-        data_type = pa.map_(key, value)
-    field = field.with_type(data_type)
+    inside = [_with_id(child, own, ids) for own, child in nested.children(field.type, path)]
+    field = field.with_type(nested.with_fields(field.type, inside))
     return field.with_metadata({_FIELD_ID: str(ids[path]).encode()}) if path in ids else field

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import shredding
+from delta_variant import nested, shredding
 from delta_variant.binary.parse import parse_texts
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidSchemaError
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
+from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,22 +35,12 @@ def physical_type(
     kind: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath], shredding_schemas: Mapping[ColumnPath, pa.DataType]
 ) -> pa.DataType:
     """The Arrow type in which Parquet stores a column that Spark sends as `kind`: all fields optional, timestamps in UTC."""
-
-    def child(data_type: pa.DataType, *steps: str) -> pa.DataType:
-        return physical_type(data_type, (*path, *steps), variants, shredding_schemas)
-
     if path in variants:
         return shredding.storage_type(shredding_schemas.get(path))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, child(f.type, f.name)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", child(kind.value_type, *ELEMENT)))
-    if pa.types.is_map(kind):
-        key, value = child(kind.key_type, *MAP_KEY), child(kind.item_type, *MAP_VALUE)
-        return pa.map_(pa.field("key", key, False), pa.field("value", value))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp("us", "UTC")
-    return kind
+    inside = [physical_type(field.type, own, variants, shredding_schemas) for own, field in nested.children(kind, path)]
+    return nested.optional(kind, inside)
 
 
 def physical(
@@ -70,24 +60,11 @@ def physical(
             return plain
     if not any(variant[: len(path)] == path for variant in variants):
         return _copied(array if array.type == target else array.cast(target))
-    nulls = array.is_null() if array.null_count else None
-    if pa.types.is_struct(target):
-        children = [
-            physical(array.field(i), f.type, (*path, f.name), variants, shredding_schemas) for i, f in enumerate(target)
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
-
-    def entry(values: pa.Array, kind: pa.DataType, *steps: str) -> pa.Array:
-        return physical(values, kind, (*path, *steps), variants, shredding_schemas)
-
-    array = _copied(array)  # `keys`, `items` and `values` of a slice would be those of its whole batch
-    if pa.types.is_map(target):
-        keys = entry(array.keys, target.key_type, *MAP_KEY)
-        items = entry(array.items, target.item_type, *MAP_VALUE)
-        entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
-    else:
-        entries = entry(array.values, target.value_type, *ELEMENT)
-    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+    if not pa.types.is_struct(target):
+        array = _copied(array)  # what is inside a slice would be that of its whole batch
+    parts = zip(nested.arrays(array), nested.children(target, path), strict=True)
+    inside = [physical(part, field.type, own, variants, shredding_schemas) for part, (own, field) in parts]
+    return nested.rebuilt(array, target, inside)
 
 
 def _copied(array: pa.Array) -> pa.Array:

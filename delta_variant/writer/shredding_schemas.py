@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from delta_variant import nested
 from delta_variant import schema as shredding_schema
 from delta_variant import types as variant_types
 from delta_variant.errors import DeltaVariantError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
@@ -170,15 +171,7 @@ def _folded(path: ColumnPath) -> ColumnPath:
 
 def shreddable(schema: pa.Schema, variants: frozenset[ColumnPath]) -> list[ColumnPath]:
     """The VARIANT columns that can be shredded: those at the top level and in structs."""
-    return [path for field in schema for path in _shreddable(field.type, (field.name,), variants)]
-
-
-def _shreddable(data_type: pa.DataType, path: ColumnPath, variants: frozenset[ColumnPath]) -> Iterator[ColumnPath]:
-    if path in variants:
-        yield path
-    elif pa.types.is_struct(data_type):
-        for field in data_type:
-            yield from _shreddable(field.type, (*path, field.name), variants)
+    return [path for path in nested.columns(schema, variants) if path in variants]
 
 
 def column(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
@@ -224,9 +217,7 @@ def _agreed(schema: pa.DataType, known: pa.DataType) -> pa.DataType:
 
 def leaves(schema: pa.DataType) -> int:
     """The number of typed columns of a shredding schema."""
-    if pa.types.is_struct(schema):
-        return sum(leaves(field.type) for field in schema)
-    return leaves(schema.value_type) if shredding_schema.is_list(schema) else 1
+    return sum(1 for _ in nested.leaves(schema))
 
 
 def named_apart(schema: pa.DataType) -> bool:

@@ -1,0 +1,100 @@
+"""What is inside an Arrow type or array, by the names that it has in a Parquet schema.
+
+In: structs, maps, and lists in every form. Out: their fields and arrays, and types and arrays of the same form with others in
+them. The names that lead on are those of `paths`: of a field of a struct its name, `ELEMENT`, `MAP_KEY` and `MAP_VALUE`.
+Other types have nothing inside, extension types neither. Invariant: `rebuilt(array, array.type, arrays(array))` equals `array`,
+also if it is a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import pyarrow as pa
+
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath
+
+_LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether a type is a struct, a map or a list."""
+    return isinstance(kind, (pa.StructType, pa.MapType, *_LISTS))
+
+
+def children(kind: pa.DataType, names: ColumnPath = ()) -> list[tuple[ColumnPath, pa.Field]]:
+    """The fields inside a type, and the names that lead to them. names: those that lead to the type.
+
+    >>> children(pa.list_(pa.field("element", pa.int8())), ("a",))
+    [(('a', 'list', 'element'), pyarrow.Field<element: int8>)]
+    """
+    if pa.types.is_struct(kind):
+        return [((*names, field.name), field) for field in kind]
+    if pa.types.is_map(kind):
+        return [((*names, *MAP_KEY), kind.key_field), ((*names, *MAP_VALUE), kind.item_field)]
+    return [((*names, *ELEMENT), kind.value_field)] if isinstance(kind, _LISTS) else []
+
+
+def leaves(
+    kind: pa.DataType, names: ColumnPath = (), ends: Callable[[pa.DataType, ColumnPath], bool] = lambda *_: False
+) -> Iterator[tuple[ColumnPath, pa.DataType]]:
+    """Yields the types inside a type that have nothing inside, or at which it `ends`, with the names that lead to them.
+
+    Keys of maps are left out: they hold no Variants.
+    """
+    if not is_nested(kind) or ends(kind, names):
+        yield names, kind
+        return
+    for path, field in children(kind, names)[pa.types.is_map(kind) :]:
+        yield from leaves(field.type, path, ends)
+
+
+def columns(schema: pa.Schema, variants: Collection[ColumnPath]) -> list[ColumnPath]:
+    """The columns of a schema and the fields of its structs. `variants`, lists and maps count as one each."""
+
+    def ends(kind: pa.DataType, names: ColumnPath) -> bool:
+        return names in variants or not pa.types.is_struct(kind)
+
+    return [names for names, _ in leaves(pa.struct(list(schema)), (), ends)]
+
+
+def with_types(kind: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
+    """A type of the same form whose fields have other types."""
+    return with_fields(kind, [field.with_type(inner) for (_, field), inner in zip(children(kind), types, strict=True)])
+
+
+def with_fields(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """A type of the same form with other fields inside; list views, which pyarrow cannot cast, become lists."""
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_map(kind):
+        return pa.map_(*fields)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(*fields, kind.list_size)
+    return pa.large_list(*fields) if pa.types.is_large_list(kind) else pa.list_(*fields) if fields else kind
+
+
+def optional(kind: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
+    """A type of the same form with other types inside, as Spark has it: lists of one form, and fields that may be null."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, inner) for field, inner in zip(kind, types, strict=True)])
+    if pa.types.is_map(kind):
+        return pa.map_(pa.field("key", types[0], False), pa.field("value", types[1]))
+    return pa.list_(pa.field("element", types[0])) if types else kind
+
+
+def arrays(array: pa.Array) -> list[pa.Array]:
+    """The arrays inside an array, in the order of `children`. Those of a list or a map are whole, also if it is a slice."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return [array.field(i) for i in range(kind.num_fields)]
+    return [array.keys, array.items] if pa.types.is_map(kind) else [array.values] if isinstance(kind, _LISTS) else []
+
+
+def rebuilt(array: pa.Array, kind: pa.DataType, inside: Sequence[pa.Array]) -> pa.Array:
+    """An array with others inside, as many as `arrays` returns. kind: its type, of the same form, with their types."""
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(inside, fields=list(kind), mask=array.is_null() if array.null_count else None)
+    if pa.types.is_map(kind):
+        inside = [pa.StructArray.from_arrays(inside, fields=[kind.key_field, kind.item_field])]
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=inside)
