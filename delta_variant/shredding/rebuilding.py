@@ -28,7 +28,7 @@ class Steps:
 
 
 def steps_of(root: Node, storage: pa.StructType) -> Steps:
-    """The steps for a column in plain form."""
+    """The steps for a column that has the forms that `kernels.rebuild` takes."""
     builder = _Builder()
     builder.add(root, storage, (0, 0), (builder.level(), 0), required=True)
     lines, order, rows = (np.array(table, np.int64) for table in (builder.lines, builder.order, builder.level_rows))
@@ -95,54 +95,64 @@ class _Builder:
                 line[k.SIZE], line[k.SCALE] = primitive.size - 1, kind.scale
 
 
-def is_plain(group: pa.DataType) -> bool:
-    """Whether a group has the forms that `kernels.rebuild` takes: binary, string and list, not their large and other forms."""
-    for column in group:
-        kind = column.type
-        if column.name == "typed_value":
-            primitive = t.of_arrow(kind)
-            if pa.types.is_struct(kind):
-                plain = all(is_plain(field.type) for field in kind)
-            elif primitive is None:
-                plain = pa.types.is_list(kind) and is_plain(kind.value_type)
-            else:
-                plain = primitive.size != t.VARIABLE or kind == primitive.arrow
-        else:
-            plain = column.name != "value" or kind == pa.binary()
-        if not plain:
-            return False
-    return True
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How an array comes into the forms that `kernels.rebuild` takes: binary, string and list, not their large and other forms.
+
+    Types are kept here, since making a type takes longer than making a small array.
+    """
+
+    kind: pa.DataType
+    children: tuple[tuple[int, Form | None], ...]  # of a struct, those that are kept; elements of a list; None: has these forms
 
 
-def plain(group: pa.StructArray) -> pa.StructArray:
-    """A group with `value` and typed_value in plain form, without columns whose names begin with an underscore."""
+def form_of(group: pa.StructType) -> Form | None:
+    """The form of a group; columns whose names begin with an underscore are left out. None: it has these forms as it is."""
     children = {}
-    for i, field in enumerate(group.type):
-        if field.name == "value":
-            children[field.name] = as_binary(group.field(i))
-        elif field.name == "typed_value":
-            children[field.name] = _typed(group.field(i))
-        elif field.name == "metadata":
-            children[field.name] = group.field(i)
-    return _struct(group, list(children), list(children.values()))
+    for i, field in enumerate(group):
+        if field.name == "typed_value":
+            children[i] = _form_of_typed(field.type)
+        elif not field.name.startswith("_"):
+            children[i] = Form(pa.binary(), ()) if field.name == "value" and field.type != pa.binary() else None
+    return _form_of_struct(group, children)
 
 
-def _typed(array: pa.Array) -> pa.Array:
-    kind, primitive = array.type, t.of_arrow(array.type)
+def _form_of_typed(kind: pa.DataType) -> Form | None:
+    primitive = t.of_arrow(kind)
     if pa.types.is_struct(kind):
-        return _struct(array, [field.name for field in kind], [plain(array.field(i)) for i in range(kind.num_fields)])
+        return _form_of_struct(kind, {i: form_of(field.type) for i, field in enumerate(kind)})
     if primitive is not None:
-        return array.cast(primitive.arrow) if primitive.size == t.VARIABLE and kind != primitive.arrow else array
-    if not pa.types.is_list(kind):
-        array = array.cast(pa.list_(kind.value_field))
-    offsets, _ = buffers_of(array)
-    elements = plain(array.values[int(offsets[0]) : int(offsets[-1])])
-    valid = flags_of(array)
-    buffers = [bitmap(valid) if len(valid) else None, pa.py_buffer(offsets - offsets[0])]
-    return pa.Array.from_buffers(pa.list_(elements.type), len(array), buffers, children=[elements])
+        return Form(primitive.arrow, ()) if primitive.size == t.VARIABLE and kind != primitive.arrow else None
+    inner = form_of(kind.value_type)
+    if inner is None and pa.types.is_list(kind):
+        return None
+    return Form(pa.list_(kind.value_type if inner is None else inner.kind), ((0, inner),))
 
 
-def _struct(array: pa.StructArray, names: list[str], children: list[pa.Array]) -> pa.StructArray:
-    """A struct of these children that is null where another is."""
-    kind, valid = pa.struct([(name, child.type) for name, child in zip(names, children, strict=True)]), flags_of(array)
-    return pa.Array.from_buffers(kind, len(array), [bitmap(valid) if len(valid) else None], children=children)
+def _form_of_struct(kind: pa.StructType, children: dict[int, Form | None]) -> Form | None:
+    if not any(children.values()):
+        return None
+    fields = [pa.field(kind.field(i).name, form.kind if form else kind.field(i).type) for i, form in children.items()]
+    return Form(pa.struct(fields), tuple(children.items()))
+
+
+def formed(array: pa.Array, form: Form | None) -> pa.Array:
+    """The array in a form."""
+    if form is None:
+        return array
+    kind, count, buffers = form.kind, len(array), [None]
+    if not form.children:
+        if array.null_count == count:
+            return pa.nulls(count, kind)
+        return as_binary(array) if kind == pa.binary() else array.cast(kind)
+    if array.null_count:
+        buffers = [array.buffers()[0] if array.offset == 0 else bitmap(flags_of(array))]
+    if pa.types.is_struct(kind):
+        children = [formed(array.field(i), inner) for i, inner in form.children]
+    else:
+        if not pa.types.is_list(array.type):
+            array = array.cast(pa.list_(array.type.value_field))
+        offsets, _ = buffers_of(array)
+        children = [formed(array.values[int(offsets[0]) : int(offsets[-1])], form.children[0][1])]
+        buffers.append(pa.py_buffer(offsets - offsets[0]))
+    return pa.Array.from_buffers(kind, count, buffers, children=children)

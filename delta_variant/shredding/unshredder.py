@@ -47,13 +47,17 @@ from delta_variant.kernels.unshred import keys_of_names, place
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.names import complete
 from delta_variant.shredding.plan import UNSHREDDED, Plan, plan
-from delta_variant.shredding.rebuilding import Steps, is_plain, plain, steps_of
+from delta_variant.shredding.rebuilding import Form, Steps, form_of, formed, steps_of
 
 CHUNK_ROWS = 1 << 14
 """The limit for rows that are rebuilt at once."""
 
 CHUNK_SLOTS = 1 << 20
-"""The limit for the slots of these rows in all nodes: with 256 leaves, 4,080 rows take 17 ns a leaf, 2,040 rows 18 ns."""
+"""The limit for the slots of these rows in all nodes.
+
+A quarter of both limits would take 0.8 to 1 times as long, but they show: faults are looked for chunk by chunk, and elements of
+lists are numbered by chunk.
+"""
 
 NO_BYTES = np.frombuffer(b"", np.uint8)
 """No bytes, in an array that cannot be written to, as those of Arrow: for Numba that is a type."""
@@ -175,25 +179,21 @@ class _Chunk:
         names = self.keys.look_up(schema.names)
         id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
         keys_of_names(names, self.keys.start, id_of_name)
-        self.columns = storage if _steps_of(storage.type) is not None else plain(storage)
-        steps = _steps_of(self.columns.type)
-        assert steps is not None
-        self.steps = steps
+        self.steps, form = _steps_of(storage.type)
+        self.columns = formed(storage, form)
         self.known = (names, self.keys.start, self.keys.key_at, self.keys.key_size, self.keys.data)
         self.tables = (id_of_name, self.steps.child_of_name, self.steps.numbers)
 
     def unshred(self, values: _Values) -> pa.Array:
         """Adds the Variants to `values` and returns their metadata, which is complete."""
         steps, rows, struct = self.steps, len(self.storage), pa.py_buffer(np.empty(WORDS, np.int64))
-        self.levels, self.nodes = (
-            np.empty((len(steps.level_rows), 4), np.int64),
-            np.empty((len(steps.steps), k.COLUMNS), np.int64),
-        )
+        self.levels: Int64s = np.empty((len(steps.level_rows), 4), np.int64)
+        self.nodes: Int64s = np.empty((len(steps.steps), k.COLUMNS), np.int64)
         self.columns._export_to_c(struct.address)  # noqa: SLF001  # the C data interface
         size = k.survey(struct.address, rows, steps.level_rows, steps.steps, self.levels, self.nodes)
         if size < 0:
             self._check_texts()
-        self.room: Bytes = empty(abs(size), np.uint8)
+        self.room: Bytes = np.ndarray(abs(size), np.uint8, pa.allocate_buffer(abs(size)))  # Arrow's pool keeps it for others
         self.work = np.empty(steps.most + len(self.keys.key_at), np.int64)
         try:
             self._measure()
@@ -231,23 +231,19 @@ class _Chunk:
     def _check_texts(self) -> None:
         """Checks texts that are not ASCII. Raises MalformedVariantError."""
         for number in np.flatnonzero(self.nodes[:, k.NOT_ASCII]).tolist():
-            node = dict(enumerate(self.nodes[number].tolist()))
-            slots = int(self.levels[self.steps.steps[number, k.LEVEL], k.SLOTS])
-            bits, ends = (
-                node[k.TYPED_BITS],
-                np.frombuffer(pa.foreign_buffer(node[k.OFFSETS], 4 * slots + 4, self.columns), np.int32),
-            )
-            first = node[k.TYPED_AT] & 7
-            at = node[k.TYPED_BITS] + (node[k.TYPED_AT] >> 3)
-            buffers = [
-                pa.foreign_buffer(at, (first + slots + 7) >> 3, self.columns) if bits else None,
-                pa.foreign_buffer(node[k.OFFSETS] - 4 * first, 4 * (first + slots + 1), self.columns),
-                pa.foreign_buffer(node[k.TEXT], int(ends[-1]), self.columns),
+            node, slots = self.nodes[number].tolist(), int(self.levels[self.steps.steps[number, k.LEVEL], k.SLOTS])
+            first, bits, offsets = node[k.TYPED_AT] & 7, node[k.TYPED_BITS], node[k.OFFSETS]
+            places = [
+                (bits and bits + (node[k.TYPED_AT] >> 3), (first + slots + 7) >> 3),
+                (offsets - 4 * first, 4 * (first + slots + 1)),
+                (node[k.TEXT], int(np.frombuffer(pa.foreign_buffer(offsets + 4 * slots, 4), np.int32)[0])),
             ]
+            buffers = [pa.foreign_buffer(at, size, self.columns) if at else None for at, size in places]
             check_strings(pa.Array.from_buffers(pa.string(), slots, buffers, offset=first), self.steps.nodes[number].path)
 
 
 @by_type
-def _steps_of(storage: pa.DataType) -> Steps | None:
-    """The steps for a column; None if it is not in plain form."""
-    return steps_of(_plan_of(storage).root, storage) if is_plain(storage) else None
+def _steps_of(storage: pa.DataType) -> tuple[Steps, Form | None]:
+    """The steps for a column, and the form that it must have."""
+    form = form_of(storage)
+    return steps_of(_plan_of(storage).root, form.kind if form else storage), form
