@@ -32,7 +32,7 @@ def steps_of(root: Node, storage: pa.StructType) -> Steps:
     builder = _Builder()
     builder.add(root, storage, (0, 0), (builder.level(), 0), required=True)
     lines, order, rows = (np.array(table, np.int64) for table in (builder.lines, builder.order, builder.level_rows))
-    names, numbers = np.array(builder.names, np.int32), np.array(builder.numbers, np.int64)
+    names, numbers = np.concatenate([np.empty(0, np.int32), *builder.names]), np.array(builder.numbers, np.int64)
     most = max(len(node.children) for node in builder.nodes)
     return Steps(tuple(builder.nodes), lines, order, rows, names, numbers, most)
 
@@ -43,7 +43,8 @@ class _Builder:
         self.lines: list[list[int]] = []
         self.order: list[int] = []
         self.level_rows: list[int] = []
-        self.names: list[int] = []
+        self.names: list[Int32s] = []
+        self.name_count = 0
         self.numbers: list[int] = []
 
     def level(self) -> int:
@@ -72,8 +73,9 @@ class _Builder:
             level = line[k.LEVEL]
             first, count = self.level_rows[level], len(node.children)
             line[k.ACTION], line[k.FIRST], line[k.COUNT] = k.OBJECT, first, count
-            line[k.NAMES], line[k.NUMBERS] = len(self.names), len(self.numbers)
-            self.names += node.child_of_name.tolist()
+            line[k.NAMES], line[k.NUMBERS] = self.name_count, len(self.numbers)
+            self.names.append(node.child_of_name)
+            self.name_count += len(node.child_of_name)
             self.numbers += node.name_numbers.tolist()
             self.level_rows[level] += count
             for row, i in enumerate(node.by_name, first):
