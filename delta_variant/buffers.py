@@ -144,10 +144,15 @@ def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
 def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
     """Raises MalformedVariantError if strings are not UTF-8. data: their bytes; if all are ASCII, the check is cheap."""
     if not memory.is_ascii(data):
-        try:
-            strings.validate(full=True)
-        except pa.ArrowInvalid:
-            raise MalformedVariantError(f"a string is not valid UTF-8 (at {path})") from None
+        check_strings(strings, path)
+
+
+def check_strings(strings: pa.Array, path: str) -> None:
+    """Raises MalformedVariantError if strings are not UTF-8."""
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        raise MalformedVariantError(f"a string is not valid UTF-8 (at {path})") from None
 
 
 def as_binary(array: pa.Array) -> pa.Array:

@@ -181,6 +181,18 @@ def test_slices_chunks_and_storage_forms():
     assert values(shredding.unshred(shredding.shred(array, ddl).slice(7, 30))) == rows[7:37]
 
 
+def test_every_slice_of_a_column_with_nulls():
+    """Wherever a slice begins and ends within the bytes of Arrow's validity, its Variants are those of its rows."""
+    rows = [
+        {**({"a": i} if i % 3 else {}), **({"b": {"c": [None, "x" * i, {"d": i % 2 == 0}][: i % 4]}} if i % 5 else {"b": i})}
+        for i in range(40)
+    ]
+    shredded = shredding.shred(column(rows), "a bigint, b struct<c: array<struct<d: boolean>>>")
+    for start in range(18):
+        for stop in range(start, 40, 3):
+            assert values(shredding.unshred(shredded.slice(start, stop - start))) == rows[start:stop]
+
+
 def test_many_chunks(monkeypatch):
     """A column larger than a chunk is shredded and unshredded as a whole."""
     monkeypatch.setattr("delta_variant.shredding.shredder.CHUNK_BYTES", 100)
@@ -212,6 +224,43 @@ def test_the_first_fault_in_many_blocks():
                 shredding.shred(array, "a bigint, b bigint")
             with pytest.raises(MalformedVariantError, match=r"unknown primitive type \(at \$\.b, row 70\)"):
                 shredding.shred(array, "b bigint, a bigint")
+
+
+def test_the_first_fault_of_a_column():
+    """The fault that is reported is the first one of the first node that has one, with a list before what follows it."""
+    shredded = shredding.shred(column([{"a": [i, "x"], "b": "y"} for i in range(9)]), "a array<bigint>, b bigint")
+    fields = shredded.field("typed_value")
+
+    def spoilt(group, slots):
+        texts = [b"\xff" if i in slots else text for i, text in enumerate(group.field("value").to_pylist())]
+        return pa.StructArray.from_arrays([pa.array(texts, pa.binary()), group.field("typed_value")], fields=list(group.type))
+
+    lists = fields.field("a").field("typed_value")
+    elements = pa.ListArray.from_arrays(lists.offsets, spoilt(lists.values, {11, 13}))
+    a, b = fields.field("a"), spoilt(fields.field("b"), {2})
+    for wrong, place in ((elements, r"\$\.a\[\*\], element 11"), (lists, r"\$\.b, row 2")):
+        inner = pa.StructArray.from_arrays([a.field("value"), wrong], ["value", "typed_value"])
+        typed = pa.StructArray.from_arrays([inner, b], ["a", "b"])
+        array = pa.StructArray.from_arrays([shredded.field("metadata"), typed], ["metadata", "typed_value"])
+        with pytest.raises(MalformedVariantError, match=place):
+            shredding.unshred(array)
+
+
+def test_unshred_lets_go_of_a_column():
+    """A column that was unshredded, or refused, is freed when the caller drops it."""
+    array = column([{"a": i, "b": ["x" * (i % 50)] * (i % 3), "c": {"d": i}} for i in range(20_000)])
+    before = pa.total_allocated_bytes()
+    shredded = shredding.shred(array, "a bigint, b array<string>")
+    shredding.unshred(shredded)
+    wrong = pa.StructArray.from_arrays(
+        [shredded.field("metadata"), pa.array([b"\xff"] * len(array)), shredded.field("typed_value")],
+        ["metadata", "value", "typed_value"],
+    )
+    with pytest.raises(MalformedVariantError):
+        shredding.unshred(wrong)
+    del shredded, wrong
+    gc.collect()
+    assert pa.total_allocated_bytes() == before
 
 
 def test_the_memory_of_columns():

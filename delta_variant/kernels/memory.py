@@ -138,6 +138,21 @@ def span(_typingctx, array, at, count, kind):
 
 
 @intrinsic
+def view(_typingctx, address, count, kind):
+    """`count` items of a type in the memory at an address."""
+    result = nbt.Array(kind.dtype, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        item = context.get_data_type(kind.dtype)
+        width = context.get_constant(nbt.intp, context.get_abi_sizeof(item))
+        part = context.make_array(result)(context, builder)
+        populate_array(part, builder.inttoptr(args[0], item.as_pointer()), [args[1]], [width], width, None)
+        return part._getvalue()  # noqa: SLF001
+
+    return result(nbt.int64, nbt.int64, kind), codegen
+
+
+@intrinsic
 def copy(_typingctx, out, to, data, at, size):
     """memcpy(out + to, data + at, size)."""
 

@@ -7,7 +7,7 @@ also when Python ends. It is machine code, and hands on to what Arrow itself has
 Source: Arrow, "The Arrow C data interface".
 """
 
-# ruff: noqa: ANN001, ANN202  # Numba infers the types
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _WORD_POINTER = nbt.CPointer(nbt.int64)  # type: ignore[attr-defined]
 
 
 @intrinsic
-def _pointer(_typingctx, address):
+def pointer(_typingctx, address):
+    """The words at an address."""
+
     def codegen(_context, builder, _signature, args):
         return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
 
@@ -37,7 +39,9 @@ def _pointer(_typingctx, address):
 
 
 @intrinsic
-def _call(_typingctx, function, argument):
+def call(_typingctx, function, argument):
+    """Calls a function of C, by its address."""
+
     def codegen(context, builder, _signature, args):
         kind = ir.FunctionType(ir.VoidType(), [args[1].type])
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
@@ -51,10 +55,10 @@ def _release(struct):
     if struct[PRIVATE] == 0:
         struct[RELEASE] = 0
         return
-    holder = _pointer(struct[PRIVATE])
+    holder = pointer(struct[PRIVATE])
     for word in range(WORDS):  # moves the holder here: its own struct is in the memory that it lets go of
         struct[word] = holder[word]
-    _call(struct[RELEASE], struct)
+    call(struct[RELEASE], struct)
 
 
 @cache

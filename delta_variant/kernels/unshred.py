@@ -1,9 +1,11 @@
 """Slots of a shredding schema → Variants, in two passes over the nodes (see `shredding.unshredder`).
 
-`size_…` kernels, from the leaves to the root, compute the size in bytes of every slot (`size`, 0: missing). `write_…` kernels,
-from the root to the leaves, get the position of every slot in the output (`to`, -1: none), write its header and pass on the
-positions of the children. Objects are written in their smallest form, with fields sorted by name and values in the order of the
-fields; arrays likewise.
+`size_…`, from the leaves to the root, compute the size in bytes of every slot (`size`, 0: missing). `write_…`, from the root to
+the leaves, get the position of every slot in the output (`to`, -1: none), write its header and pass on the positions of the
+children, which take the place of their sizes. Objects are written in their smallest form, with fields sorted by name and values
+in the order of the fields; arrays likewise. `rebuild` calls these helpers node by node.
+
+typed, valid: flags of the slots where typed_value or `value` is set and nothing around the slot is missing; empty if all are.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -54,56 +56,92 @@ def compare(a, i, size, b, j, other):
 
 
 @jit
-def place(size, first, offsets, to):
-    """Sets the Arrow offsets of rows of these sizes, from `first` on, and their positions. Returns the end of the last one.
+def place(size, first, offsets):
+    """Sets the Arrow offsets of rows of these sizes, from `first` on, and puts their positions in the place of the sizes.
 
-    The offsets are wrong if that end does not fit 32 bits.
+    Returns the end of the last one. The offsets are wrong if that end does not fit 32 bits.
     """
     end = np.int64(first)
     offsets[0] = end
     for i in range(len(size)):
-        to[i] = end if size[i] else -1
-        end += size[i]
+        one = size[i]
+        size[i] = end if one else -1
+        end += one
         offsets[i + 1] = end
     return end
 
 
-@jit
-def size_values(offsets, valid, live, size, fault):
-    """Adds the sizes of what is in `value`. A slot that has a size already is a CONFLICT. Returns 0, or -1."""
+@helper
+def size_values(offsets, valid, is_object, size, fault):
+    """Adds the sizes of what is in `value`. Returns 0, or -1.
+
+    A slot that has a size already is a CONFLICT, or an object, whose size includes what is in `value`.
+    """
     for i in range(len(size)):
-        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
-            if size[i]:
+        if len(valid) == 0 or valid[i]:
+            if size[i] == 0:
+                size[i] = offsets[i + 1] - offsets[i]
+            elif not is_object:
                 return fail(fault, CONFLICT, i, 0)
-            size[i] = offsets[i + 1] - offsets[i]
     return np.int64(0)
 
 
-@jit
-def write_values(offsets, data, valid, to, out):
-    """Copies what is in `value`."""
+@helper
+def size_nulls(live, missing, size):
+    """Makes room for a Variant null in every slot that is live and has no size, which is missing then."""
+    for i in range(len(size)):
+        missing[i] = (len(live) == 0 or live[i]) and size[i] == 0
+        size[i] += missing[i]
+
+
+@helper
+def write_nulls(missing, to, out):
+    """Writes a Variant null for every slot that is missing, which has no position then."""
     for i in range(len(to)):
-        if to[i] >= 0 and (len(valid) == 0 or valid[i]):
+        if missing[i]:
+            if to[i] >= 0:
+                out[to[i]] = 0
+            to[i] = -1
+
+
+@helper
+def write_values(offsets, data, valid, objects, typed, to, out):
+    """Copies what is in `value`, but not where it is the rest of an object. objects: whether typed_value is an object."""
+    if objects and len(typed) == 0:
+        return
+    for i in range(len(to)):
+        if to[i] >= 0 and (len(valid) == 0 or valid[i]) and not (objects and typed[i]):
             copy_exact(out, to[i], data, np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i]))
 
 
-@jit
-def size_texts(offsets, valid, live, short, size):
+@helper
+def size_fixed(typed, one, size):
+    """Sizes of primitives of one size."""
+    if len(typed):
+        for i in range(len(size)):
+            size[i] = one if typed[i] else 0
+    else:
+        for i in range(len(size)):
+            size[i] = one
+
+
+@helper
+def size_texts(offsets, typed, short, size):
     """Sizes of strings and binaries. short: whether they are strings, which may have the short form."""
     for i in range(len(size)):
-        if (len(valid) == 0 or valid[i]) and (len(live) == 0 or live[i]):
+        if len(typed) == 0 or typed[i]:
             n = np.int64(offsets[i + 1] - offsets[i])
             size[i] = n + 1 if short and n <= t.SHORT_STRING_MAX else n + 5
         else:
             size[i] = 0
 
 
-@jit
-def write_texts(offsets, data, valid, kind, to, out):
+@helper
+def write_texts(offsets, data, typed, kind, to, out):
     """Writes strings or binaries, by the type id `kind`."""
     for i in range(len(to)):
         p = to[i]
-        if p < 0 or not (len(valid) == 0 or valid[i]):
+        if p < 0 or not (len(typed) == 0 or typed[i]):
             continue
         start, n = np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
         if kind == t.STRING and n <= t.SHORT_STRING_MAX:
@@ -116,20 +154,20 @@ def write_texts(offsets, data, valid, kind, to, out):
         copy_exact(out, p, data, start, n)
 
 
-@jit
-def write_booleans(bits, first, valid, to, out):
+@helper
+def write_booleans(bits, first, typed, to, out):
     """Writes booleans from Arrow's bitmap, whose bit `first` is slot 0."""
     for i in range(len(to)):
-        if to[i] >= 0 and (len(valid) == 0 or valid[i]):
+        if to[i] >= 0 and (len(typed) == 0 or typed[i]):
             out[to[i]] = (t.TRUE if bits[(first + i) >> 3] >> ((first + i) & 7) & 1 else t.FALSE) << 2
 
 
-@jit
-def write_fixed(payload, stride, width, kind, scale, valid, to, out):
+@helper
+def write_fixed(payload, stride, width, kind, scale, typed, to, out):
     """Writes primitives of one size: the header, the scale of a decimal (-1: no decimal), then `width` bytes of `payload`."""
     for i in range(len(to)):
         p = to[i]
-        if p < 0 or not (len(valid) == 0 or valid[i]):
+        if p < 0 or not (len(typed) == 0 or typed[i]):
             continue
         out[p] = kind << 2
         p += 1
@@ -178,10 +216,9 @@ def _keep_ids(id_of_name, dictionary, number, ids):
         ids[c] = id_of_name[dictionary, number[c]]
 
 
-@jit
+@helper
 def size_objects(
     typed,
-    live,
     child_size,
     number,
     id_of_name,
@@ -205,13 +242,13 @@ def size_objects(
 ):
     """Sizes of objects whose typed_value is set. Returns 0, or -1.
 
-    child_size has the shape (child, slot). offsets, data, valid: the residuals in `value`, which were validated; offsets is
+    child_size[child * slots + slot]. offsets, data, valid: the residuals in `value`, which were validated; offsets is
     empty if no object has one. Sets for `write_objects`, by slot, the number of `fields`, the bytes of their values and the
     largest id. ids, order: working space, an entry for each child and for each key.
     """
     kept = np.int64(-1)
     for i in range(len(size)):
-        if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+        if not (len(typed) == 0 or typed[i]):
             size[i] = 0
             continue
         if meta[i] != kept:
@@ -219,7 +256,7 @@ def size_objects(
             _keep_ids(id_of_name, kept, number, ids)
         count, total, top, least = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         for c in range(len(ids)):
-            one = child_size[c, i]
+            one = child_size[c * len(size) + i]
             field_id = ids[c] if one else np.int64(0)
             count += one > 0
             total += one
@@ -245,22 +282,22 @@ def size_objects(
 
 
 @helper
-def _write_ids(child_size, i, ids, at, width, out):
+def _write_ids(children, slots, i, ids, at, width, out):
     """Writes the ids of a slot's typed fields. Returns the position after them."""
     for c in range(len(ids)):
-        if child_size[c, i]:
+        if children[c * slots + i]:
             put(out, at, ids[c], width)
             at += width
     return at
 
 
 @helper
-def _write_offsets(child_size, i, at, base, width, child_to, out):
+def _write_offsets(children, slots, i, count, at, base, width, out):
     """Writes the offsets of a slot's typed fields and sets their positions. Returns the bytes of all."""
     written = np.int64(0)
-    for c in range(child_size.shape[0]):
-        one = child_size[c, i]
-        child_to[c, i] = base + written if one else -1
+    for c in range(count):
+        one = children[c * slots + i]
+        children[c * slots + i] = base + written if one else -1
         if one:
             put(out, at, written, width)
             at += width
@@ -269,10 +306,10 @@ def _write_offsets(child_size, i, at, base, width, child_to, out):
     return written
 
 
-@jit
+@helper
 def write_objects(
     typed,
-    child_size,
+    sizes,
     number,
     id_of_name,
     meta,
@@ -293,20 +330,20 @@ def write_objects(
     bytes_,
     largest,
     to,
-    child_to,
     out,
 ):
-    """Writes headers, ids and offsets of objects, and the fields of residuals; sets child_to to the positions of the children.
+    """Writes headers, ids and offsets of objects, and the fields of residuals.
 
-    Children are sorted by name; number[child] is the number of the name in the schema's name table. The fields of a residual
-    are merged in between. ids, order: working space, as for `size_objects`.
+    sizes[child * slots + slot]: the sizes of the children, which become their positions. Children are sorted by name;
+    number[child] is the number of the name in the schema's name table. The fields of a residual are merged in between.
+    ids, order: working space, as for `size_objects`.
     """
-    children = len(ids)
+    children, slots = len(ids), len(to)
     kept, kept_ids = np.int64(-1), np.int64(-1)  # a dictionary, and where the ids of all children in it are in `out`
     for i in range(len(to)):
         if to[i] < 0 or not (len(typed) == 0 or typed[i]):
             for c in range(children):
-                child_to[c, i] = -1
+                sizes[c * slots + i] = -1
             continue
         if meta[i] != kept:
             kept, kept_ids = np.int64(meta[i]), np.int64(-1)
@@ -317,25 +354,25 @@ def write_objects(
         base = at_offset + (fields[i] + 1) * width
         if len(offsets) == 0 or (len(valid) and not valid[i]):
             if fields[i] < children:
-                _write_ids(child_size, i, ids, at_id, id_width, out)
+                _write_ids(sizes, slots, i, ids, at_id, id_width, out)
             elif kept_ids >= 0:
                 copy_exact(out, at_id, out, kept_ids, children * id_width)
             else:
                 kept_ids = at_id
-                _write_ids(child_size, i, ids, at_id, id_width, out)
+                _write_ids(sizes, slots, i, ids, at_id, id_width, out)
             if width == 1:
-                _write_offsets(child_size, i, at_offset, base, 1, child_to, out)
+                _write_offsets(sizes, slots, i, children, at_offset, base, 1, out)
             elif width == 2:
-                _write_offsets(child_size, i, at_offset, base, 2, child_to, out)
+                _write_offsets(sizes, slots, i, children, at_offset, base, 2, out)
             else:
-                _write_offsets(child_size, i, at_offset, base, width, child_to, out)
+                _write_offsets(sizes, slots, i, children, at_offset, base, width, out)
             continue
         written, end, first, f = np.int64(0), np.int64(offsets[i + 1]), key_start[kept], 0
         count, old_id_width, old_width, old_ids, old_offsets, old_base, _ = open_container(data, np.int64(offsets[i]), end)
         count = _sorted_rest(data, old_ids, old_id_width, count, first, keys, child_of_name, texts, key_at, key_size, order)
         for c in range(children + 1):
-            if c < children and child_size[c, i] == 0:
-                child_to[c, i] = -1
+            if c < children and sizes[c * slots + i] == 0:
+                sizes[c * slots + i] = -1
                 continue
             while f < count:  # fields of the residual that come before this child
                 field_id = uint(data, old_ids + order[f] * old_id_width, old_id_width)
@@ -356,58 +393,58 @@ def write_objects(
             if c < children:
                 put(out, at_id, ids[c], id_width)
                 put(out, at_offset, written, width)
-                child_to[c, i] = base + written
+                one = sizes[c * slots + i]
+                sizes[c * slots + i] = base + written
                 at_id += id_width
                 at_offset += width
-                written += child_size[c, i]
+                written += one
         put(out, at_offset, written, width)
 
 
-@jit
-def spread_lists(offsets, typed, live, meta, element_live, element_meta):
-    """Sets for every element of all lists the dictionary of its row, and whether its list is live."""
-    for i in range(len(offsets) - 1):
-        alive = (len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])
-        for e in range(offsets[i], offsets[i + 1]):
-            element_live[e] = alive
+@helper
+def spread_lists(offsets, typed, meta, element_live, element_meta):
+    """Sets for every element of all lists the dictionary of its row and, unless that is empty, whether its list is live."""
+    first = offsets[0]
+    for i in range(len(meta)):
+        for e in range(offsets[i] - first, offsets[i + 1] - first):
             element_meta[e] = meta[i]
+        if len(element_live):
+            for e in range(offsets[i] - first, offsets[i + 1] - first):
+                element_live[e] = typed[i]
 
 
-@jit
-def size_lists(offsets, typed, live, element_size, size, bytes_):
+@helper
+def size_lists(offsets, typed, element_size, size, bytes_):
     """Sizes of arrays and, in `bytes_`, of their elements together; a missing element counts as a Variant null."""
+    first = offsets[0]
     for i in range(len(size)):
-        if not ((len(typed) == 0 or typed[i]) and (len(live) == 0 or live[i])):
+        if not (len(typed) == 0 or typed[i]):
             size[i] = 0
             continue
         total = np.int64(0)
-        for e in range(offsets[i], offsets[i + 1]):
+        for e in range(offsets[i] - first, offsets[i + 1] - first):
             total += element_size[e]
         count = np.int64(offsets[i + 1] - offsets[i])
         bytes_[i] = total
         size[i] = 1 + (4 if count > 0xFF else 1) + (count + 1) * bytes_for(total) + total
 
 
-@jit
-def write_lists(offsets, typed, element_size, bytes_, to, element_to, out):
-    """Writes headers and offsets of arrays; sets element_to to the positions of the elements."""
+@helper
+def write_lists(offsets, typed, elements, bytes_, to, out):
+    """Writes headers and offsets of arrays. elements: the sizes of the elements, which become their positions."""
+    first = offsets[0]
     for i in range(len(to)):
         if to[i] < 0 or not (len(typed) == 0 or typed[i]):
+            for e in range(offsets[i] - first, offsets[i + 1] - first):
+                elements[e] = -1
             continue
         count, width = np.int64(offsets[i + 1] - offsets[i]), bytes_for(bytes_[i])
         at = write_container(out, to[i], t.ARRAY, count, 0, width)
         base, written = at + (count + 1) * width, np.int64(0)
-        for e in range(offsets[i], offsets[i + 1]):
+        for e in range(offsets[i] - first, offsets[i + 1] - first):
             put(out, at, written, width)
             at += width
-            element_to[e] = base + written
-            written += element_size[e]
+            one = elements[e]
+            elements[e] = base + written
+            written += one
         put(out, at, written, width)
-
-
-@jit
-def write_nulls(missing, to, out):
-    """Writes a Variant null for every slot that is required and missing."""
-    for i in range(len(to)):
-        if missing[i] and to[i] >= 0:
-            out[to[i]] = 0

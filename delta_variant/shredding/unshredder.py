@@ -1,8 +1,8 @@
 """unshred: the columns of a shredding schema → Variants.
 
 A Variant stores the sizes of its children before their bytes, so its bytes can only be written when the sizes of
-everything inside are known. Rebuilding a chunk of rows therefore takes two passes over the nodes of the shredding schema,
-and each pass is one kernel per node, over all rows of the chunk:
+everything inside are known. Rebuilding a chunk of rows therefore takes two passes over the nodes of the shredding schema.
+Each pass takes node by node, over all rows of the chunk, in one kernel (`kernels.rebuild`):
 
 1. `measure` goes from the leaves to the root. Each node computes the size in bytes of every one of its slots from those of its
    children. A slot is one row for an ordinary field, and one element inside a list; the size is 0 where the slot is
@@ -12,12 +12,10 @@ and each pass is one kernel per node, over all rows of the chunk:
 
 Between the passes these hold: a slot with size 0 gets no position (-1); the sizes of an object's slot are those of its
 typed fields and of the fields in `value` together, each counted once; and what is in `value` was validated to the last
-leaf before it is copied.
+leaf before it is copied. `measure` stops at every node that has a `value`, for that.
 """
 
 from __future__ import annotations
-
-from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,31 +29,38 @@ from delta_variant.buffers import (
     Dictionaries,
     Faults,
     Flags,
-    Int32s,
     Int64s,
     as_binary,
     binary_array,
     bitmap,
-    both,
-    buffers_of,
     by_type,
-    check_utf8,
+    check_strings,
     empty,
     flags_of,
     storage_of,
 )
 from delta_variant.errors import InvalidLayoutError
-from delta_variant.kernels import unshred as k
+from delta_variant.kernels import rebuild as k
 from delta_variant.kernels.memory import NO_KEY
+from delta_variant.kernels.structs import WORDS
+from delta_variant.kernels.unshred import keys_of_names, place
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.names import complete
-from delta_variant.shredding.plan import UNSHREDDED, Node, Plan, plan
+from delta_variant.shredding.plan import UNSHREDDED, Plan, plan
+from delta_variant.shredding.rebuilding import Form, Steps, form_of, formed, steps_of
 
 CHUNK_ROWS = 1 << 14
 """The limit for rows that are rebuilt at once."""
 
 CHUNK_SLOTS = 1 << 20
-"""The limit for the slots of these rows in all nodes: with 256 leaves, 4,080 rows take 17 ns a leaf, 2,040 rows 18 ns."""
+"""The limit for the slots of these rows in all nodes.
+
+A quarter of both limits would take 0.8 to 1 times as long, but they show: faults are looked for chunk by chunk, and elements of
+lists are numbered by chunk.
+"""
+
+NO_BYTES = np.frombuffer(b"", np.uint8)
+"""No bytes, in an array that cannot be written to, as those of Arrow: for Numba that is a type."""
 
 MAX_BYTES = np.iinfo(np.int32).max
 TOO_LARGE = "the Variants of one array take more than 2 GiB: pass smaller arrays"
@@ -100,10 +105,10 @@ class _Values:
         self.offsets, self.data = empty(rows + 1, np.int32), empty(PADDING, np.uint8)
         self.offsets[0] = 0
 
-    def add(self, size: Int64s) -> Int64s:
-        """Makes room for the Variants of the next rows. Returns their positions; -1 where the size is 0."""
-        to, before = empty(len(size), np.int64), self.end
-        self.end = k.place(size, before, self.offsets[self.done :], to)
+    def add(self, size: Int64s) -> None:
+        """Makes room for the Variants of the next rows. Puts their positions in the place of their sizes; -1 for 0."""
+        before = self.end
+        self.end = place(size, before, self.offsets[self.done :])
         if self.end > MAX_BYTES:
             raise InvalidLayoutError(TOO_LARGE)
         self.done += len(size)
@@ -114,7 +119,6 @@ class _Values:
             data = empty(min(expected, MAX_BYTES) + PADDING, np.uint8)
             data[:before] = self.data[:before]
             self.data = data
-        return to
 
     def array(self) -> pa.Array:
         return binary_array(self.offsets, self.data[: self.end + PADDING], NO_FLAGS, pa.binary())
@@ -172,225 +176,74 @@ class _Chunk:
         at = self.valid.astype(np.int64) - 1 if len(self.valid) else np.zeros(rows, np.int64)
         self.dictionary = empty(rows, np.int32)
         self.keys = Dictionaries.read(self.metadata, at, self.dictionary, self.faults)
-        self.order = empty(len(self.keys.key_at), np.int64)
-        self.names = self.keys.look_up(schema.names)
-        self.id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
-        k.keys_of_names(self.names, self.keys.start, self.id_of_name)
+        names = self.keys.look_up(schema.names)
+        id_of_name = np.full((len(self.keys.start) - 1, len(self.plan.numbers)), -1, np.int64)
+        keys_of_names(names, self.keys.start, id_of_name)
+        self.steps, form = _steps_of(storage.type)
+        self.columns = formed(storage, form)
+        self.known = (names, self.keys.start, self.keys.key_at, self.keys.key_size, self.keys.data)
+        self.tables = (id_of_name, self.steps.child_of_name, self.steps.numbers)
 
     def unshred(self, values: _Values) -> pa.Array:
         """Adds the Variants to `values` and returns their metadata, which is complete."""
-        size = empty(len(self.storage), np.int64)
-        root = _group(self, self.plan.root, self.storage, self.dictionary, NO_FLAGS, required=True)
+        steps, rows, struct = self.steps, len(self.storage), pa.py_buffer(np.empty(WORDS, np.int64))
+        self.levels: Int64s = np.empty((len(steps.level_rows), 4), np.int64)
+        self.nodes: Int64s = np.empty((len(steps.steps), k.COLUMNS), np.int64)
+        self.columns._export_to_c(struct.address)  # noqa: SLF001  # the C data interface
+        size = k.survey(struct.address, rows, steps.level_rows, steps.steps, self.levels, self.nodes)
+        if size < 0:
+            self._check_texts()
+        self.room: Bytes = np.ndarray(abs(size), np.uint8, pa.allocate_buffer(abs(size)))  # Arrow's pool keeps it for others
+        self.work = np.empty(steps.most + len(self.keys.key_at), np.int64)
         try:
-            root.measure(self.valid, size)
+            self._measure()
         except InvalidLayoutError:
             if self.faults.report[0] != NO_KEY:
                 raise
             return _Chunk(self.plan, complete(self.storage), self.valid, self.faults.first_row).unshred(values)
-        root.write(values.add(size), values.data)
+        values.add(self.room[: 8 * rows].view(np.int64))
+        names = self.plan.names
+        k.write(
+            steps.steps, self.levels, self.nodes, self.room, *self.known, names.names, names.ends, *self.tables, self.work,
+            values.data,
+        )  # fmt: skip
         return self.metadata
 
+    def _measure(self) -> None:
+        """Sets the sizes of all slots, and validates what is in `value` to the last leaf: it is copied as it is."""
+        steps, at = self.steps, 0
+        source = (steps.steps, self.levels, self.nodes, self.room, self.dictionary, *self.known, *self.tables, self.work)
+        while (at := k.measure(steps.order, at, *source, self.faults.report)) < len(steps.order):
+            number = int(steps.order[at if at >= 0 else -1 - at]) >> 1
+            if at < 0:
+                self.faults.fail(steps.nodes[number].path)
+            self._validate(number)
+            at += 1
 
-_Residuals: TypeAlias = tuple[Int32s, Bytes, Flags]
-NO_RESIDUALS: _Residuals = (np.empty(0, np.int32), np.empty(0, np.uint8), NO_FLAGS)
+    def _validate(self, number: int) -> None:
+        node, (slots, _, dictionary, _) = self.nodes[number], self.levels[self.steps.steps[number, k.LEVEL]].tolist()
+        at, limit = empty(slots, np.int64), empty(slots, np.int64)
+        size = k.residuals(node, slots, self.room, at, limit)
+        data = np.frombuffer(pa.foreign_buffer(int(node[k.DATA]), size, self.columns), np.uint8) if size else NO_BYTES
+        numbers, keys, report = self.room[dictionary : dictionary + 4 * slots].view(np.int32), self.keys, self.faults.report
+        self.faults.check(walk(data, at, limit, numbers, keys.start, *keys.names, 0, report), self.steps.nodes[number].path)
 
-
-class _Column(Protocol):
-    """What holds the Variants of one node."""
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        """Sets the size in bytes of every slot; 0 if it is missing or not live, which means that it is below a missing slot."""
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        """Writes every slot to its position; -1 if it has none."""
-
-
-def _group(
-    chunk: _Chunk, node: Node, columns: pa.StructArray, dictionary: Int32s, present: Flags, *, required: bool = False
-) -> _Column:
-    """The Variants that the columns `value` and `typed_value` of a group hold together.
-
-    present: flags of the slots where the group is not null. required: whether a missing Variant becomes a Variant null.
-    """
-    kind, residuals, typed = columns.type, NO_RESIDUALS, None
-    index = kind.get_field_index("value")
-    if index >= 0 and (value := columns.field(index)).null_count < len(value):
-        value = as_binary(value)
-        residuals = (*buffers_of(value), flags_of(value))
-    index = kind.get_field_index("typed_value")
-    if index >= 0:
-        typed = _typed(chunk, node, columns.field(index), dictionary, residuals)
-        if residuals is NO_RESIDUALS and len(present) == 0 and not required:
-            return typed
-    return _Group(chunk, node, dictionary, present, required, residuals, typed)
+    def _check_texts(self) -> None:
+        """Checks texts that are not ASCII. Raises MalformedVariantError."""
+        for number in np.flatnonzero(self.nodes[:, k.NOT_ASCII]).tolist():
+            node, slots = self.nodes[number].tolist(), int(self.levels[self.steps.steps[number, k.LEVEL], k.SLOTS])
+            first, bits, offsets = node[k.TYPED_AT] & 7, node[k.TYPED_BITS], node[k.OFFSETS]
+            places = [
+                (bits and bits + (node[k.TYPED_AT] >> 3), (first + slots + 7) >> 3),
+                (offsets - 4 * first, 4 * (first + slots + 1)),
+                (node[k.TEXT], int(np.frombuffer(pa.foreign_buffer(offsets + 4 * slots, 4), np.int32)[0])),
+            ]
+            buffers = [pa.foreign_buffer(at, size, self.columns) if at else None for at, size in places]
+            check_strings(pa.Array.from_buffers(pa.string(), slots, buffers, offset=first), self.steps.nodes[number].path)
 
 
-def _typed(chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s, residuals: _Residuals) -> _Column:
-    primitive = node.primitive
-    if primitive is not None:
-        return _Texts(primitive, array, node.path) if primitive.size == t.VARIABLE else _Fixed(primitive, array)
-    if pa.types.is_struct(array.type):
-        return _Object(chunk, node, array, dictionary, residuals)
-    return _List(chunk, node, array, dictionary)
-
-
-class _Group:
-    """A group with Variants in `value`, with nulls, or with missing Variants that become Variant nulls."""
-
-    def __init__(
-        self,
-        chunk: _Chunk,
-        node: Node,
-        dictionary: Int32s,
-        present: Flags,
-        required: bool,
-        residuals: _Residuals,
-        typed: _Column | None,
-    ) -> None:
-        self.chunk, self.node, self.dictionary, self.present, self.required = chunk, node, dictionary, present, required
-        self.offsets, self.data, self.value_valid = residuals
-        self.has_value, self.typed = residuals is not NO_RESIDUALS, typed
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        required, live, faults = live, both(live, self.present), self.chunk.faults
-        if self.has_value:
-            self._validate(both(live, self.value_valid))
-        if self.typed is not None:
-            self.typed.measure(live, size)
-        else:
-            size.fill(0)
-        if self.has_value:
-            alone = live
-            if isinstance(self.typed, _Object):  # where typed_value is an object, its size includes its residual in `value`
-                alone = both(live, (size == 0).view(np.uint8))
-            faults.check(k.size_values(self.offsets, self.value_valid, alone, size, faults.report), self.node.path)
-        if self.required:
-            self.missing = both(required, (size == 0).view(np.uint8))
-            size += self.missing
-
-    def _validate(self, live: Flags) -> None:
-        """Validates what is in `value` to the last leaf: it is copied, and nothing else looks inside it."""
-        at = self.offsets[:-1].astype(np.int64)
-        if len(live):
-            at[live == 0] = -1
-        limit, keys, faults = self.offsets[1:].astype(np.int64), self.chunk.keys, self.chunk.faults
-        faults.check(walk(self.data, at, limit, self.dictionary, keys.start, *keys.names, 0, faults.report), self.node.path)
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        every = to
-        if self.required and len(self.present):  # a list element that is null has a Variant null, whatever its children hold
-            to = np.where(self.present, to, -1)
-        if self.typed is not None:
-            self.typed.write(to, out)
-        if self.has_value:
-            alone = to
-            if isinstance(self.typed, _Object):
-                alone = np.where(self.typed.valid, -1, to) if len(self.typed.valid) else np.full_like(to, -1)
-            k.write_values(self.offsets, self.data, self.value_valid, alone, out)
-        if self.required:
-            k.write_nulls(self.missing, every, out)
-
-
-class _Fixed:
-    """typed_value of a primitive of fixed size."""
-
-    def __init__(self, primitive: t.Primitive, array: pa.Array) -> None:
-        self.primitive, self.array, self.valid = primitive, array, flags_of(array)
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        alive, one = both(live, self.valid), 1 + self.primitive.size
-        if len(alive):
-            np.multiply(alive, one, out=size)
-        else:
-            size.fill(one)
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        array, primitive = self.array, self.primitive
-        payload = np.frombuffer(array.buffers()[1] or b"", np.uint8)
-        if primitive.id == t.TRUE:
-            k.write_booleans(payload, array.offset, self.valid, to, out)
-            return
-        decimal = primitive.id in (t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
-        kind = array.type.storage_type if isinstance(array, pa.ExtensionArray) else array.type
-        stride, scale = kind.bit_width // 8, kind.scale if decimal else -1
-        source = payload[array.offset * stride :]
-        k.write_fixed(source, stride, primitive.size - decimal, primitive.id, scale, self.valid, to, out)
-
-
-class _Texts:
-    """typed_value of a string or a binary."""
-
-    def __init__(self, primitive: t.Primitive, array: pa.Array, path: str) -> None:
-        array = array if array.type == primitive.arrow else array.cast(primitive.arrow)
-        self.primitive, self.valid = primitive, flags_of(array)
-        self.offsets, self.data = buffers_of(array)
-        if primitive.id == t.STRING:
-            check_utf8(array, self.data[self.offsets[0] : self.offsets[-1]], path)
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        k.size_texts(self.offsets, self.valid, live, self.primitive.id == t.STRING, size)
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        k.write_texts(self.offsets, self.data, self.valid, self.primitive.id, to, out)
-
-
-class _Object:
-    """typed_value of an object, whose residual is in `value`."""
-
-    def __init__(self, chunk: _Chunk, node: Node, array: pa.StructArray, dictionary: Int32s, residuals: _Residuals) -> None:
-        self.chunk, self.node, self.dictionary, self.residuals = chunk, node, dictionary, residuals
-        self.valid = flags_of(array)
-        groups = [(node.children[i], array.field(i)) for i in node.by_name]
-        self.children = [_group(chunk, child, group, dictionary, flags_of(group)) for child, group in groups]
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        inner = both(live, self.valid)
-        self.child_size = empty((len(self.children), len(size)), np.int64)
-        for row, child in zip(self.child_size, self.children, strict=True):
-            child.measure(inner, row)
-        self.ids, self.shape = empty(len(self.children), np.int64), empty((3, len(size)), np.int64)
-        chunk, node, keys = self.chunk, self.node, self.chunk.keys
-        result = k.size_objects(
-            self.valid, live, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals,
-            chunk.names, keys.start, keys.key_at, keys.key_size, keys.data, node.child_of_name, self.ids, chunk.order,
-            size, *self.shape, chunk.faults.report,
-        )  # fmt: skip
-        chunk.faults.check(result, node.path)
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        child_to = empty(self.child_size.shape, np.int64)
-        chunk, node, keys = self.chunk, self.node, self.chunk.keys
-        k.write_objects(
-            self.valid, self.child_size, node.name_numbers, chunk.id_of_name, self.dictionary, *self.residuals, chunk.names,
-            keys.start, keys.key_at, keys.key_size, keys.data, chunk.plan.names.names, chunk.plan.names.ends,
-            node.child_of_name, self.ids, chunk.order, *self.shape, to, child_to, out,
-        )  # fmt: skip
-        for row, child in zip(child_to, self.children, strict=True):
-            child.write(row, out)
-
-
-class _List:
-    """typed_value of an array."""
-
-    def __init__(self, chunk: _Chunk, node: Node, array: pa.Array, dictionary: Int32s) -> None:
-        if not pa.types.is_list(array.type):
-            array = array.cast(pa.list_(array.type.value_field))
-        self.dictionary, self.valid = dictionary, flags_of(array)
-        offsets, _ = buffers_of(array)
-        self.offsets = offsets - offsets[0]
-        elements = array.values[int(offsets[0]) : int(offsets[-1])]
-        self.element_live = empty(len(elements), np.uint8)
-        self.element_dictionary = empty(len(elements), np.int32)
-        inner = (chunk, node.children[0], elements, self.element_dictionary, flags_of(elements))
-        self.element = _group(*inner, required=True)
-
-    def measure(self, live: Flags, size: Int64s) -> None:
-        k.spread_lists(self.offsets, self.valid, live, self.dictionary, self.element_live, self.element_dictionary)
-        self.element_size, self.bytes = empty(len(self.element_live), np.int64), empty(len(size), np.int64)
-        self.element.measure(self.element_live, self.element_size)
-        k.size_lists(self.offsets, self.valid, live, self.element_size, size, self.bytes)
-
-    def write(self, to: Int64s, out: Bytes) -> None:
-        element_to = np.full(len(self.element_size), -1, np.int64)
-        k.write_lists(self.offsets, self.valid, self.element_size, self.bytes, to, element_to, out)
-        self.element.write(element_to, out)
+@by_type
+def _steps_of(storage: pa.DataType) -> tuple[Steps, Form | None]:
+    """The steps for a column, and the form that it must have."""
+    form = form_of(storage)
+    return steps_of(_plan_of(storage).root, form.kind if form else storage), form
