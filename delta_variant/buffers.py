@@ -141,14 +141,8 @@ def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
     return ends, np.frombuffer(data[0] if data and data[0] is not None else b"", np.uint8)
 
 
-def check_utf8(strings: pa.Array, data: Bytes, path: str) -> None:
-    """Raises MalformedVariantError if strings are not UTF-8. data: their bytes; if all are ASCII, the check is cheap."""
-    if not memory.is_ascii(data):
-        check_strings(strings, path)
-
-
-def check_strings(strings: pa.Array, path: str) -> None:
-    """Raises MalformedVariantError if strings are not UTF-8."""
+def check_utf8(strings: pa.Array, path: str) -> None:
+    """Raises MalformedVariantError if strings are not UTF-8. Kernels say which columns are ASCII and need no such check."""
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid:

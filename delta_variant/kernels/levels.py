@@ -16,7 +16,7 @@ import numpy as np
 
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, helper, pack_bits, span
+from delta_variant.kernels.memory import address, helper, is_ascii, pack_bits, span
 from delta_variant.kernels.shred import MORE_ROOM, copy_texts, leave_all, measure_lists, split_object
 from delta_variant.kernels.structs import LENGTH, NULLS, WORDS
 from delta_variant.kernels.take import take_booleans, take_decimals, take_fixed, take_integers, take_texts
@@ -185,10 +185,8 @@ def finish(data, steps, places, count, at, room, found, stop, texts, words):
                 slots = span(at, (block * at.shape[1] + step[ROW]) * block_size, size, np.int32)
                 offsets = span(room, room_at(step, OUT, eighth) + low * 4, size + 1, np.int32)
                 copy_texts(data, slots, offsets, span(texts, result[START], result[SIZE_OF] + 32, np.uint8))
-                bits = np.uint8(0)
-                for i in range(result[START] + offsets[0], result[START] + offsets[size]):
-                    bits |= texts[i]
-                result[NOT_ASCII] |= bits >= 0x80
+                written = span(texts, result[START] + offsets[0], np.int64(offsets[size] - offsets[0]), np.uint8)
+                result[NOT_ASCII] |= not is_ascii(written)
     for number in range(stop):
         step, result = steps[number], found[number]
         node = places[number]

@@ -378,7 +378,7 @@ def pack_bits(flags, bits):
     return unset
 
 
-@jit
+@called
 def is_ascii(data):
     """Whether all bytes are ASCII."""
     bits = np.uint8(0)

@@ -18,7 +18,7 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, called, helper, put64, span, u64, view
+from delta_variant.kernels.memory import address, called, helper, is_ascii, put64, span, u64, view
 from delta_variant.kernels.structs import BUFFER_COUNT, BUFFERS, CHILDREN, LENGTH, NULLS, OFFSET, RELEASE, call, pointer
 from delta_variant.kernels.unshred import (
     size_fixed,
@@ -96,14 +96,6 @@ def _any_set(bits, first, count):
                 return True
             i += 1
     return False
-
-
-@called
-def _is_ascii(data):
-    bits = np.uint8(0)
-    for byte in data:
-        bits = np.uint8(bits | byte)
-    return bits < 0x80
 
 
 @called
@@ -208,7 +200,7 @@ def survey(struct, rows, level_rows, steps, levels, nodes):
             node[OFFSETS], node[TEXT] = values + 4 * first, pointer(typed[BUFFERS])[2]
             if step[KIND] == t.STRING and slots:
                 ends = view(node[OFFSETS], slots + 1, np.int32)
-                node[NOT_ASCII] = not _is_ascii(view(node[TEXT] + ends[0], np.int64(ends[slots]) - ends[0], np.uint8))
+                node[NOT_ASCII] = not is_ascii(view(node[TEXT] + ends[0], np.int64(ends[slots]) - ends[0], np.uint8))
                 ascii_ &= node[NOT_ASCII] == 0
         elif action == BOOLEANS:
             node[OFFSETS] = values

@@ -225,7 +225,7 @@ class _Chunk:
             if result[k.NOT_ASCII] and step.node.typed == pa.string():
                 strings = texts[result[k.START] : result[k.START] + result[k.SIZE_OF]]
                 column = binary_array(plan.offsets(step, room, count), strings, NO_FLAGS, pa.string())
-                check_utf8(column, strings, step.node.path)
+                check_utf8(column, step.node.path)
             if step.elements is not None:
                 elements = result[k.SIZE_OF]
                 inner = _Slots(empty(elements, np.int64), *empty((2, elements), np.int32))

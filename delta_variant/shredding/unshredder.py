@@ -34,7 +34,7 @@ from delta_variant.buffers import (
     binary_array,
     bitmap,
     by_type,
-    check_strings,
+    check_utf8,
     empty,
     flags_of,
     storage_of,
@@ -239,7 +239,7 @@ class _Chunk:
                 (node[k.TEXT], int(np.frombuffer(pa.foreign_buffer(offsets + 4 * slots, 4), np.int32)[0])),
             ]
             buffers = [pa.foreign_buffer(at, size, self.columns) if at else None for at, size in places]
-            check_strings(pa.Array.from_buffers(pa.string(), slots, buffers, offset=first), self.steps.nodes[number].path)
+            check_utf8(pa.Array.from_buffers(pa.string(), slots, buffers, offset=first), self.steps.nodes[number].path)
 
 
 @by_type
