@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from delta_variant import types as t
 from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
-from delta_variant.kernels.memory import bytes_for, called, helper, write_container
-from delta_variant.kernels.scan import apart, likely, move, opaque, store16, store32
+from delta_variant.kernels.memory import bytes_for, called, helper, store16, store32, write_container
+from delta_variant.kernels.scan import apart, likely, move, opaque
 
 _SMALL = 48  # fields
 

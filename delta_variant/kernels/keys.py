@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels.memory import bytes_for, copy, equal, helper, put, u64
-from delta_variant.kernels.scan import store32
+from delta_variant.kernels.memory import bytes_for, copy, equal, helper, put, store32, u64
 
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields

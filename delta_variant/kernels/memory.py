@@ -93,22 +93,28 @@ def loader(kind: Any, bits: int) -> Any:
     return load
 
 
-@intrinsic
-def put64(_typingctx, out, at, number):
+def storer(kind: Any, bits: int) -> Any:
     """An unaligned little-endian store."""
 
-    def codegen(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(64).as_pointer())
-        builder.store(args[2], pointer, align=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def store(_typingctx, out, to, word):
+        def codegen(context, builder, signature, args):
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
+            builder.store(args[2], pointer, align=1)
+            return context.get_dummy_value()
 
-    return nbt.void(out, nbt.int64, nbt.int64), codegen
+        return nbt.void(out, nbt.int64, kind), codegen
+
+    return store
 
 
 u16 = loader(nbt.uint16, 16)
 u32 = loader(nbt.uint32, 32)
 u64 = loader(nbt.uint64, 64)
+store16 = storer(nbt.uint16, 16)
+store32 = storer(nbt.uint32, 32)
+store64 = storer(nbt.uint64, 64)
 
 
 @intrinsic

@@ -18,7 +18,7 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, called, helper, is_ascii, put64, span, u64, view
+from delta_variant.kernels.memory import address, called, helper, is_ascii, span, store64, u64, view
 from delta_variant.kernels.structs import BUFFER_COUNT, BUFFERS, CHILDREN, LENGTH, NULLS, OFFSET, RELEASE, call, pointer
 from delta_variant.kernels.unshred import (
     size_fixed,
@@ -110,7 +110,7 @@ def _unpack(bits, first, below, flags):
         spread = (spread + np.uint64(0x7F7F7F7F7F7F7F7F)) >> np.uint64(7) & np.uint64(0x0101010101010101)
         if len(below):
             spread &= u64(below, i)
-        put64(flags, i, spread)
+        store64(flags, i, spread)
         i += 8
     while i < count:
         flags[i] = bits[(first + i) >> 3] >> ((first + i) & 7) & 1 and (len(below) == 0 or below[i])

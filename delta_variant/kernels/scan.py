@@ -137,27 +137,6 @@ def high_product(_typingctx, a, b):
     return nbt.uint64(nbt.uint64, nbt.uint64), codegen
 
 
-def storer(kind: Any, bits: int) -> Any:
-    """An unaligned little-endian store."""
-
-    @intrinsic
-    def store(_typingctx, out, to, word):
-        def codegen(context, builder, signature, args):
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
-            builder.store(args[2], pointer, align=1)
-            return context.get_dummy_value()
-
-        return nbt.void(out, nbt.int64, kind), codegen
-
-    return store
-
-
-store16 = storer(nbt.uint16, 16)
-store32 = storer(nbt.uint32, 32)
-store64 = storer(nbt.uint64, 64)
-
-
 @intrinsic
 def move(_typingctx, out, to, at, size):
     """memmove(out + to, out + at, size): the two may overlap."""

@@ -19,8 +19,8 @@ from delta_variant.kernels.memory import (
     copy,
     fail,
     helper,
-    put64,
     sint,
+    store64,
     u32,
     u64,
     value_size,
@@ -58,7 +58,7 @@ def take_integers(data, at, limit, widest, width, out, valid, rest, fault):
                 return np.int64(-1)
             else:
                 left += 1
-        put64(out, i * width, number)
+        store64(out, i * width, np.uint64(number))
     return left
 
 
