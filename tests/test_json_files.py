@@ -7,6 +7,7 @@ import gzip
 import json
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
@@ -19,6 +20,8 @@ from delta_variant.json_files import documents as documents_module
 from delta_variant.json_files import texts
 from delta_variant.json_files.documents import Malformed, Reader
 from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
+from delta_variant.kernels.lines import line_ends
+from delta_variant.kernels.scan import PADDING
 from delta_variant.storage import Storage
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -239,6 +242,16 @@ def test_batches(tmp_path, monkeypatch):
     assert found == [(n, n) for n in (0, 1, 2, *[3] * 8, 5, 5)]
     (tmp_path / "f.json").write_text("")
     assert read(tmp_path / "f.json", "array") == ([], [])
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"\x8a", b"*", b"x" * 31]), max_size=80).map(b"".join), st.data())
+def test_line_ends(text, data):
+    """A block's newlines are found wherever it begins and ends, and none of those behind it."""
+    at = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(at, len(text)))
+    found = np.empty(end - at, np.int64)
+    count = line_ends(np.frombuffer(text + b"\n" * PADDING, np.uint8), at, end, found)
+    assert found[:count].tolist() == [i for i in range(at, end) if text[i] == ord("\n")]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])

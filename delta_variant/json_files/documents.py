@@ -93,9 +93,9 @@ class Reader:
     def _batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         column = self._files.column
         for pieces in rows:
+            place = pieces.schema.get_field_index(column)
             for number, text in enumerate(pieces.column(column).to_pylist()):
                 piece = Piece.of(text)
-                own = pieces.slice(number, 1)
                 for variants, malformed in self.documents(piece):
                     if malformed and self._files.fails:
                         first = malformed[0]
@@ -104,8 +104,9 @@ class Reader:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
                     for start in range(0, len(variants), _ROWS):
                         some = variants.slice(start, _ROWS)
-                        batch = own.take(pa.array(np.zeros(len(some), np.int64)))
-                        yield batch.set_column(batch.schema.get_field_index(column), column, some)
+                        rows = pa.array(np.full(len(some), number))
+                        columns = [some if i == place else other.take(rows) for i, other in enumerate(pieces.columns)]
+                        yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(place, pa.field(column, some.type)))
 
     def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:
         """The documents of a piece, block by block: Variants, and what is malformed.

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from delta_variant.errors import TableError
 from delta_variant.kernels import elements as k
+from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
     while not at_end and source.offset < end:
         left = end - source.offset - source.filled
         at_end = not source.read(min(left, BLOCK) if left > 0 else _TAIL)
-        breaks = np.flatnonzero(source.data[scanned : source.filled] == _NEWLINE) + scanned
+        ends = np.empty(source.filled - scanned, np.int64)
+        breaks = ends[: line_ends(source.data, scanned, source.filled, ends)]
         if at_end and source.filled and (not len(breaks) or breaks[-1] != source.filled - 1):
             breaks = np.append(breaks, source.filled)
         starts = np.append(0, breaks[:-1] + 1) if len(breaks) else breaks

@@ -59,6 +59,7 @@ def _blank(builder: Any, vector: Any) -> Any:
 string_end = scanner(_special)  # a quote, a backslash or a control character
 not_ascii = scanner(lambda builder, vector: builder.icmp_unsigned(">", vector, _all(0x7F)))
 not_blank = scanner(_blank)
+is_newline = scanner(lambda builder, vector: builder.icmp_unsigned("==", vector, _all(ord("\n"))))
 not_digit = scanner(lambda builder, vector: builder.icmp_unsigned(">", builder.sub(vector, _all(ord("0"))), _all(9)))
 
 
