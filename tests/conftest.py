@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import settings
 
 from delta_variant import binary, schema, shredding
-from tests import tasks
+from tests import jvms, tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
@@ -131,6 +131,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def jvm_environment(spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """The environment of a process that starts JVMs, in which they start faster."""
+    with locked(tmp_path_factory.getbasetemp().parent / "classes.lock"):
+        return {**os.environ, **jvms.environment(spark, request.config.cache.mkdir("classes"))}
 
 
 @pytest.fixture(scope="session")

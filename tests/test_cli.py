@@ -11,6 +11,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 from numba.core.caching import _CacheLocator
+from pyspark.sql import SparkSession
 
 from delta_variant.cli import main
 from delta_variant.cli.demo import called
@@ -32,7 +33,6 @@ def run(*arguments, **environment):
 SERIES = """
 import json, sys
 from delta_variant.cli import main
-from delta_variant.cli.picture import picture
 for arguments in json.loads(sys.argv[1]):
     code = "program"
     try:
@@ -44,21 +44,42 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def run_all(*commands):
+def run_all(environment, *commands):
     """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
 
     A text among the commands is a program that runs between them.
     """
-    done = subprocess.run([sys.executable, "-c", SERIES, json.dumps(commands)], capture_output=True, text=True, check=False)
+    series = [sys.executable, "-c", SERIES, json.dumps(commands)]
+    done = subprocess.run(series, env=environment, capture_output=True, text=True, check=False)
     outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
     assert len(outputs) == 2 * len(commands) + 1, done.stderr
     results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
     return [(int(code), output, error) for code, output, error in results if code != "program"]
 
 
+@pytest.fixture
+def run_here(spark, monkeypatch, capfd):
+    """Runs a command in this process, in a new session of the shared JVM, and tells what `run_all` does.
+
+    `session` is that session. What a JVM of its own would print is the subject of test_demo and test_doctor.
+    """
+
+    def run_here(*arguments):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        output, errors = capfd.readouterr()
+        return end.value.code or 0, output, errors
+
+    run_here.session = spark.newSession()
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", run_here.session)
+    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
+    return run_here
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-def test_demo(tmp_path):
+def test_demo(jvm_environment, tmp_path):
     """The demo shows answers, opened files and seconds of three tables, pictures, and commands to try, and leaves the tables.
 
     The shredded table opens fewer files than the plain one and delta-spark's own; workers compile no kernel.
@@ -68,7 +89,7 @@ def test_demo(tmp_path):
     shutil.copytree(cache.place(), caches)
     before = {path.name for path in caches.glob("*.nbc")}
     folder = tmp_path / "it's"
-    done = run("demo", "--path", str(folder), NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
+    done = run("demo", "--path", str(folder), **{**jvm_environment, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")})
     assert done.returncode == 0, done.stderr
     assert "22km NNE of Hualian, Taiwan" in done.stdout
     opened = re.findall(r"^  (\S+), (\S+) +opened +(\d+) of 20 files +\d+\.\d\d s$", done.stdout, re.MULTILINE)
@@ -129,13 +150,13 @@ def test_an_older_java(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_ingest(tmp_path):
+def test_ingest(run_here, tmp_path):
     """Files become a table, malformed lines another one; a second run loads nothing; errors are one line."""
     (tmp_path / "day=2026-11-01").mkdir()
     (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id":\n')
     arguments = ["ingest", str(tmp_path / "day=*"), str(tmp_path / "t"), "--folder", "day=date", "--constant", "source=test"]
     more = ["--bad-records", str(tmp_path / "bad"), "--partition-by", "day", "--conf", "spark.sql.session.timeZone=UTC"]
-    failed, done, again = run_all(arguments, arguments + more, [*arguments, *more, "--json"])
+    failed, done, again = run_here(*arguments), run_here(*arguments, *more), run_here(*arguments, *more, "--json")
     code, _, errors = failed
     assert code == 1
     assert "a.json, line 2: not a JSON document" in errors.splitlines()[-1]
@@ -174,24 +195,18 @@ def test_inspect_a_file(tmp_path):
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
 
 
-MAKE = """
-import delta_variant as dv
-from pyspark.sql import SparkSession
-
-spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
-for start, day in ((0, 1), (10, 2)):
-    document = "parse_json(to_json(struct(id, if(id < 10, 'x', 'y') AS text))) AS v"
-    rows = spark.range(start, start + 5).coalesce(1).selectExpr(document, f"date '2026-11-0{day}' AS day")
-    written = rows.write.format("delta").option("delta.enableVariantShredding", "true").partitionBy("day")
-    written.mode("append").save("TABLE")
-SparkSession.stop = lambda self: None  # the commands share the session: to start one takes longer than they do
-"""
-"""Makes a table of delta-spark's, which has no bounds: a file with the ids 0 to 4 for one day, of 10 to 14 for the next."""
+def make(spark, table):
+    """Makes a table of delta-spark's, which has no bounds: a file with the ids 0 to 4 for one day, of 10 to 14 for the next."""
+    for start, day in ((0, 1), (10, 2)):
+        document = "parse_json(to_json(struct(id, if(id < 10, 'x', 'y') AS text))) AS v"
+        rows = spark.range(start, start + 5).coalesce(1).selectExpr(document, f"date '2026-11-0{day}' AS day")
+        written = rows.write.format("delta").option("delta.enableVariantShredding", "true").partitionBy("day")
+        written.mode("append").save(table)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_table(tmp_path):
+def test_a_table(run_here, tmp_path):
     """A table is analyzed, looked at, explained and optimized; what cannot be done ends with one line and exit code 1."""
     table = str(tmp_path / "t")
     query = "SELECT v:text::string FROM e WHERE v:id::int = 12"
@@ -210,7 +225,8 @@ def test_a_table(tmp_path):
         "[PARSE_SYNTAX_ERROR]": ["explain", "SELEC 1"],
         "is not a predicate on the partition columns": ["stats", table, "--where", "v:id::int = 5"],
     }
-    results = run_all(MAKE.replace("TABLE", table), *commands.values())
+    make(run_here.session, table)
+    results = [run_here(*arguments) for arguments in commands.values()]
     output = dict(zip(commands, (output for _, output, _ in results), strict=True))
     assert [code for code, _, _ in results] == [0] * 9 + [1] * 4, results
     assert "has no bounds for v:id: delta-variant analyze" in output["nothing"]
@@ -302,7 +318,7 @@ def test_interrupted(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_convert(tmp_path):
+def test_convert(run_here, tmp_path):
     """Parquet files become a table, a second run converts nothing, a column of texts becomes VARIANT; errors are one line."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -315,9 +331,8 @@ def test_convert(tmp_path):
     pq.write_table(pa.table({"n": [1]}), tmp_path / "b.parquet")
     arguments = ["convert", str(tmp_path / "in"), str(tmp_path / "t")]
     texts = ["convert", str(tmp_path / "t"), "--parse-json", "w=j", "--json"]
-    done, again, parsed, failed = run_all(
-        arguments, [*arguments, "--json"], texts, ["convert", str(tmp_path / "b.parquet"), str(tmp_path / "u")]
-    )
+    other = ["convert", str(tmp_path / "b.parquet"), str(tmp_path / "u")]
+    done, again, parsed, failed = (run_here(*each) for each in (arguments, [*arguments, "--json"], texts, other))
     code, output, errors = done
     assert code == 0, errors
     assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in output

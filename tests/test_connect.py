@@ -64,18 +64,18 @@ from pyspark.sql import SparkSession
 import delta_variant as dv
 from delta_variant import jvm
 
-folder, connect, thrift, delta = sys.argv[1:]
+folder, connect, thrift = sys.argv[1:]
 builder = (
     SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2").config("spark.sql.session.timeZone", "UTC")
     .config("spark.databricks.delta.snapshotPartitions", "1").config("spark.sql.warehouse.dir", folder + "/warehouse")
-    .config("spark.driver.extraClassPath", delta)
     .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
     .config("spark.connect.grpc.binding.address", "127.0.0.1").config("spark.connect.grpc.binding.port", connect)
     .config("spark.hadoop.hive.server2.thrift.bind.host", "127.0.0.1")
     .config("spark.hadoop.hive.server2.thrift.port", thrift)
 )
-spark = dv.configure(builder).getOrCreate()
+dv.configure(builder)._options.pop("spark.jars.packages")  # the servers' threads see the JARs of the class path alone
+spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 dv.enable(spark, new_sessions=True)
 rows = spark.range(0, 100, 1, 10).selectExpr("parse_json(concat('{\\"n\\":', id, ',\\"s\\":\\"x\\"}')) v")
@@ -98,16 +98,15 @@ print(json.dumps([type(spark).__module__, [list(row) for row in found.collect()]
 
 
 @pytest.mark.slow
-def test_servers(spark: SparkSession, tmp_path: Path):
+def test_servers(jvm_environment: dict[str, str], tmp_path: Path):
     """Queries of Connect and Thrift clients skip files and are read typed, if the servers run in a driver with new_sessions."""
     ports = []
     for _ in range(2):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             ports.append(str(free.getsockname()[1]))
-    known_jars = spark.sparkContext.getConf().get("spark.jars", "").split(",")  # those that configure finds
-    jars = ":".join(jar.removeprefix("file://") for jar in known_jars if "/io.delta_" in jar)
-    known = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
+    kept = ("SPARK_DIST_CLASSPATH",)
+    known = {key: value for key, value in jvm_environment.items() if key in kept or not key.startswith(("SPARK", "PYSPARK"))}
     environment = {**known, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     query = f"SELECT v:n::bigint n FROM delta.`{tmp_path}/table` WHERE v:n::bigint = 5"
@@ -118,7 +117,7 @@ def test_servers(spark: SparkSession, tmp_path: Path):
         return done.stdout
 
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-c", SERVER, tmp_path, *ports, jars], stderr=log, **pipes)
+        server = subprocess.Popen([sys.executable, "-c", SERVER, tmp_path, *ports], stderr=log, **pipes)
     try:
         assert server.stdout.readline() == "READY\n", (tmp_path / "log").read_text()[-6000:]
         module, rows, plan = json.loads(run(sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{ports[0]}", query))

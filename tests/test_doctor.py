@@ -100,13 +100,17 @@ builder.config("spark.sql.extensions", "").getOrCreate()
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_sessions(tmp_path):
+def test_sessions(jvm_environment, tmp_path):
     """A session that works has no problem. Another catalog, workers without the package, a port that nobody listens at, a file
-    system that does not exist and a session without Delta's extension are each found by the check for it."""
+    system that does not exist and a session without Delta's extension are each found by the check for it.
+
+    Of an error of Spark's, another command in this process shows one line: what its JVM prints stays in the log."""
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     python = str(other / "bin" / "python")
-    well, broken, nowhere, by_hand = run_all(
+    refused, well, broken, nowhere, by_hand = run_all(
+        jvm_environment,
+        ["explain", "SELEC 1"],
         ["doctor", "--json"],
         DEAF.replace("OTHER", python),
         ["doctor", "--json", "--conf", "spark.sql.catalog.spark_catalog=org.example.Catalog"],
@@ -115,6 +119,11 @@ def test_sessions(tmp_path):
         BY_HAND,
         ["doctor", "--json"],
     )
+    *steps, last = refused[2].splitlines()
+    assert refused[:2] == (1, "")
+    assert last.startswith("Error: [PARSE_SYNTAX_ERROR]")
+    assert all(line.endswith("…") for line in steps), refused
+
     assert (well[0], states(well[1])) == (0, {}), well
     assert found(well[1]).keys() >= SESSION
 

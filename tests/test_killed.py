@@ -32,7 +32,8 @@ from delta_variant.rewriting import driver as rewriting
 driver.BATCH_FILES, index._BATCH_FILES, rewriting.JOB_BYTES = 1, 5, 1  # several commits of each operation
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
 builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
-spark = dv.configure(builder).getOrCreate()
+dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
+spark = builder.getOrCreate()
 root, commits = Path(sys.argv[1]), int(sys.argv[2])
 together = threading.Barrier(5, lambda: os.killpg(os.getpgid(0), signal.SIGKILL), timeout=300)
 def wait_from(files):
@@ -55,7 +56,7 @@ for thread in threads:
 
 
 @pytest.mark.parametrize("commits", [1, 3] if SOAK else [1])
-def test_killed(spark, tmp_path, commits):
+def test_killed(spark, jvm_environment, tmp_path, commits):
     """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, I1)."""
     paths = {name: tmp_path / name for name in ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad")}
     test_analyze.create(spark, paths["analyze"])
@@ -71,7 +72,7 @@ def test_killed(spark, tmp_path, commits):
         lines = test_ingestion.lines(n * 500, n * 500 + 500, bad=(n * 500 + 7,))
         (paths["json"] / f"{n:02}.json").write_text(lines)
 
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", OPERATIONS, str(tmp_path), str(commits)]
     ended = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-4000:]

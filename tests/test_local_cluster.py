@@ -32,7 +32,8 @@ builder = (
     .config("spark.databricks.delta.snapshotPartitions", "1")
     .config("spark.sql.session.timeZone", "UTC").config("spark.executorEnv.PYTHONPATH", ":".join(sys.path))
 )
-spark = dv.configure(builder).getOrCreate()
+dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
+spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 
 
@@ -80,7 +81,7 @@ print("DONE", json.dumps(told))
 """
 
 
-def test_two_executors(tmp_path):
+def test_two_executors(jvm_environment, tmp_path):
     """Writes, appends with a shredding schema, overwrites, partitions, clustering and a failing task behave as in local mode.
 
     If executors have another version of the package, or lack it, one error says so.
@@ -98,7 +99,7 @@ def test_two_executors(tmp_path):
         (tmp_path / name / "delta_variant" / "__init__.py").write_text(text)
     (tmp_path / "older" / "delta_variant" / "version.py").write_text("__version__ = '0.0.9'")
     environment = {
-        **os.environ,
+        **jvm_environment,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(Path(pyspark.__file__).parent),

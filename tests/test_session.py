@@ -223,7 +223,8 @@ from pyspark.sql import SparkSession
 
 def start():
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    return configure(builder.config("spark.sql.warehouse.dir", "WORK/warehouse")).getOrCreate()
+    configure(builder.config("spark.sql.warehouse.dir", "WORK/warehouse"))._options.pop("spark.jars.packages")
+    return builder.getOrCreate()  # with the class path's JARs
 
 spark = start()
 enable(spark)
@@ -254,10 +255,10 @@ print("as it should be")
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_stop_and_start(tmp_path):
+def test_stop_and_start(jvm_environment, tmp_path):
     """The session after spark.stop() can be enabled, and skips; if Python has lost the rule, queries run without skipping."""
     script = RESTART.replace("WORK", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], env=jvm_environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("as it should be"), done.stderr[-2000:]
     assert "skipping stepped aside" in done.stderr
 

@@ -352,7 +352,7 @@ DONE = (
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_tables_on_s3(server, tmp_path):
+def test_tables_on_s3(jvm_environment, server, tmp_path):
     """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task;
     files on S3 are ingested and converted.
 
@@ -360,7 +360,7 @@ def test_tables_on_s3(server, tmp_path):
     """
     table = "s3a://lake/tables/spark"
     arguments = json.dumps([server, PACKAGES, table, f"localjceks://file{tmp_path}/keys.jceks"])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", SESSION, arguments], env=environment, text=True, capture_output=True, check=False
     )

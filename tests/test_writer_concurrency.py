@@ -74,12 +74,10 @@ def wait(condition, what: str) -> None:
 
 # --------------------------------------------------------------------------------------------------- processes that write
 
-SCRIPT = "import sys; from tests.test_writer_concurrency import obey; obey(*sys.argv[1:])"
-# Most of what a short-lived JVM does is to load and compile classes: 17 s of processor time without these, 11 s with them.
-QUICK_JVM = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SCRIPT = "from tests.test_writer_concurrency import obey; obey()"
 
 
-def obey(jars: str, java_options: str) -> None:
+def obey() -> None:
     """What a process runs: a session, then the writes that lines on its input ask for, which it reports on its output."""
 
     def tell(*words) -> None:
@@ -89,9 +87,8 @@ def obey(jars: str, java_options: str) -> None:
         SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.databricks.delta.properties.defaults.checkpointInterval", "3")
-        .config("spark.driver.extraClassPath", jars).config("spark.driver.extraJavaOptions", java_options)
     )  # fmt: skip
-    packages = dv.configure(builder)._options.pop("spark.jars.packages")  # they are in `jars`, and need no resolving
+    packages = dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
     assert "delta-spark" in packages
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -122,15 +119,11 @@ def perform(spark, task: dict, number: int) -> Commit:
 class Writer:
     """A process that runs `obey`, and all processes that it starts, which a mark in their environment identifies."""
 
-    def __init__(self, spark, java_options: str = "") -> None:
-        # Only Delta's JARs: the others would shadow Spark's versions of the same.
-        jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars").split(",") if "/io.delta_" in jar]
+    def __init__(self, environment: dict[str, str]) -> None:
         self._mark = f"DELTA_VARIANT_WRITER={uuid.uuid4()}"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         name, value = self._mark.split("=")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, ":".join(jars).replace("file://", ""), f"{QUICK_JVM} {java_options}"],
-            env={**environment, name: value},
+            [sys.executable, "-c", SCRIPT], env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), name: value},
             text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.told: list[list] = []
@@ -154,12 +147,6 @@ class Writer:
     def begin(self, table, **task) -> None:
         self.await_word("ready", 0)
         print(json.dumps({"table": str(table), **task}), file=self._process.stdin, flush=True)
-
-    def end(self) -> None:
-        """Closes its input, and waits until it has ended."""
-        self._process.stdin.close()
-        wait(lambda: not self.processes(), "the end of a process")
-        self._reap()
 
     def kill(self, whom: str) -> None:
         """Sends SIGKILL to all processes or to one kind, and returns when all that must end with them has ended."""
@@ -210,7 +197,7 @@ PROCESSES = 2 if SOAK else 1
 
 @linux
 @pytest.mark.slow
-def test_eight_writers_and_readers(spark, tmp_path):
+def test_eight_writers_and_readers(spark, jvm_environment, tmp_path):
     """Six threads and two processes append at once (`make test`: one): nothing is lost, none doubled, every version is whole.
 
     Each read meanwhile finds whole writes, of each writer the first ones without a gap, and no fewer than the read before.
@@ -218,7 +205,7 @@ def test_eight_writers_and_readers(spark, tmp_path):
     """
     path, to_df = tmp_path / "t", RDD.toDF
     write(rows(spark, "first"), path)
-    processes = [Writer(spark) for _ in range(PROCESSES)]
+    processes = [Writer(jvm_environment) for _ in range(PROCESSES)]
     for i, process in enumerate(processes):
         process.begin(path, writer=f"process {i}", first=0, end=COMMITS, tasks=1, overwrites=False)
     working = True
@@ -385,22 +372,6 @@ if not SOAK:
 MOMENTS = ("called", "some files", "all files", "log", "committed")
 
 
-@pytest.fixture(scope="module")
-def java_options(spark, tmp_path_factory) -> str:
-    """Options for JVMs that load their classes from an archive, which the first one leaves: a session in 6 s instead of 11.
-
-    Only many processes save more than the archive costs.
-    """
-    if not SOAK:
-        return ""
-    directory = tmp_path_factory.mktemp("classes")
-    first = Writer(spark, f"-XX:ArchiveClassesAtExit={directory}/archive.jsa")
-    first.begin(directory / "t", first=0, end=1, **TASK)
-    first.await_word("done", 0)
-    first.end()
-    return f"-XX:SharedArchiveFile={directory}/archive.jsa"
-
-
 class Target:
     """A table that is written to under kills: its writes are numbered as its versions are."""
 
@@ -479,7 +450,7 @@ def complete(file: Path) -> bool:
 
 @linux
 @pytest.mark.slow
-def test_killed(spark, tmp_path, java_options):
+def test_killed(spark, jvm_environment, tmp_path):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
     Of fifty SIGKILLs, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to the driver only,
@@ -491,7 +462,7 @@ def test_killed(spark, tmp_path, java_options):
     victims = chance.sample(VICTIMS, len(VICTIMS))
     moments = [MOMENTS[i % len(MOMENTS)] for i in range(len(VICTIMS))]
     ends = sum(whom != "workers" for whom in victims) + (victims[-1] == "workers")  # of writers: so many are needed
-    spares = [Writer(spark, java_options) for _ in range(2)]
+    spares = [Writer(jvm_environment) for _ in range(2)]
     stages: Counter[tuple[str, bool]] = Counter()
     cut_off: Counter[str] = Counter()
     targets: list[Target] = []
@@ -501,7 +472,7 @@ def test_killed(spark, tmp_path, java_options):
             if writer is None:
                 writer = spares.pop(0)
                 if writers + 2 < ends:
-                    spares.append(Writer(spark, java_options))
+                    spares.append(Writer(jvm_environment))
                 if writers % 3 == 0:
                     targets.append(Target(spark, tmp_path / f"t{len(targets)}"))
                     number = 0

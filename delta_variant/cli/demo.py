@@ -77,7 +77,9 @@ def demo_command(path: str | None, conf: dict[str, str], as_json: bool) -> None:
         click.echo(f"Compiled {kernels.compiled} kernels, once, in {kernels.seconds:.0f} s; {kept}", err=True)
     settings = {
         "spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": "4", **conf,
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "1",  # logs of 20 files; Delta's default on a cluster is 50 tasks a query
+        **conf,
     }  # fmt: skip
     with running("demo", settings, folder / "spark.log") as spark:
         result = _Demo(spark, folder, home, silent=as_json).run(texts)
