@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import settings
 
 from delta_variant import binary, schema, shredding
-from tests import tasks
+from tests import local_files, tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         with locked(shared / "kernels.lock"):
             compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
+    local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session
     session.stop()
 
