@@ -8,20 +8,18 @@ import json
 import os
 from decimal import Decimal
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import settings
 
-from delta_variant import binary, schema, shredding
 from tests import local_files, tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -87,14 +85,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def compile_kernels(folder: Path) -> None:
-    """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
-    texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
-    variants = binary.parse_json(pa.array(texts))
-    tasks.run(tasks.plan(folder, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
-    shredding.unshred(shredding.shred(variants, schema.infer(variants)))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
@@ -116,18 +106,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Each task of a job over the log generates code for all columns of the log: two tasks took an eighth longer than one.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.daemon.module", "tests.daemon")  # and where it is found:
+        .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[1]))
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
     shared = tmp_path_factory.getbasetemp().parent
     process = os.environ.get("PYTEST_XDIST_WORKER")
     if process == "gw1":  # while gw0 starts its session
         with locked(shared / "kernels.lock"):
-            compile_kernels(tmp_path_factory.mktemp("kernels"))
+            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
         session = configure(builder).getOrCreate()
     if process not in {None, "gw1"}:
         with locked(shared / "kernels.lock"):
-            compile_kernels(tmp_path_factory.mktemp("kernels"))
+            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session
