@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from hypothesis import settings
 
-from tests import local_files, tasks
+from tests import tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ LONGEST = [
 # than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m")
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
 settings.load_profile("default")
 
@@ -92,6 +94,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     from delta_variant.errors import SessionError
     from delta_variant.session import check_java, configure
+    from tests import local_files
 
     try:
         check_java()
@@ -124,6 +127,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Lets Spark interpret expressions in the modules that are marked so, in the sessions that tests make too.
+
+    A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
+    Other modules, among them those of queries, have Spark's default, and so has every test in `make soak`.
+    """
+    if "DELTA_VARIANT_SOAK" in os.environ or request.node.get_closest_marker("interpreted") is None:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    of_new_sessions = session.sparkContext._jsc.sc().conf()
+    for key, value in INTERPRETED.items():
+        of_new_sessions.set(key, value)
+        session.conf.set(key, value)
+    yield
+    for key in INTERPRETED:
+        of_new_sessions.remove(key)
+        session.conf.unset(key)
 
 
 @pytest.fixture(scope="session")
