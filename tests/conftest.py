@@ -8,20 +8,18 @@ import json
 import os
 from decimal import Decimal
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import settings
 
-from delta_variant import binary, schema, shredding
 from tests import jvms, tasks
 from tests.strategies import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -70,6 +68,8 @@ LONGEST = [
 # than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m")
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
 settings.load_profile("default")
 
@@ -87,14 +87,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def compile_kernels(folder: Path) -> None:
-    """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
-    texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
-    variants = binary.parse_json(pa.array(texts))
-    tasks.run(tasks.plan(folder, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
-    shredding.unshred(shredding.shred(variants, schema.infer(variants)))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
@@ -102,6 +94,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     from delta_variant.errors import SessionError
     from delta_variant.session import check_java, configure
+    from tests import local_files
 
     try:
         check_java()
@@ -116,21 +109,45 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Each task of a job over the log generates code for all columns of the log: two tasks took an eighth longer than one.
         .config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.daemon.module", "tests.daemon")  # and where it is found:
+        .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[1]))
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
     shared = tmp_path_factory.getbasetemp().parent
     process = os.environ.get("PYTEST_XDIST_WORKER")
     if process == "gw1":  # while gw0 starts its session
         with locked(shared / "kernels.lock"):
-            compile_kernels(tmp_path_factory.mktemp("kernels"))
+            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
         session = configure(builder).getOrCreate()
     if process not in {None, "gw1"}:
         with locked(shared / "kernels.lock"):
-            compile_kernels(tmp_path_factory.mktemp("kernels"))
+            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
+    local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Lets Spark interpret expressions in the modules that are marked so, in the sessions that tests make too.
+
+    A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
+    Other modules, among them those of queries, have Spark's default, and so has every test in `make soak`.
+    """
+    if "DELTA_VARIANT_SOAK" in os.environ or request.node.get_closest_marker("interpreted") is None:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    of_new_sessions = session.sparkContext._jsc.sc().conf()
+    for key, value in INTERPRETED.items():
+        of_new_sessions.set(key, value)
+        session.conf.set(key, value)
+    yield
+    for key in INTERPRETED:
+        of_new_sessions.remove(key)
+        session.conf.unset(key)
 
 
 @pytest.fixture(scope="session")

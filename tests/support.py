@@ -82,3 +82,8 @@ def without_rules(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         jvm.set_rules(spark, rules)
+
+
+def generated(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
+    """The session with generated code, without which Spark 4.2 cannot cast what it reads from a shredded VARIANT."""
+    return jvm.settings(spark, {"spark.sql.codegen.factoryMode": "FALLBACK"})

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant import errors
+from delta_variant import binary, errors, shredding
+from delta_variant.schema import infer
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_files
@@ -40,3 +41,11 @@ def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
 def schema(plan: Plan, add: dict) -> pa.Schema:
     """The physical schema of a local file."""
     return pq.read_schema(Path(plan.location.root, unquote(add["path"])))
+
+
+def compile_kernels(directory: Path) -> None:
+    """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
+    texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
+    variants = binary.parse_json(pa.array(texts))
+    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
+    shredding.unshred(shredding.shred(variants, infer(variants)))

@@ -16,10 +16,10 @@ import delta_variant as dv
 from delta_variant import jvm, stats
 from delta_variant.analysis import driver
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
-from tests.support import SOAK, scans, without_rules
+from tests.support import SOAK, generated, scans, without_rules
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 DOCUMENT = "struct(id, concat('n', id) AS name, id * 1.5 AS price, CASE WHEN id % 4 = 0 THEN struct(id % 7 AS k) END AS o)"
 ROWS = ("id AS n", "id DIV 10 AS p", f"parse_json(to_json({DOCUMENT})) AS v")
@@ -80,20 +80,27 @@ def opened(spark, path, where=NEEDLE):
     return scan.files_after_bounds, scan.files_typed
 
 
-def extremes(spark, path, expression):
-    """The bounds of a path by file, from the rows."""
-    with without_rules(spark):
-        found = spark.sql(
-            f"SELECT _metadata.file_name f, min({expression})::string a, max({expression})::string b "
-            f"FROM delta.`{path}` GROUP BY 1"
-        ).collect()
-    return {row.f: (row.a, row.b) for row in found}
+def extremes(spark, path, **expressions):
+    """The bounds of paths by file, from the rows: for each name that of its expression."""
+    columns = ", ".join(f"min({text})::string {name}_a, max({text})::string {name}_b" for name, text in expressions.items())
+    with without_rules(spark), generated(spark):
+        found = spark.sql(f"SELECT _metadata.file_name f, {columns} FROM delta.`{path}` GROUP BY 1").collect()
+    return {name: {row.f: (row[f"{name}_a"], row[f"{name}_b"]) for row in found} for name in expressions}
 
 
-def stated(spark, path, key):
-    """The bounds of a path by file, from the log."""
-    table = dv.VariantTable.forPath(spark, path).stats().where(f"path = \"{key}\" AND source <> 'writer'")
-    return {Path(r.file).name: (r.a, r.b) for r in table.selectExpr("file", "min::string a", "max::string b").collect()}
+def stated(spark, path, *keys):
+    """The bounds of paths by file, from the log: for each of the paths, in their order."""
+    table = dv.VariantTable.forPath(spark, path).stats().where("source <> 'writer'")
+    lines = table.selectExpr("path", "file", "min::string a", "max::string b").collect()
+    return [{Path(line.file).name: (line.a, line.b) for line in lines if line.path == key} for key in keys]
+
+
+def check_bounds(spark, path, **paths):
+    """Compares the bounds in the log with those of the rows. paths: by any name, the path in the log and its expression."""
+    found = stated(spark, path, *(key for key, _ in paths.values()))
+    wanted = extremes(spark, path, **{name: text for name, (_, text) in paths.items()})
+    for name, of_log in zip(paths, found, strict=True):
+        assert numbers(of_log) == numbers(wanted[name]), name
 
 
 def test_files_of_this_package(spark, tmp_path):
@@ -128,9 +135,10 @@ def test_files_of_delta_spark(spark, tmp_path, groups):
     assert opened(spark, tmp_path) == (2, 0)
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
     assert (done.files, done.from_columns) == (2, 2)
-    paths = {"id": "v:id::bigint", "name": "v:name::string", "o']['k": "v:o.k::bigint", "price": "v:price::double"}
-    for key, expression in paths.items():
-        assert numbers(stated(spark, tmp_path, f"$['{key}']")) == numbers(extremes(spark, tmp_path, expression)), key
+    check_bounds(
+        spark, tmp_path, id=("$['id']", "v:id::bigint"), name=("$['name']", "v:name::string"),
+        k=("$['o']['k']", "v:o.k::bigint"), price=("$['price']", "v:price::double"),
+    )  # fmt: skip
     assert opened(spark, tmp_path) == (1, 1)
     assert rows_of(spark, tmp_path) == before
 
@@ -152,7 +160,7 @@ def test_plain_tables(spark, tmp_path):
     by_delta(spark, tmp_path)
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
     assert (done.feature, done.files, done.from_values) == ("variantShredding", 4, 4)
-    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "v:id::bigint"))
+    check_bounds(spark, tmp_path, id=("$['id']", "v:id::bigint"))
     assert opened(spark, tmp_path) == (1, 0)
     by_delta(spark, tmp_path, rows(spark, 40, 50))
     spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 3")
@@ -174,7 +182,7 @@ def test_tags_only(spark, tmp_path):
     assert (done.feature, done.files) == (None, 4)
     assert "variantShredding" not in json.dumps([a for a in read_log(tmp_path) if "protocol" in a])
     assert opened(spark, tmp_path) == (1, 0)
-    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "v:id::bigint"))
+    check_bounds(spark, tmp_path, id=("$['id']", "v:id::bigint"))
     assert all('"v"' not in json.dumps(json.loads(add["stats"])["minValues"]) for add in adds(tmp_path).values())
     assert dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True).commits == 0
 
@@ -197,7 +205,7 @@ def test_mapped_columns(spark, tmp_path, mode):
     assert [(one.files, one.failed) for one in done] == [(1, {}), (3, {})]
     found = dv.VariantTable.forPath(spark, tmp_path).stats()
     assert {(r.column, r.source) for r in found.collect()} == {("t.w", "delta-variant")}
-    assert numbers(stated(spark, tmp_path, "$['id']")) == numbers(extremes(spark, tmp_path, "t.w:id::bigint"))
+    check_bounds(spark, tmp_path, id=("$['id']", "t.w:id::bigint"))
 
 
 def test_partitions_deletion_vectors_and_row_ids(spark, tmp_path):
@@ -241,11 +249,12 @@ def test_paths_by_name(spark, tmp_path):
     wide = "to_json(map_from_entries(transform(sequence(10, 50), k -> struct(concat('c', k), id + k))))"
     dv.write(spark.range(0, 20, 1, 2).selectExpr("id AS n", f"parse_json({wide}) AS v"), tmp_path, shred={"v": ddl(10, 50)})
     table = dv.VariantTable.forPath(spark, tmp_path)
-    assert stated(spark, tmp_path, "$['c50']") == {}
+    assert stated(spark, tmp_path, "$['c50']") == [{}]
     done = table.analyze(paths=["v:c50"])
     assert (done.files, done.from_footers) == (2, 2)
-    assert sorted(stated(spark, tmp_path, "$['c50']").values()) == [("50", "59"), ("60", "69")]
-    assert len(stated(spark, tmp_path, "$['c10']")) == 2
+    of_50, of_10 = stated(spark, tmp_path, "$['c50']", "$['c10']")
+    assert sorted(of_50.values()) == [("50", "59"), ("60", "69")]
+    assert len(of_10) == 2
     assert table.analyze(paths=["v:c50"]).commits == 0
 
 
@@ -344,10 +353,10 @@ def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noq
     if order == "first" or other not in CONFLICTS:
         theirs(alone)
     assert rows_of(spark, path) == rows_of(spark, alone)
-    for key, expression in (("$['id']", "v:id::bigint"), ("$['name']", "v:name::string")):
-        found = extremes(spark, path, expression)
-        for file, (low, high) in stated(spark, path, key).items():
-            a, b = found.get(file, (low, high))  # a file may have lost all of its rows to a deletion vector
+    found = extremes(spark, path, id="v:id::bigint", name="v:name::string")
+    for name, of_log in zip(found, stated(spark, path, "$['id']", "$['name']"), strict=True):
+        for file, (low, high) in of_log.items():
+            a, b = found[name].get(file, (low, high))  # a file may have lost all of its rows to a deletion vector
             assert order_of(low) <= order_of(a) <= order_of(b) <= order_of(high), file
     [done] = results
     if order == "first":

@@ -26,12 +26,12 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.transaction import Transaction
-from tests.support import delta_log
+from tests.support import delta_log, generated
 from tests.test_layouts import Writer
 from tests.test_parquet_files import TYPES
 from tests.test_writer import adds, canonical, read, vacuum
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SHAPE = "id bigint, name string, at struct<x: bigint, y: string>, tags array<string>"
 LAYOUTS = {
@@ -119,7 +119,8 @@ def check_others(spark, path, frame) -> None:
     before = canonical(frame)
     table = DeltaTable.forPath(spark, str(path))
     table.update("n = 1", {"v": "parse_json('\"updated\"')"})
-    assert read(spark, path).where("n = 1 AND v::string = 'updated'").count() == 1
+    with generated(spark):
+        assert read(spark, path).where("n = 1 AND v::string = 'updated'").count() == 1
     table.update("n = 1", {"v": f"parse_json('{text(1)}')"})
     last = frame.limit(1).selectExpr("cast(1000 AS long) n", "parse_json('7') v", "*").drop(frame.n, frame.v)
     last.write.format("delta").mode("append").save(str(path))

@@ -26,7 +26,7 @@ from tests.support import forget, scans, without_rules
 from tests.test_never_wrong import string
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 FILES, ROWS = 20, 4000
 DOCUMENT = (

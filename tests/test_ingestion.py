@@ -24,7 +24,7 @@ from delta_variant.errors import (
 )
 from tests.test_writer import adds, canonical, read
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 
 def lines(start: int, end: int, bad: tuple[int, ...] = ()) -> str:

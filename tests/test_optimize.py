@@ -23,7 +23,7 @@ from tests.support import SOAK, forget, scans, without_rules
 from tests.test_analyze import OTHERS, adds, base, by_delta, create, rows  # noqa: F401  # base is a fixture
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SCATTERED = "struct((id * 37) % 1000 AS a, (id * 91) % 1000 AS b, concat('s', (id * 53) % 1000) AS s, id AS n)"
 """Three keys that are spread over all files."""

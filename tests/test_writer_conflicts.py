@@ -21,7 +21,7 @@ from delta_variant.writer import write
 from tests.support import SOAK
 from tests.test_writer import read
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
 
 GATE = """

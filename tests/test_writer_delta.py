@@ -18,7 +18,7 @@ from delta_variant.writer import write
 from tests.support import share
 from tests.test_writer import adds, canonical, read, version
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 
 def commits(path) -> list[dict]:

@@ -30,7 +30,7 @@ from tests.support import forget
 from tests.test_storage import server  # noqa: F401  # a fixture
 from tests.test_writer import version
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 GOOD = "1L id, 'x' name, parse_json('{\"k\": 1}') v, named_struct('w', parse_json('2')) s, 0 p"
 TABLES = {

@@ -12,7 +12,7 @@ from delta_variant.errors import InvalidJsonError, InvalidSchemaError, Unsupport
 from delta_variant.writer import foreach_batch, write
 from tests.test_writer import canonical, read
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 BROKEN = '{"id": 1, "name": '
 

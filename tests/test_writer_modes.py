@@ -26,7 +26,7 @@ from tests.test_writer_tables import last
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 
 def rows(spark, start: int, end: int, text: str = "first"):

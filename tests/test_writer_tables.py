@@ -22,7 +22,7 @@ from delta_variant.writer import write
 from tests.support import SOAK, delta_log
 from tests.test_writer import adds, canonical, read, version
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 COLUMNS = (
     "id bigint, s string, v variant, st struct<a: int, w: variant, `d.e`: date>, ar array<struct<x: int>>, "

@@ -1,0 +1,22 @@
+"""PySpark's daemon with the modules and kernels of tasks loaded, which every worker that it forks would load anew.
+
+Spark starts new workers after a task that fails, and after a minute without one.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which are lost when a process forks
+
+from pyspark import daemon
+
+from delta_variant.analysis import index_task, task  # noqa: F401  # they import what tasks use
+from tests.tasks import compile_kernels
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        compile_kernels(Path(directory))
+    daemon.manager()
