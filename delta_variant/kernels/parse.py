@@ -183,7 +183,14 @@ def parse_rows(
                     break
                 o = to
             elif c - _MINUS <= 12:  # -./0123456789
-                p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
+                while True:  # the numbers of an array follow each other here: a tenth less than by the outer loop
+                    p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
+                    if result != GOOD or state != _ARRAY or data[p] != _COMMA or p + 1 >= end or data[p + 1] - _MINUS > 12:
+                        break
+                    p += 1
+                    c, o = data[p], to
+                    fields[top] = o
+                    top += 1
                 if result != GOOD:
                     fault = NUMBER
                     if c in (0x2E, 0x2F):
