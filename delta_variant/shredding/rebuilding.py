@@ -109,13 +109,19 @@ class Form:
 
 
 def form_of(group: pa.StructType) -> Form | None:
-    """The form of a group; columns whose names begin with an underscore are left out. None: it has these forms as it is."""
-    children = {}
+    """The form of a group. None: it has these forms as it is.
+
+    Columns whose names begin with an underscore are left out, and metadata in another form than binary, which is read before:
+    pyarrow 22 ends the process when it exports views that have no buffer of long values.
+    """
+    children: dict[int, Form | None] = {}
     for i, field in enumerate(group):
         if field.name == "typed_value":
             children[i] = _form_of_typed(field.type)
-        elif not field.name.startswith("_"):
-            children[i] = Form(pa.binary(), ()) if field.name == "value" and field.type != pa.binary() else None
+        elif field.name == "value":
+            children[i] = Form(pa.binary(), ()) if field.type != pa.binary() else None
+        elif field.name == "metadata" and field.type == pa.binary():
+            children[i] = None
     return _form_of_struct(group, children)
 
 
@@ -132,7 +138,7 @@ def _form_of_typed(kind: pa.DataType) -> Form | None:
 
 
 def _form_of_struct(kind: pa.StructType, children: dict[int, Form | None]) -> Form | None:
-    if not any(children.values()):
+    if len(children) == kind.num_fields and not any(children.values()):
         return None
     fields = [pa.field(kind.field(i).name, form.kind if form else kind.field(i).type) for i, form in children.items()]
     return Form(pa.struct(fields), tuple(children.items()))
