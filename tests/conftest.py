@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from tests import jvms, tasks
 from tests.strategies import column
+from tests.support import SOAK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +137,7 @@ def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
     A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
     Other modules, among them those of queries, have Spark's default, and so has every test in `make soak`.
     """
-    if "DELTA_VARIANT_SOAK" in os.environ or request.node.get_closest_marker("interpreted") is None:
+    if SOAK or request.node.get_closest_marker("interpreted") is None:
         yield
         return
     session = request.getfixturevalue("spark")

@@ -30,36 +30,9 @@ def run(*arguments, **environment):
     )
 
 
-SERIES = """
-import json, sys
-from delta_variant.cli import main
-for arguments in json.loads(sys.argv[1]):
-    code = "program"
-    try:
-        main(arguments) if isinstance(arguments, list) else exec(arguments)
-    except SystemExit as end:
-        code = end.code or 0
-    for stream in (sys.stdout, sys.stderr):
-        print(f"EXIT {code}", file=stream, flush=True)
-"""
-
-
-def run_all(environment, *commands):
-    """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
-
-    A text among the commands is a program that runs between them.
-    """
-    series = [sys.executable, "-c", SERIES, json.dumps(commands)]
-    done = subprocess.run(series, env=environment, capture_output=True, text=True, check=False)
-    outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
-    assert len(outputs) == 2 * len(commands) + 1, done.stderr
-    results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
-    return [(int(code), output, error) for code, output, error in results if code != "program"]
-
-
 @pytest.fixture
 def run_here(spark, monkeypatch, capfd):
-    """Runs a command in this process, in a new session of the shared JVM, and tells what `run_all` does.
+    """Runs a command in this process, in a new session of the shared JVM, and returns its exit code, its output and its errors.
 
     `session` is that session. What a JVM of its own would print is the subject of test_demo and test_doctor.
     """

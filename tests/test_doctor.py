@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import delta_variant
-from tests.test_cli import COMMAND, run, run_all
+from tests.test_cli import COMMAND, run
 
 SESSION = {"Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "callbacks", "rules", "round trip"}
 
@@ -96,6 +97,33 @@ builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fa
 builder._options.pop("spark.sql.extensions", None)
 builder.config("spark.sql.extensions", "").getOrCreate()
 """
+
+
+SERIES = """
+import json, sys
+from delta_variant.cli import main
+for arguments in json.loads(sys.argv[1]):
+    code = "program"
+    try:
+        main(arguments) if isinstance(arguments, list) else exec(arguments)
+    except SystemExit as end:
+        code = end.code or 0
+    for stream in (sys.stdout, sys.stderr):
+        print(f"EXIT {code}", file=stream, flush=True)
+"""
+
+
+def run_all(environment, *commands):
+    """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
+
+    A text among the commands is a program that runs between them.
+    """
+    series = [sys.executable, "-c", SERIES, json.dumps(commands)]
+    done = subprocess.run(series, env=environment, capture_output=True, text=True, check=False)
+    outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
+    assert len(outputs) == 2 * len(commands) + 1, done.stderr
+    results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
+    return [(int(code), output, error) for code, output, error in results if code != "program"]
 
 
 @pytest.mark.spark

@@ -104,8 +104,8 @@ class Reader:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
                     for start in range(0, len(variants), _ROWS):
                         some = variants.slice(start, _ROWS)
-                        rows = pa.array(np.full(len(some), number))
-                        columns = [some if i == place else other.take(rows) for i, other in enumerate(pieces.columns)]
+                        own = pa.array(np.full(len(some), number))
+                        columns = [some if i == place else other.take(own) for i, other in enumerate(pieces.columns)]
                         yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(place, pa.field(column, some.type)))
 
     def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:

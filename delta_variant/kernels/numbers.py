@@ -254,12 +254,11 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
 
 
 @helper
-def _no_digit(word):
-    """The highest bit of each byte that is no digit, where digits are bytes from 0 to 9.
-
-    A carry goes only to bytes behind the first of them.
-    """
-    return (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
+def _count(word):
+    """How many digits, bytes from 0 to 9, a word begins with."""
+    # The highest bit of each byte that is no digit. A carry goes only to bytes behind the first of them.
+    other = (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
+    return trailing_zeros(other) >> 3 if other != 0 else 8
 
 
 @helper
@@ -279,23 +278,20 @@ def write_number(data, p, end, in_root, out, o, wide):
     negative = data[p] == _MINUS
     p += negative
     word = u64(data, p) ^ _ZEROS
-    other = _no_digit(word)
-    if likely(other != 0):
-        whole = trailing_zeros(other) >> 3
+    whole = _count(word)
+    if likely(whole < 8):
         q, first, following = p + whole, np.uint8(word), data[p + whole]
         if likely((first - np.uint8(1) < 9 or (first == 0 and whole == 1)) and q <= end and not in_root):
             number = _first(word, whole)
             if following == _POINT:
                 word = u64(data, q + 1) ^ _ZEROS
-                other = _no_digit(word)
-                if other != 0:
-                    fraction = trailing_zeros(other) >> 3
+                fraction = _count(word)
+                if fraction < 8:
                     number = number * _TENS[fraction] + _first(word, fraction)
                 else:
                     last = u64(data, q + 9) ^ _ZEROS
-                    other = _no_digit(last)
-                    more = trailing_zeros(other) >> 3 if other != 0 else 8
-                    fraction = 8 + more
+                    more = _count(last)
+                    fraction += more
                     number = (number * _TENS[8] + _in_eight(word)) * _TENS[more] + _first(last, more)
                 q += 1 + fraction
                 following = data[q]
@@ -304,10 +300,9 @@ def write_number(data, p, end, in_root, out, o, wide):
                         minus = data[q + 1] == _MINUS
                         q += 1 + (minus or data[q + 1] == _PLUS)
                         word = u64(data, q) ^ _ZEROS
-                        other = _no_digit(word)
-                        places = trailing_zeros(other) >> 3 if other != 0 else 0
+                        places = _count(word)
                         q += places
-                        if places and q <= end:
+                        if 0 < places < 8 and q <= end:
                             exponent = np.int64(_first(word, places))
                             bits = _double_bits(number, (-exponent if minus else exponent) - fraction)
                             return q, _put_double(out, o, bits, negative), GOOD
@@ -322,9 +317,8 @@ def write_number(data, p, end, in_root, out, o, wide):
         whole = min(whole, end - p)
     else:
         last = u64(data, p + 8) ^ _ZEROS
-        other = _no_digit(last)
-        if other != 0:
-            more = trailing_zeros(other) >> 3
+        more = _count(last)
+        if more < 8:
             q = p + 8 + more
             if np.uint8(word) != 0 and q <= end and not in_root and data[q] != _POINT and data[q] | 0x20 != _E:
                 number = np.int64(_in_eight(word) * _TENS[more] + _first(last, more))
