@@ -36,7 +36,6 @@ LONGEST = [
     "writer_concurrency",
     "commands",
     "writer_tables",
-    "local_cluster",
     "scan",
     "ingestion",
     "cli",

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,18 +17,23 @@ import sys
 import sysconfig
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 import delta_variant
 from delta_variant.storage import Storage
+from tests.support import SOAK
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DOCKER = Path(__file__).parent.parent / "docker"
-TASKS, ROWS = 16, 160_000
+TASKS, ROWS = (16, 160_000) if SOAK else (8, 16_000)
 
 
 class Cluster:
@@ -97,12 +103,6 @@ class Cluster:
             for number in range(len(processes)):
                 self.kill(service, number)
 
-    def run(self, service: str, *command: str, **environment: str) -> subprocess.CompletedProcess:
-        """Runs the command of a service, or another one in its place."""
-        words, known = self.command(service)
-        known = {**known, **environment}
-        return subprocess.run(list(command) or words, env=known, capture_output=True, text=True, check=False, cwd=self.folder)
-
     def objects(self, prefix: str) -> dict[str, bytes | None]:
         """The objects below a prefix of the bucket, by their names; those of Delta's log with their content."""
         from pyarrow import fs
@@ -127,6 +127,27 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
+class Driver:
+    """A process with the environment of the service `demo`, which runs `cluster_driver.py`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.errors = cluster.folder / "driver.log"
+        words = [sys.executable, Path(__file__).with_name("cluster_driver.py")]
+        environment = cluster.command("demo")[1]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with self.errors.open("w") as log:
+            self.process = subprocess.Popen(words, env=environment, cwd=cluster.folder, stderr=log, **pipes)
+
+    def ask(self, phase: str, *arguments: object) -> dict[str, Any]:
+        """Runs a phase, and returns what it found."""
+        self.process.stdin.write(json.dumps([phase, *arguments]) + "\n")
+        self.process.stdin.flush()
+        lines = (line.removeprefix("ANSWER ") for line in self.process.stdout if line.startswith("ANSWER "))
+        answer = json.loads(next(lines, '{"error": "the driver has ended"}'))
+        assert "error" not in answer, answer["error"] + self.errors.read_text()[-6000:]
+        return answer["told"]
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     running = Cluster(tmp_path_factory.mktemp("cluster"))
@@ -137,14 +158,34 @@ def cluster(tmp_path_factory):
         running.stop()
 
 
-def test_the_demo(cluster):
+@pytest.fixture(scope="module")
+def driver(cluster):
+    running = Driver(cluster)
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+@pytest.fixture(scope="module")
+def packages(cluster):
+    """Directories with what executors find in the place of the package: another version, and none that can be loaded."""
+    package = Path(delta_variant.__file__).parent
+    for name, text in {"older": f"__path__.append({str(package)!r})", "without": "import nowhere"}.items():
+        (cluster.folder / name / "delta_variant").mkdir(parents=True)
+        (cluster.folder / name / "delta_variant" / "__init__.py").write_text(text)
+    (cluster.folder / "older" / "delta_variant" / "version.py").write_text("__version__ = '0.0.9'")
+
+
+def test_the_demo(cluster, driver):
     """The demo's command writes its tables to the bucket and reads them from there, with tasks on both workers: it gives the
     answers that it gives on one machine, and opens fewer files."""
     assert len(cluster.processes["worker"]) == 2
-    done = cluster.run("demo")
-    assert done.returncode == 0, done.stderr
-    assert "22km NNE of Hualian, Taiwan" in done.stdout
-    opened = re.findall(r"(delta-\w+, \w+) +opened +(\d+) of (\d+) files", done.stdout)
+    words, environment = cluster.command("demo")
+    assert shutil.which(words[0], path=environment["PATH"])
+    done = driver.ask("demo", words, 3 if SOAK else 1)
+    assert done["code"] == 0, done["errors"]
+    assert "22km NNE of Hualian, Taiwan" in done["output"]
+    opened = re.findall(r"(delta-\w+, \w+) +opened +(\d+) of (\d+) files", done["output"])
     tables = ["delta-variant, shredded", "delta-variant, plain", "delta-spark, shredded"]
     assert [name for name, _, _ in opened] == tables * 3
     assert all(int(files) < 10 if name == tables[0] else files == total for name, files, total in opened)
@@ -157,94 +198,47 @@ def test_the_demo(cluster):
         assert "Running task" in log.read_text()
 
 
-SCRIPT = """
-import json, os, sys
-from pathlib import Path
+def test_two_executors(cluster, driver, packages):
+    """Where executors are processes of their own, writes, appends with a shredding schema, overwrites, partitions, clustering
+    and a failing task behave as in local mode: nothing that a task needs lives in the driver.
 
-from pyspark.sql import SparkSession
-
-import delta_variant as dv
-from delta_variant.errors import DeltaVariantError
-
-folder, tasks, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-builder = (
-    SparkSession.builder.master(os.environ["SPARK_MASTER"]).config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
-)
-spark = dv.configure(builder).getOrCreate()
-spark.sparkContext.setLogLevel("ERROR")
-dv.enable(spark)
-told = {}
-try:
-    # A second for each task, so that the test finds tasks that run.
-    pause = f"if(id % {count // tasks // 10} = 0, reflect('java.lang.Thread', 'sleep', 100L), null) pause"
-    rows = spark.range(0, count, 1, tasks).selectExpr(
-        "id", "parse_json(concat('{\\"n\\":', id, ',\\"t\\":\\"', sha2(cast(id as string), 256), '\\"}')) v", pause
-    )
-    table = "s3a://lake/killed"
-    dv.write(rows.limit(0), table)
-    commit = dv.write(rows, table, shred={"v": "n bigint, t string"})
-    told["commit"] = [commit.version, commit.rows, commit.files]
-    found = spark.sql(f"SELECT count(*), count(DISTINCT v:n::bigint), sum(v:n::bigint) FROM delta.`{table}`").first()
-    wrong = f"v:n::bigint <> id OR v:t::string <> sha2(cast(id as string), 256)"
-    told["found"] = [*found, spark.sql(f"SELECT count(*) FROM delta.`{table}` WHERE {wrong}").first()[0]]
-    hit = spark.sql(f"SELECT * FROM delta.`{table}` WHERE v:n::bigint = 5")
-    told["hit"] = [hit.count(), dv.explain(hit).scans[0].files_after_bounds]
-
-    # Executors that find something else in the place of the package, until they get it in an archive.
-    spark.sparkContext.environment["PYTHONPATH"] = str(folder / "without")
-    small = rows.where("id < 100").select("id", "v")
-    operations = {
-        "write": lambda: dv.write(small, "s3a://lake/small", shred={"v": "n bigint"}).rows,
-        "analyze": lambda: dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"]).files,
-        "bloom": lambda: dv.VariantTable.forPath(spark, table).analyze(bloom=["v:t"], budget=0.5).indexed.files,
-        "convert": lambda: dv.convert(spark, table + "/*.parquet", table + "-converted").rows,
-        "inspect": lambda: dv.VariantTable.forPath(spark, table).inspect().count(),
-    }
-    for name, operation in operations.items():
-        try:
-            told[name] = operation()
-        except Exception as error:
-            told[name] = f"{type(error).__name__}: {error}"
-    spark.sparkContext.addPyFile(str(folder / "delta_variant.zip"))
-    told["shipped"] = [operations[name]() for name in ("write", "inspect")]
-finally:
-    spark.stop()
-print("DONE", json.dumps(told))
-"""
+    If executors have another version of the package, or lack it, one error says so.
+    """
+    group = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+    variants = pa.array([{"metadata": b"\x01\0\0", "value": b"\x0d"}], group)  # a string that ends before its last byte
+    damaged = pa.table([pa.array([0]), variants], schema=pa.schema([("id", pa.int64()), ("v", group)]))
+    pq.write_table(damaged, cluster.folder / "damaged")
+    told = driver.ask("tables", str(cluster.folder))
+    assert told.pop("malformed").startswith("MalformedVariantError: writing to ")
+    here = delta_variant.__version__
+    assert f"the executors run delta-variant 0.0.9 and the driver runs {here}: install the same" in told.pop("older")
+    without = rf"executors cannot load delta-variant {here}, which the driver runs \(\w+: No module named 'nowhere'\): install"
+    assert re.search(without, told.pop("without"))
+    expected = {"write": [0, 100, ["s.w", "v"]], "partitioned": 3, "clustered": 90, "same": True, "version": 2, "executors": 2}
+    assert told == expected
+    assert not list((cluster.folder / "m" / "_delta_log").glob("*.json"))
 
 
-def test_a_worker_dies(cluster):
+def test_a_worker_dies(cluster, driver, packages):
     """If a worker and its executor are killed in the middle of a write, the write succeeds on the other one: the table has each
     row once, and its log names one file of each task, all of which are there.
 
     Executors without the package are one error that says how to ship it, and with the package as an archive they do the work.
     """
-    (cluster.folder / "without" / "delta_variant").mkdir(parents=True)
-    (cluster.folder / "without" / "delta_variant" / "__init__.py").write_text("import nowhere")
     package = Path(delta_variant.__file__).parent
     with zipfile.ZipFile(cluster.folder / "delta_variant.zip", "w") as archive:
         for source in package.rglob("*.*"):
             if "__pycache__" not in source.parts:
                 archive.write(source, source.relative_to(package.parent))
-    (cluster.folder / "script.py").write_text(SCRIPT)
-    words = [sys.executable, "script.py", str(cluster.folder), str(TASKS), str(ROWS)]
-    environment = cluster.command("demo")[1]
-    with (cluster.folder / "out").open("w") as out, (cluster.folder / "err").open("w") as err:
-        driver = subprocess.Popen(words, env=environment, cwd=cluster.folder, stdout=out, stderr=err)
-    try:
+    with ThreadPoolExecutor() as threads:
+        phase = threads.submit(driver.ask, "killed", str(cluster.folder), TASKS, ROWS)
         written = 0
-        while driver.poll() is None and written < 4:
+        while not phase.done() and written < 2:
             written = sum(name.endswith(".parquet") for name in cluster.objects("killed"))
             time.sleep(0.2)
         cluster.kill("worker", 1)
         begun = cluster.objects("killed")
-        driver.wait()
-    finally:
-        driver.kill()
-    last = "".join((cluster.folder / "out").read_text().splitlines()[-1:])
-    assert last.startswith("DONE "), (cluster.folder / "err").read_text()[-6000:]
-    told = json.loads(last.removeprefix("DONE "))
+        told = phase.result()
     log = "_delta_log/{:020}.json".format
     assert log(1) not in begun
     assert written < TASKS
