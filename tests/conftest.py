@@ -15,9 +15,9 @@ import pytest
 import zstandard
 from hypothesis import settings
 
-from tests import jvms, tasks
+from tests import tasks
 from tests.strategies import column
-from tests.support import SOAK
+from tests.support import INTERPRETED, SOAK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
+# `doctor` leaves an archive of classes for the JVMs of others.
 LONGEST = [
+    "doctor",
     "optimizer",
     "reading",
     "tables",
@@ -40,7 +42,6 @@ LONGEST = [
     "ingestion",
     "cli",
     "docs",
-    "doctor",
     "index",
     "killed",
     "package",
@@ -67,8 +68,6 @@ LONGEST = [
 # For the JVMs of all processes. Tests run most code a few times, in as many JVMs as cores: C2 and the threads of G1 cost more
 # than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m")
-
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
 settings.load_profile("default")
@@ -151,10 +150,26 @@ def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def jvm_environment(spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """The environment of a process that starts JVMs, in which they start faster."""
-    with locked(tmp_path_factory.getbasetemp().parent / "classes.lock"):
-        return {**os.environ, **jvms.environment(spark, request.config.cache.mkdir("classes"))}
+def class_path(spark: SparkSession) -> dict[str, str]:
+    """The environment of a process that starts JVMs, with Delta's JARs on their class path: a builder without
+    `spark.jars.packages` resolves nothing."""
+    # Only Delta's JARs: the others would shadow Spark's versions of the same.
+    jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars", "").split(",") if "/io.delta_" in jar]
+    return {**os.environ, "SPARK_DIST_CLASSPATH": os.pathsep.join(jar.removeprefix("file://") for jar in jars)}
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where test_doctor leaves an archive of the classes that its JVM has loaded."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "classes.jsa"
+
+
+@pytest.fixture
+def jvm_environment(class_path: dict[str, str], classes: Path) -> dict[str, str]:
+    """`class_path`, and the archive of classes if it is there: it saves a driver a quarter of its processor time."""
+    options = f"{class_path['JAVA_TOOL_OPTIONS']} -XX:SharedArchiveFile={classes} -Xlog:disable"  # silent if it does not fit
+    return {**class_path, "JAVA_TOOL_OPTIONS": options} if classes.exists() else class_path
 
 
 @pytest.fixture(scope="session")

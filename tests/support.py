@@ -25,6 +25,9 @@ T = TypeVar("T")
 SOAK = "DELTA_VARIANT_SOAK" in os.environ
 """Whether the tests run at full length, as `make soak` has them."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings with which Spark interprets expressions."""
+
 
 def share(cases: Iterable[T], step: int, start: int = 0) -> list[T]:
     """Every `step`-th of the cases; all of them in `make soak`."""

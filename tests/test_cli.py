@@ -2,22 +2,18 @@
 
 import json
 import re
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
-from numba.core.caching import _CacheLocator
 from pyspark.sql import SparkSession
 
 from delta_variant.cli import main
 from delta_variant.cli.demo import called
 from delta_variant.cli.picture import picture
-from delta_variant.kernels import cache, validate
 from delta_variant.version import __version__
+from tests.support import INTERPRETED, SOAK
 
 COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main(prog_name='delta-variant')"]
 
@@ -31,58 +27,36 @@ def run(*arguments, **environment):
 
 
 @pytest.fixture
-def run_here(spark, monkeypatch, capfd):
-    """Runs a command in this process, in a new session of the shared JVM, and returns its exit code, its output and its errors.
+def call(capfd):
+    """Runs a command in this process, and returns its exit code, its output and its errors."""
 
-    `session` is that session. What a JVM of its own would print is the subject of test_demo and test_doctor.
-    """
-
-    def run_here(*arguments):
+    def call(*arguments):
         capfd.readouterr()
         with pytest.raises(SystemExit) as end:
             main(arguments)
         output, errors = capfd.readouterr()
         return end.value.code or 0, output, errors
 
+    return call
+
+
+@pytest.fixture
+def run_here(spark, monkeypatch, call):
+    """As `call`, in a new session of the shared JVM.
+
+    `session` is that session. What a JVM of its own would print is the subject of test_demo and test_sessions in test_doctor.
+    """
+
+    def run_here(*arguments):
+        return call(*arguments)
+
     run_here.session = spark.newSession()
+    if not SOAK:
+        for key, value in INTERPRETED.items():
+            run_here.session.conf.set(key, value)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", run_here.session)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     return run_here
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_demo(jvm_environment, tmp_path):
-    """The demo shows answers, opened files and seconds of three tables, pictures, and commands to try, and leaves the tables.
-
-    The shredded table opens fewer files than the plain one and delta-spark's own; workers compile no kernel.
-    """
-    # A copy of the cache, since tests in other processes compile kernels too.
-    caches = tmp_path / "kernels" / _CacheLocator.get_suitable_cache_subpath(validate.__file__)
-    shutil.copytree(cache.place(), caches)
-    before = {path.name for path in caches.glob("*.nbc")}
-    folder = tmp_path / "it's"
-    done = run("demo", "--path", str(folder), **{**jvm_environment, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")})
-    assert done.returncode == 0, done.stderr
-    assert "22km NNE of Hualian, Taiwan" in done.stdout
-    opened = re.findall(r"^  (\S+), (\S+) +opened +(\d+) of 20 files +\d+\.\d\d s$", done.stdout, re.MULTILINE)
-    names = [("delta-variant", "shredded"), ("delta-variant", "plain"), ("delta-spark", "shredded")]
-    assert [found[:2] for found in opened] == names * 3
-    assert all(int(files) < 10 if (writer, layout) == names[0] else files == "20" for writer, layout, files in opened)
-    time, magnitude = (done.stdout.split(f"event:properties.{key}: the range of each file")[1] for key in ("time", "mag"))
-    bars = [line for line in time.split("event:properties.mag")[0].splitlines() if "│" in line]
-    assert len(bars) == 20
-    assert all(line.count("█") < 6 for line in bars)
-    assert magnitude.count("█") > 20 * 20
-    [suggested] = re.findall(r"--table (quakes=.*)", done.stdout)
-    assert shlex.split(suggested) == [f"quakes={folder}/earthquakes"]
-    tables = {path.name for path in folder.iterdir() if (path / "_delta_log").is_dir()}
-    assert tables == {"earthquakes", "earthquakes_plain", "earthquakes_delta_spark"}
-    assert "Traceback" not in done.stderr
-    assert "WARN" not in done.stderr
-    new = {path.name for path in caches.glob("*.nbc")} - before
-    told = re.search(r"Compiled (\d+) kernels, once, in \d+ s; they are kept in", done.stderr)
-    assert len(new) <= (int(told[1]) if told else 0)
 
 
 def test_the_name_of_the_command(tmp_path, monkeypatch):
@@ -108,15 +82,16 @@ def test_no_java(tmp_path):
     assert "install Java 17" in line
 
 
-def test_an_older_java(tmp_path):
+def test_an_older_java(call, tmp_path, monkeypatch):
     """With an older Java the demo ends with one sentence that names its version and says what to install."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    done = run("demo", JAVA_HOME=str(tmp_path))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, _, errors = call("demo")
+    assert code == 1
+    (line,) = errors.splitlines()
     assert "is version 11" in line
     assert "install Java 17" in line
 
@@ -142,15 +117,15 @@ def test_ingest(run_here, tmp_path):
     assert (tmp_path / "t" / "day=2026-11-01").is_dir()
 
 
-def test_ingest_arguments():
+def test_ingest_arguments(call):
     """Options that are no pairs are refused with a sentence, and the help shows an example."""
-    refused = run("ingest", "a", "b", "--folder", "day")
-    assert refused.returncode == 2
-    assert "day is not name=value" in refused.stderr
-    assert "delta-variant ingest 'logs/*.json.gz' tables/logs" in run("ingest", "--help").stdout
+    code, _, errors = call("ingest", "a", "b", "--folder", "day")
+    assert code == 2
+    assert "day is not name=value" in errors
+    assert "delta-variant ingest 'logs/*.json.gz' tables/logs" in call("ingest", "--help")[1]
 
 
-def test_inspect_a_file(tmp_path):
+def test_inspect_a_file(call, tmp_path):
     """A file is inspected without Spark; the table says for each path what is in its typed column, and JSON is for machines."""
     import pyarrow as pa
 
@@ -164,7 +139,7 @@ def test_inspect_a_file(tmp_path):
     assert done.stdout.startswith("column: v, layout: final, is_annotated: True, schema: id bigint, rows: 2")
     [line] = [line.split() for line in done.stdout.splitlines() if "$['id']" in line]
     assert line[:4] == ["$['id']", "bigint", "1", "1"]
-    found = json.loads(run("inspect", file, "--json").stdout)
+    found = json.loads(call("inspect", file, "--json")[1])
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
 
 
@@ -237,23 +212,18 @@ def test_a_table(run_here, tmp_path):
         assert all(line.endswith("…") for line in steps), errors
 
 
-def test_help():
+def test_help(call):
     """The help has every command in one line, examples, and the exit codes; each command's help has examples that call it."""
     told = run("--help").stdout
     for name in main.list_commands(None):
         assert re.search(rf"^  {name} +\S", told, re.MULTILINE)
-        assert f"  delta-variant {name}" in run_quick(name, "--help")
+        assert f"  delta-variant {name}" in call(name, "--help")[1]
     assert "130  interrupted" in told
     assert run("optimise", "t").returncode == 2
     assert run("--version").stdout == f"delta-variant, version {__version__}\n"
 
 
-def run_quick(*arguments):
-    """The output of a command that needs no session, run in this process."""
-    return CliRunner().invoke(main, arguments).output
-
-
-def test_unforeseen_errors(tmp_path):
+def test_unforeseen_errors(call, tmp_path, monkeypatch):
     """An error that nobody foresaw is one line with exit code 3; with --debug, or the variable, its trace too."""
     missing = ["inspect", str(tmp_path / "missing.parquet")]
     once = run(*missing)
@@ -261,10 +231,12 @@ def test_unforeseen_errors(tmp_path):
     [line] = once.stderr.splitlines()
     assert line.startswith("Error: FileNotFoundError: ")
     assert line.endswith("(--debug shows the trace)")
-    for done in (run("--debug", *missing), run(*missing, "--debug"), run(*missing, DELTA_VARIANT_DEBUG="1")):
-        assert done.returncode == 3
-        assert "Traceback (most recent call last)" in done.stderr
-        assert done.stderr.splitlines()[-1] == line
+    debugged = [call("--debug", *missing), call(*missing, "--debug")]
+    monkeypatch.setenv("DELTA_VARIANT_DEBUG", "1")
+    for code, _, errors in (*debugged, call(*missing)):
+        assert code == 3
+        assert "Traceback (most recent call last)" in errors
+        assert errors.splitlines()[-1] == line
 
 
 def test_the_picture():
@@ -316,10 +288,10 @@ def test_convert(run_here, tmp_path):
     assert "none of the columns n is a VARIANT" in failed[2].splitlines()[-1]
 
 
-def test_convert_arguments():
+def test_convert_arguments(call):
     """A source and texts exclude each other, and the help shows examples."""
     for arguments in (["t"], ["a", "t", "--parse-json", "v=j"], ["t", "--parse-json", "v=j", "--force"]):
-        refused = run("convert", *arguments)
-        assert refused.returncode == 2
-        assert "--parse-json" in refused.stderr
-    assert "delta-variant convert tables/logs --parse-json v=value" in run("convert", "--help").stdout
+        code, _, errors = call("convert", *arguments)
+        assert code == 2
+        assert "--parse-json" in errors
+    assert "delta-variant convert tables/logs --parse-json v=value" in call("convert", "--help")[1]

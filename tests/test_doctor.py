@@ -1,10 +1,14 @@
-"""The command `doctor`: each check finds what is really broken, says what to do, and says nothing where all is well."""
+"""The commands `demo` and `doctor`, run as a user runs them, in a process and a JVM of their own.
+
+Each check of `doctor` finds what is really broken, says what to do, and says nothing where all is well.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,9 +16,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from numba.core.caching import _CacheLocator
 
 import delta_variant
-from tests.test_cli import COMMAND, run
+from delta_variant.kernels import cache, validate
+from tests.support import SOAK
 
 SESSION = {"Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "callbacks", "rules", "round trip"}
 
@@ -53,22 +59,17 @@ def test_a_machine_that_lacks_everything(tmp_path):
     known = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "XDG"))}
     paths = os.pathsep.join([str(tmp_path), *sys.path])
     environment = {**known, "HOME": "/dev/null", "JAVA_HOME": str(tmp_path), "TMPDIR": str(shared), "PYTHONPATH": paths}
-    done, text = (
-        subprocess.run(
-            [*COMMAND, "doctor", *options], env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
-        )
-        for options in (["--json"], [])
-    )
-    assert (done.returncode, done.stderr) == (1, ""), done.stderr
+    (code, done, errors), (_, text, _) = run_all(environment, ["doctor", "--json"], ["doctor"], cwd=tmp_path)
+    assert (code, errors) == (1, ""), errors
     problems = dict.fromkeys(("Python", "packages", "Java", "kernel cache"), "problem")
-    assert states(done.stdout) == {**problems, "kernels": "skipped", **dict.fromkeys(SESSION, "skipped")}
-    checks = found(done.stdout)
+    assert states(done) == {**problems, "kernels": "skipped", **dict.fromkeys(SESSION, "skipped")}
+    checks = found(done)
     assert "needs >=3.99" in checks["Python"]["found"]
     assert checks["packages"]["found"] == "pyspark is 4.1.0, not <=4.2.0,>=4.2"
     assert "pip install" in checks["packages"]["advice"]
     assert "install Java 17" in checks["Java"]["advice"]
     assert "NUMBA_CACHE_DIR" in checks["kernel cache"]["advice"]
-    *lines, last = text.stdout.splitlines()
+    *lines, last = text.splitlines()
     assert len(lines) == len(checks)
     assert [line.split()[0] for line in lines] == [check["state"] for check in checks.values()]
     assert last == f"4 of {len(checks)} checks found a problem"
@@ -98,6 +99,13 @@ builder._options.pop("spark.sql.extensions", None)
 builder.config("spark.sql.extensions", "").getOrCreate()
 """
 
+ENDED = """
+gateway = SparkContext._gateway
+gateway.proc.stdin.close()
+gateway.proc.wait()
+"""
+"""The JVM has ended, and written its archive."""
+
 
 SERIES = """
 import json, sys
@@ -113,40 +121,96 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def run_all(environment, *commands):
+def run_all(environment, *commands, cwd=None):
     """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
 
     A text among the commands is a program that runs between them.
     """
     series = [sys.executable, "-c", SERIES, json.dumps(commands)]
-    done = subprocess.run(series, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(series, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
     outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
     assert len(outputs) == 2 * len(commands) + 1, done.stderr
     results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
     return [(int(code), output, error) for code, output, error in results if code != "program"]
 
 
+@pytest.fixture(scope="module")
+def commands(class_path, classes, tmp_path_factory):
+    """What became of each command, and the kernels that the demo compiled. In `make test` it asks each table twice.
+
+    Kernels are in a copy of the cache, since tests elsewhere compile some too. The JVM leaves its classes in an archive.
+    """
+    folder = tmp_path_factory.mktemp("commands")
+    caches = folder / "kernels" / _CacheLocator.get_suitable_cache_subpath(validate.__file__)
+    shutil.copytree(cache.place(), caches)
+    other = folder / "other"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
+    python = str(other / "bin" / "python")
+    series = {
+        "rounds": f"from delta_variant.cli import demo; demo.ROUNDS = {3 if SOAK else 1}",
+        "demo": ["demo", "--path", str(folder / "it's")],
+        "kernels": f"import shutil; shutil.copytree({str(caches)!r}, {str(folder / 'after')!r})",
+        "refused": ["explain", "SELEC 1"],
+        "well": ["doctor", "--json"],
+        "deaf": DEAF.replace("OTHER", python),
+        "broken": ["doctor", "--json", "--conf", "spark.sql.catalog.spark_catalog=org.example.Catalog"],
+        "mended": MENDED,
+        "nowhere": ["doctor", "--json", "--conf", "spark.hadoop.fs.defaultFS=nothing://nowhere"],
+        "by hand": BY_HAND,
+        "without": ["doctor", "--json"],
+        "end": ENDED,
+    }
+    kernels = lambda place: {path.name for path in place.glob("*.nbc")}  # noqa: E731
+    before = kernels(caches)
+    new = folder / "classes.jsa"
+    options = f"{class_path['JAVA_TOOL_OPTIONS']} -XX:+IgnoreUnrecognizedVMOptions -XX:ArchiveClassesAtExit={new} -Xlog:disable"
+    environment = {**class_path, "JAVA_TOOL_OPTIONS": options, "NUMBA_CACHE_DIR": str(folder / "kernels")}
+    results = run_all(environment, *series.values())
+    if new.exists():  # not every JVM makes archives
+        new.rename(classes)
+    names = [name for name, words in series.items() if isinstance(words, list)]
+    told = dict(zip(names, results, strict=True))
+    return {**told, "folder": folder / "it's", "python": python, "compiled": kernels(folder / "after") - before}
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-def test_sessions(jvm_environment, tmp_path):
+def test_demo(commands):
+    """The demo shows answers, opened files and seconds of three tables, pictures, and commands to try, and leaves the tables.
+
+    The shredded table opens fewer files than the plain one and delta-spark's own; workers compile no kernel.
+    """
+    code, output, errors = commands["demo"]
+    assert code == 0, errors
+    assert "22km NNE of Hualian, Taiwan" in output
+    opened = re.findall(r"^  (\S+), (\S+) +opened +(\d+) of 20 files +\d+\.\d\d s$", output, re.MULTILINE)
+    names = [("delta-variant", "shredded"), ("delta-variant", "plain"), ("delta-spark", "shredded")]
+    assert [found[:2] for found in opened] == names * 3
+    assert all(int(files) < 10 if (writer, layout) == names[0] else files == "20" for writer, layout, files in opened)
+    time, magnitude = (output.split(f"event:properties.{key}: the range of each file")[1] for key in ("time", "mag"))
+    bars = [line for line in time.split("event:properties.mag")[0].splitlines() if "│" in line]
+    assert len(bars) == 20
+    assert all(line.count("█") < 6 for line in bars)
+    assert magnitude.count("█") > 20 * 20
+    [suggested] = re.findall(r"--table (quakes=.*)", output)
+    assert shlex.split(suggested) == [f"quakes={commands['folder']}/earthquakes"]
+    tables = {path.name for path in commands["folder"].iterdir() if (path / "_delta_log").is_dir()}
+    assert tables == {"earthquakes", "earthquakes_plain", "earthquakes_delta_spark"}
+    assert "Traceback" not in errors
+    assert "WARN" not in errors
+    told = re.search(r"Compiled (\d+) kernels, once, in \d+ s; they are kept in", errors)
+    assert len(commands["compiled"]) <= (int(told[1]) if told else 0)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_sessions(commands):
     """A session that works has no problem. Another catalog, workers without the package, a port that nobody listens at, a file
     system that does not exist and a session without Delta's extension are each found by the check for it.
 
     Of an error of Spark's, another command in this process shows one line: what its JVM prints stays in the log."""
-    other = tmp_path / "other"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
-    python = str(other / "bin" / "python")
-    refused, well, broken, nowhere, by_hand = run_all(
-        jvm_environment,
-        ["explain", "SELEC 1"],
-        ["doctor", "--json"],
-        DEAF.replace("OTHER", python),
-        ["doctor", "--json", "--conf", "spark.sql.catalog.spark_catalog=org.example.Catalog"],
-        MENDED,
-        ["doctor", "--json", "--conf", "spark.hadoop.fs.defaultFS=nothing://nowhere"],
-        BY_HAND,
-        ["doctor", "--json"],
-    )
+    names = ("refused", "well", "broken", "nowhere", "without", "python")
+    refused, well, broken, nowhere, by_hand, python = (commands[name] for name in names)
     *steps, last = refused[2].splitlines()
     assert refused[:2] == (1, "")
     assert last.startswith("Error: [PARSE_SYNTAX_ERROR]")
@@ -179,15 +243,14 @@ def test_without_a_repository(tmp_path):
     resolver = f'<filesystem name="none"><artifact pattern="{tmp_path}/[artifact].[ext]"/></filesystem>'
     settings.write_text(f'<ivysettings><settings defaultResolver="none"/><resolvers>{resolver}</resolvers></ivysettings>')
     conf = ["--conf", f"spark.jars.ivy={tmp_path / 'ivy'}", "--conf", f"spark.jars.ivySettings={settings}"]
-    done = run("doctor", "--json", *conf)
-    assert done.returncode == 1
-    assert "downloads Delta's JARs once" in done.stderr
-    checks = found(done.stdout)
+    doctor, (code, output, errors) = run_all(os.environ, ["doctor", "--json", *conf], ["stats", "./t", *conf])
+    assert doctor[0] == 1
+    assert "downloads Delta's JARs once" in doctor[2]
+    checks = found(doctor[1])
     assert checks["Spark"]["found"] == "Delta's JARs cannot be downloaded"
     assert "spark.jars.ivySettings" in checks["Spark"]["advice"]
-    assert states(done.stdout) == {"Spark": "problem", **dict.fromkeys(SESSION - {"Spark"}, "skipped")}
-    other = run("stats", "./t", *conf)
-    assert (other.returncode, other.stdout) == (1, "")
-    assert other.stderr.splitlines()[-1].startswith("Error: Spark did not start: ")
-    assert other.stderr.splitlines()[-1].endswith("ask delta-variant doctor")
-    assert len(other.stderr.splitlines()) == 2
+    assert states(doctor[1]) == {"Spark": "problem", **dict.fromkeys(SESSION - {"Spark"}, "skipped")}
+    assert (code, output) == (1, "")
+    assert errors.splitlines()[-1].startswith("Error: Spark did not start: ")
+    assert errors.splitlines()[-1].endswith("ask delta-variant doctor")
+    assert len(errors.splitlines()) == 2
