@@ -146,9 +146,11 @@ def commands(class_path, classes, tmp_path_factory):
     other = folder / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     python = str(other / "bin" / "python")
+    new = folder / "classes.jsa"
+    options = f"-XX:+IgnoreUnrecognizedVMOptions -XX:ArchiveClassesAtExit={new} -Xlog:disable"
     series = {
         "rounds": f"from delta_variant.cli import demo; demo.ROUNDS = {3 if SOAK else 1}",
-        "demo": ["demo", "--path", str(folder / "it's")],
+        "demo": ["demo", "--path", str(folder / "it's"), "--conf", f"spark.driver.extraJavaOptions={options}"],
         "kernels": f"import shutil; shutil.copytree({str(caches)!r}, {str(folder / 'after')!r})",
         "refused": ["explain", "SELEC 1"],
         "well": ["doctor", "--json"],
@@ -162,10 +164,7 @@ def commands(class_path, classes, tmp_path_factory):
     }
     kernels = lambda place: {path.name for path in place.glob("*.nbc")}  # noqa: E731
     before = kernels(caches)
-    new = folder / "classes.jsa"
-    options = f"{class_path['JAVA_TOOL_OPTIONS']} -XX:+IgnoreUnrecognizedVMOptions -XX:ArchiveClassesAtExit={new} -Xlog:disable"
-    environment = {**class_path, "JAVA_TOOL_OPTIONS": options, "NUMBA_CACHE_DIR": str(folder / "kernels")}
-    results = run_all(environment, *series.values())
+    results = run_all({**class_path, "NUMBA_CACHE_DIR": str(folder / "kernels")}, *series.values())
     if new.exists():  # not every JVM makes archives
         new.rename(classes)
     names = [name for name, words in series.items() if isinstance(words, list)]
