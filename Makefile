@@ -6,8 +6,9 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 SHELL   = bash
 
-# One line for each larger download, in place of nothing for minutes.
-INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --editable '$(1)' | awk ' \
+# One line for each larger download, in place of nothing for minutes. Python compiles modules when they are imported: to compile
+# all of them takes more than half of the processor time of an installation.
+INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-compile --editable '$(1)' | awk ' \
 	/Downloading .* MB/             { print "  " $$2, $$3, $$4 } \
 	/Building wheel.*: started/     { print "  building", $$4 } \
 	/^Installing collected/         { print "  unpacking" } \

@@ -112,16 +112,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[1]))
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
+    # In a clean checkout one process compiles kernels while the other one starts its session, and then the rest.
     shared = tmp_path_factory.getbasetemp().parent
-    process = os.environ.get("PYTEST_XDIST_WORKER")
-    if process == "gw1":  # while gw0 starts its session
-        with locked(shared / "kernels.lock"):
-            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        with locked(shared / "write.lock"):
+            tasks.compile_write(tmp_path_factory.mktemp("kernels"))
     with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
         session = configure(builder).getOrCreate()
-    if process not in {None, "gw1"}:
-        with locked(shared / "kernels.lock"):
-            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
+    with locked(shared / "unshred.lock"):
+        tasks.compile_unshred()
+    with locked(shared / "write.lock"):
+        tasks.compile_write(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_variant import binary, errors, shredding
-from delta_variant.schema import infer
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_files
@@ -45,7 +44,16 @@ def schema(plan: Plan, add: dict) -> pa.Schema:
 
 def compile_kernels(directory: Path) -> None:
     """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
+    compile_write(directory)
+    compile_unshred()
+
+
+def compile_write(directory: Path) -> None:
     texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
-    variants = binary.parse_json(pa.array(texts))
-    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
-    shredding.unshred(shredding.shred(variants, infer(variants)))
+    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([binary.parse_json(pa.array(texts))], ["v"])])
+
+
+def compile_unshred() -> None:
+    group = pa.struct([pa.field("metadata", pa.binary(), nullable=False), ("value", pa.binary()), ("typed_value", pa.int64())])
+    rows = [(b"\x01\0\0", None, 1), (b"\x01\0\0", b"\x0c\x01", None)]
+    shredding.unshred(pa.array([dict(zip(group.names, row, strict=True)) for row in rows], group))
