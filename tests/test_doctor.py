@@ -110,7 +110,9 @@ gateway.proc.wait()
 SERIES = """
 import json, sys
 from delta_variant.cli import main
+path = [*sys.path]
 for arguments in json.loads(sys.argv[1]):
+    sys.path[:] = path  # without the JARs of earlier sessions, in each of which `doctor` would look for metadata
     code = "program"
     try:
         main(arguments) if isinstance(arguments, list) else exec(arguments)
