@@ -19,7 +19,7 @@ import delta_variant as dv
 from delta_variant import jvm, optimizer, stats
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
 from delta_variant.writer import clustering
-from tests.support import forget, scans, share, without_rules
+from tests.support import SOAK, forget, scans, share, without_rules
 from tests.test_analyze import OTHERS, adds, base, by_delta, create, documents, rows, rows_of_tables  # noqa: F401  # base is a fixture
 from tests.test_writer import has_typed_value
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
@@ -417,7 +417,12 @@ REWRITINGS = {
     "shred": lambda table: table.shred(),
     "unshred": lambda table: table.unshred(),
 }  # fmt: skip
-CASES = share(itertools.product(REWRITINGS, OTHERS, ("first", "second")), 11, 2)
+ORDERS = ("first", "second")
+ALL = itertools.product(REWRITINGS, OTHERS, ORDERS)
+SOME = zip(
+    itertools.cycle(REWRITINGS), ("our append", "analyze", "UPDATE", "UPDATE", "overwrite", "DELETE"), itertools.cycle(ORDERS)
+)
+CASES = list(ALL if SOAK else SOME)
 """Our operation, the other writer, and whether ours is the first to begin."""
 
 
