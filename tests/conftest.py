@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from tests import tasks
 from tests.strategies import column
-from tests.support import INTERPRETED, SOAK
+from tests.support import interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,23 +131,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Lets Spark interpret expressions in the modules that are marked so, in the sessions that tests make too.
-
-    A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
-    Other modules, among them those of queries, have Spark's default, and so has every test in `make soak`.
-    """
-    if SOAK or request.node.get_closest_marker("interpreted") is None:
+    """Lets Spark interpret expressions in the modules that are marked so. Other modules have Spark's default."""
+    if request.node.get_closest_marker("interpreted") is None:
         yield
-        return
-    session = request.getfixturevalue("spark")
-    of_new_sessions = session.sparkContext._jsc.sc().conf()
-    for key, value in INTERPRETED.items():
-        of_new_sessions.set(key, value)
-        session.conf.set(key, value)
-    yield
-    for key in INTERPRETED:
-        of_new_sessions.remove(key)
-        session.conf.unset(key)
+    else:
+        with interpreted(request.getfixturevalue("spark")):
+            yield
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,28 @@ def without_rules(spark: SparkSession) -> Iterator[None]:
         jvm.set_rules(spark, rules)
 
 
+INTERPRETED = {} if SOAK else {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings with which Spark interprets expressions."""
+
+
+@contextlib.contextmanager
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """The session with interpreted expressions, and the sessions that are made meanwhile; in `make soak` as it is.
+
+    A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
+    """
+    of_new_sessions = spark.sparkContext._jsc.sc().conf()
+    for key, value in INTERPRETED.items():
+        of_new_sessions.set(key, value)
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in INTERPRETED:
+            of_new_sessions.remove(key)
+            spark.conf.unset(key)
+
+
 def generated(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
     """The session with generated code, without which Spark 4.2 cannot cast what it reads from a shredded VARIANT."""
     return jvm.settings(spark, {"spark.sql.codegen.factoryMode": "FALLBACK"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import shlex
 import subprocess
@@ -13,11 +14,14 @@ import click
 import pytest
 
 from delta_variant.cli import main
+from tests.support import generated, interpreted
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCKS = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted(page for page in DOCS.rglob("*.md") if BLOCKS.search(page.read_text()))]
+QUERY = re.compile(r"hits\.collect\(\)")
+"""In pages that run a query over a shredded VARIANT. Others plan and explain theirs."""
 
 
 def run(page: Path, names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,10 +53,12 @@ def test_pages(spark, page, capsys, tmp_path, monkeypatch):
     """Every block of a page runs and prints the text below it, without anything from other pages."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    try:
-        run(page, names, capsys)
-    finally:
-        names["dv"].disable(spark)  # type: ignore[attr-defined]
+    queries = QUERY.search(page.read_text())
+    with interpreted(spark), generated(spark) if queries else contextlib.nullcontext():
+        try:
+            run(page, names, capsys)
+        finally:
+            names["dv"].disable(spark)  # type: ignore[attr-defined]
     pictures = re.findall(r"\]\((\w+\.png)\)", page.read_text())
     assert {*pictures} <= {file.name for file in tmp_path.iterdir()}
 

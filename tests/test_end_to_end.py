@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 import delta_variant as dv
 from benchmarks.events import events
 from tests.strategies import SPARK_VARIANTS, column, same, values
-from tests.support import SOAK
+from tests.support import SOAK, generated
+
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 
 def opened(df):
@@ -18,25 +20,25 @@ def opened(df):
     return leaves.apply(0).metrics().apply("numFiles").value(), rows
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 def test_a_point_query_opens_one_file_of_a_hundred(spark, tmp_path):
     """On 100 files ordered by id, a point query opens 1 file with skipping and 100 without, and gives the same rows.
 
-    The table has 100,000 rows, and a million in `make soak`.
+    The table has 50,000 rows, and a million in `make soak`.
     """
     table = str(tmp_path / "events")
-    rows_per_file = 10_000 if SOAK else 1_000
+    rows_per_file = 10_000 if SOAK else 500
     commit = dv.write(events(spark, 100 * rows_per_file, partitions=4), table, max_rows_per_file=rows_per_file)
     assert (commit.version, commit.files, commit.rows, commit.shredded) == (0, 100, 100 * rows_per_file, ("v",))
     query = f"SELECT id, to_json(v) AS v FROM delta.`{table}` WHERE variant_get(v, '$.id', 'long') = 5"
-    without, expected = opened(spark.sql(query))
-    dv.enable(spark)
-    try:
-        files, rows = opened(spark.sql(query))
-        (scan,) = dv.explain(spark.sql(query)).scans
-    finally:
-        dv.disable(spark)
+    with generated(spark):
+        without, expected = opened(spark.sql(query))
+        dv.enable(spark)
+        try:
+            files, rows = opened(found := spark.sql(query))
+            (scan,) = dv.explain(found).scans
+        finally:
+            dv.disable(spark)
     assert (files, without) == (1, 100)
     assert rows == expected
     assert [row.id for row in rows] == [5]
@@ -54,7 +56,6 @@ def written_and_read(spark, folder, column):
     return [None if row.v is None else (bytes(row.v.metadata), bytes(row.v.value)) for row in back], commit
 
 
-@pytest.mark.spark
 def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
     """Every record of the feed that `write` shredded comes back from Spark as the same Variant."""
     found, commit = written_and_read(spark, tmp_path, feed)
@@ -62,7 +63,6 @@ def test_the_feed_is_written_and_read_back(spark, feed, tmp_path):
     assert all(map(same, [dv.binary.decode(*row) for row in found], values(feed)))
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @settings(max_examples=20 if SOAK else 3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60))

@@ -6,6 +6,7 @@ than any of them.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,13 +18,13 @@ import pytest
 import delta_variant as dv
 from delta_variant import parquet, stats
 from tests import test_analyze, test_convert, test_index, test_ingestion
-from tests.support import SOAK, forget
+from tests.support import INTERPRETED, forget, share
 from tests.test_analyze import adds, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
 OPERATIONS = """
-import os, signal, sys, threading
+import json, os, signal, sys, threading
 from pathlib import Path
 from pyspark.sql import SparkSession
 import delta_variant as dv
@@ -32,6 +33,8 @@ from delta_variant.rewriting import driver as rewriting
 driver.BATCH_FILES, index._BATCH_FILES, rewriting.JOB_BYTES = 1, 5, 1  # several commits of each operation
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
 builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
+for key, value in json.loads(sys.argv[3]).items():
+    builder = builder.config(key, value)
 dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
 spark = builder.getOrCreate()
 root, commits = Path(sys.argv[1]), int(sys.argv[2])
@@ -55,7 +58,7 @@ for thread in threads:
 """
 
 
-@pytest.mark.parametrize("commits", [1, 3] if SOAK else [1])
+@pytest.mark.parametrize("commits", share([1, 3], 2))
 def test_killed(spark, jvm_environment, tmp_path, commits):
     """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, I1)."""
     paths = {name: tmp_path / name for name in ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad")}
@@ -73,7 +76,7 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
         (paths["json"] / f"{n:02}.json").write_text(lines)
 
     environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", OPERATIONS, str(tmp_path), str(commits)]
+    command = [sys.executable, "-c", OPERATIONS, str(tmp_path), str(commits), json.dumps(INTERPRETED)]
     ended = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-4000:]
     forget(spark)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import generated, interpreted
+
 NOTEBOOK = json.loads((Path(__file__).parent.parent / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))
 CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
@@ -29,13 +31,14 @@ def test_the_notebook(spark, capsys):
     the strongest earthquakes are in one or two."""
     names: dict[str, object] = {}
     printed = []
-    try:
-        for cell in CELLS:
-            exec(compile(cell, "quickstart.ipynb", "exec"), names)
-            printed.append(capsys.readouterr().out)
-    finally:
-        names["dv"].disable(spark)
-        spark.catalog.dropTempView("earthquakes")
+    with interpreted(spark), generated(spark):
+        try:
+            for cell in CELLS:
+                exec(compile(cell, "quickstart.ipynb", "exec"), names)
+                printed.append(capsys.readouterr().out)
+        finally:
+            names["dv"].disable(spark)
+            spark.catalog.dropTempView("earthquakes")
     text = "".join(printed)
     assert "22km NNE of Hualian, Taiwan" in text
     opened = [int(line.split()[4]) for line in text.splitlines() if re.match(r"\S+ +\d+ +20 +20 +\d+ ", line)]
