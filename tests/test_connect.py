@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -97,8 +97,16 @@ print(json.dumps([type(spark).__module__, [list(row) for row in found.collect()]
 """
 
 
+def told(connection: Any, query: str) -> list[str]:
+    """The first column of what a JDBC connection answers."""
+    rows, found = connection.createStatement().executeQuery(query), []
+    while rows.next():
+        found.append(rows.getString(1))
+    return found
+
+
 @pytest.mark.slow
-def test_servers(jvm_environment: dict[str, str], tmp_path: Path):
+def test_servers(spark: SparkSession, jvm_environment: dict[str, str], tmp_path: Path):
     """Queries of Connect and Thrift clients skip files and are read typed, if the servers run in a driver with new_sessions."""
     ports = []
     for _ in range(2):
@@ -110,25 +118,24 @@ def test_servers(jvm_environment: dict[str, str], tmp_path: Path):
     environment = {**known, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     query = f"SELECT v:n::bigint n FROM delta.`{tmp_path}/table` WHERE v:n::bigint = 5"
-
-    def run(*words):
-        done = subprocess.run(list(map(str, words)), env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     with (tmp_path / "log").open("w") as log:
         server = subprocess.Popen([sys.executable, "-c", SERVER, tmp_path, *ports], stderr=log, **pipes)
     try:
         assert server.stdout.readline() == "READY\n", (tmp_path / "log").read_text()[-6000:]
-        module, rows, plan = json.loads(run(sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{ports[0]}", query))
+        client = [sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{ports[0]}", query]
+        done = subprocess.run(client, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        module, rows, plan = json.loads(done.stdout)
         assert module == "pyspark.sql.connect.session"
         assert rows == [[5]]
         assert "SkippedFileIndex(1 paths)" in plan
         assert "ReadSchema: struct<v:struct<typed_value:struct<n:struct<typed_value:bigint>>>>" in plan
-        url = ["-u", f"jdbc:hive2://127.0.0.1:{ports[1]}/", "-n", "anyone", "--silent=true", "--outputformat=tsv2"]
-        found = run(Path(pyspark.__file__).parent / "bin" / "beeline", *url, "-e", f"{query}; EXPLAIN {query};")
-        assert "SkippedFileIndex(1 paths)" in found
-        assert found.split()[:2] == ["n", "5"]
+        driver, login = spark._jvm.org.apache.hive.jdbc.HiveDriver(), spark._jvm.java.util.Properties()
+        login.setProperty("user", "anyone")
+        connection = driver.connect(f"jdbc:hive2://127.0.0.1:{ports[1]}/", login)
+        assert told(connection, query) == ["5"]
+        assert "SkippedFileIndex(1 paths)" in told(connection, f"EXPLAIN {query}")[0]
+        connection.close()
     finally:
         server.stdin.close()
         server.wait()

@@ -8,7 +8,7 @@ import delta_variant as dv
 from delta_variant import stats
 from delta_variant.errors import InvalidPathError, TableError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 ROWS = "parse_json(to_json(struct(id, struct(concat('n', id DIV 20) AS name) AS `a.b`))) AS v"
 
@@ -22,8 +22,8 @@ def append(spark, path, first, last):
 def path(spark, tmp_path_factory):
     """Four files of this package, two of which overlap, and one of delta-spark without bounds."""
     path = str(tmp_path_factory.mktemp("table") / "events")
-    for first in (0, 10, 25, 30):
-        append(spark, path, first, first + 10)
+    ids = spark.range(0, 40, 1, 1).selectExpr("if(id DIV 10 = 2, id + 5, id) AS id")  # from 0, 10, 25 and 30 on
+    assert dv.write(ids.selectExpr("id AS n", ROWS), path, max_rows_per_file=10).files == 4
     spark.range(40, 50, 1, 1).selectExpr("id AS n", ROWS).write.format("delta").mode("append").save(path)
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureEr
 from delta_variant.features import PREVIEW_NAMES
 from delta_variant.transaction import Removal, Table, Transaction, Written, own_session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SCHEMA = t.StructType([t.StructField("id", t.LongType())])
 
@@ -51,13 +52,19 @@ def run(transaction: Transaction, adds: list[str], rows: int = 1) -> Written:
     return transaction.run(*transaction.planned(transaction.spark.range(1)), task)
 
 
-@pytest.fixture
-def table(spark, tmp_path) -> Table:
-    table = Table.of(spark, tmp_path / "t")
-    transaction = start(table)
-    run(transaction, [add(tmp_path / "t", 0)])
+@pytest.fixture(scope="module")
+def base(spark, tmp_path_factory) -> Path:
+    """A table with one row."""
+    path = tmp_path_factory.mktemp("tables") / "base"
+    transaction = start(Table.of(spark, path))
+    run(transaction, [add(path, 0)])
     transaction.commit()
-    return table
+    return path
+
+
+@pytest.fixture
+def table(spark, base, tmp_path) -> Table:
+    return Table.of(spark, shutil.copytree(base, tmp_path / "t"))
 
 
 def ids(table: Table) -> list[int]:

@@ -21,7 +21,7 @@ from tests.support import length
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 DAYS = st.dates(dt.date(1700, 1, 1), dt.date(2400, 1, 1))
 TIMES = st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2400, 1, 1))
@@ -87,7 +87,7 @@ def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:
 
 
 @settings(
-    max_examples=length("WRITER_BATCHES", 20, 60),
+    max_examples=length("WRITER_BATCHES", 10, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -16,7 +16,7 @@ from delta_variant.errors import InvalidPathError, InvalidSchemaError, Malformed
 from delta_variant.stats import decode_bounds
 from delta_variant.writer import clustering, write
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SCHEMA = t.StructType([
     t.StructField("id", t.LongType()),

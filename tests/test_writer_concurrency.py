@@ -33,10 +33,10 @@ import delta_variant as dv
 from delta_variant.errors import TableError
 from delta_variant.transaction import Table
 from delta_variant.writer import Commit, write
-from tests.support import SOAK, forget
+from tests.support import SOAK, forget, share
 from tests.test_writer import read, version
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 ROWS = 6
 """Rows of every write."""
@@ -146,6 +146,7 @@ class Writer:
 
     def begin(self, table, **task) -> None:
         self.await_word("ready", 0)
+        self.told = [words for words in self.told if words[0] == "ready"]
         print(json.dumps({"table": str(table), **task}), file=self._process.stdin, flush=True)
 
     def kill(self, whom: str) -> None:
@@ -187,6 +188,22 @@ def _kill(pid: int) -> None:
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the processes of a writer in /proc")
 
+
+@pytest.fixture(scope="module")
+def spares(jvm_environment):
+    """Makes sure that so many processes wait for a task. A test may leave one here that has done its task."""
+    waiting: list[Writer] = []
+
+    def made(count: int) -> list[Writer]:
+        while len(waiting) < count:
+            waiting.append(Writer(jvm_environment))
+        return waiting
+
+    yield made
+    for process in waiting:
+        process.kill("all")
+
+
 # ------------------------------------------------------------------------------------------------------- writers at once
 
 COMMITS = 25 if SOAK else 2
@@ -197,7 +214,7 @@ PROCESSES = 2 if SOAK else 1
 
 @linux
 @pytest.mark.slow
-def test_eight_writers_and_readers(spark, jvm_environment, tmp_path):
+def test_eight_writers_and_readers(spark, spares, tmp_path):
     """Six threads and two processes append at once (`make test`: one): nothing is lost, none doubled, every version is whole.
 
     Each read meanwhile finds whole writes, of each writer the first ones without a gap, and no fewer than the read before.
@@ -205,7 +222,7 @@ def test_eight_writers_and_readers(spark, jvm_environment, tmp_path):
     """
     path, to_df = tmp_path / "t", RDD.toDF
     write(rows(spark, "first"), path)
-    processes = [Writer(jvm_environment) for _ in range(PROCESSES)]
+    processes = spares(PROCESSES)
     for i, process in enumerate(processes):
         process.begin(path, writer=f"process {i}", first=0, end=COMMITS, tasks=1, overwrites=False)
     working = True
@@ -241,8 +258,6 @@ def test_eight_writers_and_readers(spark, jvm_environment, tmp_path):
                 wait(lambda p=process: p.last("done") == COMMITS - 1, "the last write of a process")
         finally:
             working = False
-            for process in processes:
-                process.kill("all")
         assert all(reader.result() for reader in readers)
     assert not [words for process in processes for words in process.told if words[0] == "failed"]
     everyone = [*(f"thread {i}" for i in range(6)), *(f"process {i}" for i in range(PROCESSES))]
@@ -299,7 +314,7 @@ CONFLICTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CONFLICTS)
+@pytest.mark.parametrize("case", share(CONFLICTS, 2))
 def test_one_write_while_another_runs(spark, tmp_path, case):
     """Of two writes at once both take effect, or Delta refuses the one that commits last, which takes none.
 
@@ -450,7 +465,7 @@ def complete(file: Path) -> bool:
 
 @linux
 @pytest.mark.slow
-def test_killed(spark, jvm_environment, tmp_path):
+def test_killed(spark, spares, tmp_path):
     """Whenever a writer is killed, its table is at a committed version, and the same write done again makes it whole.
 
     Of fifty SIGKILLs, 24 are to all processes of a writer (the driver, its JVM, the Python workers), three to the driver only,
@@ -462,7 +477,7 @@ def test_killed(spark, jvm_environment, tmp_path):
     victims = chance.sample(VICTIMS, len(VICTIMS))
     moments = [MOMENTS[i % len(MOMENTS)] for i in range(len(VICTIMS))]
     ends = sum(whom != "workers" for whom in victims) + (victims[-1] == "workers")  # of writers: so many are needed
-    spares = [Writer(jvm_environment) for _ in range(2)]
+    waiting = spares(2)
     stages: Counter[tuple[str, bool]] = Counter()
     cut_off: Counter[str] = Counter()
     targets: list[Target] = []
@@ -470,9 +485,9 @@ def test_killed(spark, jvm_environment, tmp_path):
     try:
         for whom, moment in zip(victims, moments, strict=True):
             if writer is None:
-                writer = spares.pop(0)
+                writer = waiting.pop(0)
                 if writers + 2 < ends:
-                    spares.append(Writer(jvm_environment))
+                    spares(2)
                 if writers % 3 == 0:
                     targets.append(Target(spark, tmp_path / f"t{len(targets)}"))
                     number = 0
@@ -494,8 +509,8 @@ def test_killed(spark, jvm_environment, tmp_path):
                 writer = None
             number += 1
     finally:
-        for process in [*spares, *([writer] if writer else [])]:
-            process.kill("all")
+        if writer:
+            writer.kill("all")
     targets[-1].same(number)
     print(f"kills by where they were, and whether there was no table before: {dict(stages)}; without workers: {dict(cut_off)}")
     assert len({stage for stage, _ in stages}) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from pyspark.sql import functions as F
@@ -40,16 +41,23 @@ def adds(path, version: int) -> list[tuple[str, str]]:
     return sorted((add["stats"], json.dumps(add["tags"], sort_keys=True)) for add in added)
 
 
+@pytest.fixture(scope="module")
+def twin(spark, tmp_path_factory):
+    """A table of two writes of Spark's Variants, and its rows as text."""
+    path = str(tmp_path_factory.mktemp("tables") / "twin")
+    for _ in range(2):
+        write(texts(spark).select("id", F.parse_json("value").alias("v")), path)
+    return path, canonical(read(spark, path))
+
+
 @pytest.mark.parametrize("kind", ["string", "binary"])
-def test_as_by_way_of_a_variant(spark, tmp_path, kind):
+def test_as_by_way_of_a_variant(spark, tmp_path, twin, kind):
     """The rows, statistics and tags are those of a write of Spark's Variants, for a new table and for an existing one."""
-    ours, twin = str(tmp_path / "ours"), str(tmp_path / "twin")
+    ours, (path, rows) = str(tmp_path / "ours"), twin
     for version in range(2):
-        rows = texts(spark)
-        write(rows.withColumn("value", F.col("value").cast(kind)), ours, parse_json={"v": "value"})
-        write(rows.select("id", F.parse_json("value").alias("v")), twin)
-        assert adds(ours, version) == adds(twin, version)
-    assert canonical(read(spark, ours)) == canonical(read(spark, twin))
+        write(texts(spark).withColumn("value", F.col("value").cast(kind)), ours, parse_json={"v": "value"})
+        assert adds(ours, version) == adds(path, version)
+    assert canonical(read(spark, ours)) == rows
     assert read(spark, ours).schema == t.StructType().add("id", t.LongType()).add("v", t.VariantType())
 
 
@@ -87,17 +95,14 @@ def test_bytes_that_are_no_text_are_kept_as_text(spark, tmp_path):
 
 def test_what_the_table_computes_and_checks(spark, tmp_path):
     """Generated columns, CHECK constraints, partition columns, mapped names and sort keys see the Variants."""
-    by_text, by_variant = (
-        table(
-            spark, tmp_path / name,
-            "id bigint, v variant, n bigint GENERATED ALWAYS AS (id + 1), bad string, p string",
-            "PARTITIONED BY (p) TBLPROPERTIES, 'delta.columnMapping.mode' = 'name'",
-        )
-        for name in ("text", "variant")
+    by_text = table(
+        spark, tmp_path / "text",
+        "id bigint, v variant, n bigint GENERATED ALWAYS AS (id + 1), bad string, p string",
+        "PARTITIONED BY (p) TBLPROPERTIES, 'delta.columnMapping.mode' = 'name'",
     )  # fmt: skip
+    spark.sql(f"ALTER TABLE delta.`{by_text}` ADD CONSTRAINT positive CHECK (variant_get(v, '$.id', 'bigint') >= 0)")
+    by_variant = shutil.copytree(by_text, tmp_path / "variant")
     rows = texts(spark).where("value LIKE '{%'").withColumn("p", F.expr("concat('p', id % 3)"))
-    for path in (by_text, by_variant):
-        spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (variant_get(v, '$.id', 'bigint') >= 0)")
     write(rows, by_text, parse_json={"V": "VALUE"}, corrupt="bad", cluster_by=["v:at.x"])
     write(rows.select("id", F.parse_json("value").alias("v"), "p"), by_variant, cluster_by=["v:at.x"])
     assert canonical(read(spark, by_text)) == canonical(read(spark, by_variant))

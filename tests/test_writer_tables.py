@@ -102,6 +102,7 @@ KINDS = {
         "'delta.enableRowTracking' = 'true', 'delta.enableInCommitTimestamps' = 'true', 'delta.enableChangeDataFeed' = 'true', "
         "'delta.enableDeletionVectors' = 'true', 'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2', "
         "'delta.randomizeFilePrefixes' = 'true'",
+        clauses="CLUSTER BY (id)",
         then=("INSERT INTO {} (id) VALUES (1), (2), (3)", "DELETE FROM {} WHERE id = 2"),
     ),
     "rowTracking": Kind("'delta.enableRowTracking' = 'true'"),
@@ -136,9 +137,9 @@ KINDS = {
 }  # fmt: skip
 
 ALONE = {
-    *("rowTracking", "inCommitTimestamp", "changeDataFeed", "deletionVectors", "v2Checkpoint", "randomPrefixes"),
+    *("rowTracking", "inCommitTimestamp", "changeDataFeed", "deletionVectors", "v2Checkpoint", "randomPrefixes", "clustering"),
     *("appendOnly", "notNull", "check", "varchar"),
-    *("default", "generatedAndGiven", "typeWidening", "fewStatistics"),
+    *("default", "generated", "generatedAndGiven", "typeWidening", "fewStatistics"),
     *("plain", "partitioned", "mappedById", "namedStatistics"),
 }
 """`make soak` tests each of them alone, `make test` together: in "everyFeature", "manyDemands", "manyValues" and "mapped…"."""
