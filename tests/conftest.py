@@ -135,9 +135,12 @@ def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
     """Lets Spark interpret expressions in the modules that are marked so, in the sessions that tests make too.
 
     A job over a few rows, such as Delta's own over a log of three commits, takes longer to generate and compile than to run.
-    Other modules, among them those of queries, have Spark's default, and so has every test in `make soak`.
+    `support.collected` and `support.generated` run what Spark cannot interpret. Other modules have Spark's default, and so has
+    every test in `make soak`. Tests without Spark in a marked module start no session.
     """
-    if SOAK or request.node.get_closest_marker("interpreted") is None:
+    here = [item for item in request.session.items if item.getparent(pytest.Module) is request.node]
+    needed = any(item.get_closest_marker("spark") for item in here)
+    if SOAK or not needed or request.node.get_closest_marker("interpreted") is None:
         yield
         return
     session = request.getfixturevalue("spark")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from delta_variant import jvm, report
 
@@ -87,3 +87,10 @@ def without_rules(spark: SparkSession) -> Iterator[None]:
 def generated(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
     """The session with generated code, without which Spark 4.2 cannot cast what it reads from a shredded VARIANT."""
     return jvm.settings(spark, {"spark.sql.codegen.factoryMode": "FALLBACK"})
+
+
+def collected(df: DataFrame) -> list[Row]:
+    """The rows of a DataFrame, planned as the session has it, with Delta's jobs over its log, and run with generated code."""
+    df._jdf.queryExecution().executedPlan()
+    with generated(df.sparkSession):
+        return df.collect()
