@@ -131,8 +131,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Lets Spark interpret expressions in the modules that are marked so. Other modules have Spark's default."""
-    if request.node.get_closest_marker("interpreted") is None:
+    """Lets Spark interpret expressions in the modules that are marked so. Other modules have Spark's default.
+
+    Tests without Spark in such a module start no session.
+    """
+    here = [item for item in request.session.items if item.getparent(pytest.Module) is request.node]
+    needed = any(item.get_closest_marker("spark") for item in here)
+    if not needed or request.node.get_closest_marker("interpreted") is None:
         yield
     else:
         with interpreted(request.getfixturevalue("spark")):

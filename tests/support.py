@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from delta_variant import jvm, report
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 SOAK = "DELTA_VARIANT_SOAK" in os.environ
 """Whether the tests run at full length, as `make soak` has them."""
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Settings with which Spark interprets expressions."""
+INTERPRETED = {} if SOAK else {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings with which Spark interprets expressions; none in `make soak`."""
 
 
 def share(cases: Iterable[T], step: int, start: int = 0) -> list[T]:
@@ -87,10 +87,6 @@ def without_rules(spark: SparkSession) -> Iterator[None]:
         jvm.set_rules(spark, rules)
 
 
-INTERPRETED = {} if SOAK else {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Settings with which Spark interprets expressions."""
-
-
 @contextlib.contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """The session with interpreted expressions, and the sessions that are made meanwhile; in `make soak` as it is.
@@ -112,3 +108,10 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 def generated(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
     """The session with generated code, without which Spark 4.2 cannot cast what it reads from a shredded VARIANT."""
     return jvm.settings(spark, {"spark.sql.codegen.factoryMode": "FALLBACK"})
+
+
+def collected(df: DataFrame) -> list[Row]:
+    """The rows of a DataFrame, planned as the session has it, with Delta's jobs over its log, and run with generated code."""
+    df._jdf.queryExecution().executedPlan()
+    with generated(df.sparkSession):
+        return df.collect()

@@ -13,7 +13,7 @@ from delta_variant.cli import main
 from delta_variant.cli.demo import called
 from delta_variant.cli.picture import picture
 from delta_variant.version import __version__
-from tests.support import INTERPRETED, SOAK
+from tests.support import INTERPRETED
 
 COMMAND = [sys.executable, "-c", "from delta_variant.cli import main; main(prog_name='delta-variant')"]
 
@@ -51,9 +51,8 @@ def run_here(spark, monkeypatch, call):
         return call(*arguments)
 
     run_here.session = spark.newSession()
-    if not SOAK:
-        for key, value in INTERPRETED.items():
-            run_here.session.conf.set(key, value)
+    for key, value in INTERPRETED.items():
+        run_here.session.conf.set(key, value)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", run_here.session)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     return run_here

@@ -15,10 +15,14 @@ from delta_variant import binary, parquet, schema, shredding
 from delta_variant.buffers import NO_FLAGS
 from tests import test_json
 from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column, same, values
+from tests.support import length
 
 pytestmark = pytest.mark.spark
 
-few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+few = settings(
+    max_examples=length("SPARK_CODEC_EXAMPLES", 6, 50),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 ROWS = st.lists(st.one_of(SPARK_VARIANTS, st.just("SQL NULL")), min_size=20, max_size=60)
 
 
