@@ -160,7 +160,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "classes.jsa"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def jvm_environment(class_path: dict[str, str], classes: Path) -> dict[str, str]:
     """`class_path`, and the archive of classes if it is there: it saves a driver a quarter of its processor time."""
     options = f"{class_path['JAVA_TOOL_OPTIONS']} -XX:SharedArchiveFile={classes} -Xlog:disable"  # silent if it does not fit
