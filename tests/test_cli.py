@@ -9,6 +9,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
+from delta_variant import jvm
 from delta_variant.cli import main
 from delta_variant.cli.demo import called
 from delta_variant.cli.picture import picture
@@ -55,7 +56,10 @@ def run_here(spark, monkeypatch, call):
         run_here.session.conf.set(key, value)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", run_here.session)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
-    return run_here
+    yield run_here
+    sessions = jvm.static(spark, "org.apache.spark.sql.classic.SparkSession")  # a command's getOrCreate() has set both
+    sessions.setDefaultSession(spark._jsparkSession)
+    sessions.setActiveSession(spark._jsparkSession)
 
 
 def test_the_name_of_the_command(tmp_path, monkeypatch):
