@@ -56,10 +56,10 @@ def run_here(spark, monkeypatch, call):
         run_here.session.conf.set(key, value)
     monkeypatch.setattr(SparkSession, "_instantiatedSession", run_here.session)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
+    monkeypatch.setattr(SparkSession, "_activeSession", run_here.session)
     yield run_here
-    sessions = jvm.static(spark, "org.apache.spark.sql.classic.SparkSession")  # a command's getOrCreate() has set both
-    sessions.setDefaultSession(spark._jsparkSession)
-    sessions.setActiveSession(spark._jsparkSession)
+    # createDataFrame() in a command has made its session the active one, in Python and in the JVM.
+    jvm.static(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def test_the_name_of_the_command(tmp_path, monkeypatch):
