@@ -22,8 +22,9 @@ from delta_variant.cli import main
 from delta_variant.errors import DeltaVariantError
 
 
-def demo(words: list[str], rounds: int) -> dict[str, Any]:
-    """The command, in this process. Its session stays. rounds: how often it asks each table."""
+def demo(words: list[str], questions: list[int], rounds: int) -> dict[str, Any]:
+    """The command, in this process, with some of its questions, each asked so often. Its session stays."""
+    of_demo.QUESTIONS = tuple(of_demo.QUESTIONS[n] for n in questions)
     of_demo.ROUNDS = rounds
     output, errors, code = io.StringIO(), io.StringIO(), None
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):

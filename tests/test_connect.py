@@ -66,7 +66,7 @@ from delta_variant import jvm
 
 folder, connect, thrift = sys.argv[1:]
 builder = (
-    SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
+    SparkSession.builder.master("local[1]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2").config("spark.sql.session.timeZone", "UTC")
     .config("spark.databricks.delta.snapshotPartitions", "1").config("spark.sql.warehouse.dir", folder + "/warehouse")
     .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")

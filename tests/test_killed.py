@@ -31,7 +31,7 @@ import delta_variant as dv
 from delta_variant.analysis import driver, index
 from delta_variant.rewriting import driver as rewriting
 driver.BATCH_FILES, index._BATCH_FILES, rewriting.JOB_BYTES = 1, 5, 1  # several commits of each operation
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
 builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
 for key, value in json.loads(sys.argv[3]).items():
     builder = builder.config(key, value)
