@@ -144,7 +144,10 @@ def check_readers(path, found) -> None:
 
 
 def test_every_layout(spark, tmp_path, layouts, known):
-    """Files of every layout and engine give the Variants of Spark's parse_json, in one table that others read and change."""
+    """Files of every layout and engine give the Variants of Spark's parse_json, in one table that others read.
+
+    `make soak` has them change it, too, as test_texts_of_a_table does in `make test`.
+    """
     folder, count = layouts
     done = dv.convert(spark, folder, tmp_path / "t")
     assert (done.version, done.commits, done.files, done.rows, done.skipped, done.ignored) == (0, 1, 10, count, 0, 0)
