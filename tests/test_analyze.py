@@ -17,7 +17,7 @@ import delta_variant as dv
 from delta_variant import jvm, stats
 from delta_variant.analysis import driver
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
-from tests.support import SOAK, generated, scans, share, without_rules
+from tests.support import SOAK, scans, share, without_rules
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -48,11 +48,23 @@ def adds(path):
     """The Add actions in the log's commits, the last of each file."""
     found = {}
     for commit in sorted(Path(path, "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        for action in actions:
+        of_commit = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in of_commit:
             found.pop(action.get("remove", {}).get("path"), None)
-        found |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        found |= {action["add"]["path"]: action["add"] for action in of_commit if "add" in action}
     return found
+
+
+def actions(path, version):
+    """The actions of a commit."""
+    return [json.loads(line) for line in Path(path, "_delta_log", f"{version:020}.json").read_text().splitlines()]
+
+
+def newest(path):
+    """The newest version in the log, and what its commit says of itself."""
+    version = max(int(log.stem) for log in Path(path, "_delta_log").glob("0*[0-9].json"))
+    [info] = [action["commitInfo"] for action in actions(path, version) if "commitInfo" in action]
+    return version, info
 
 
 def without_bounds(path, copy):
@@ -70,41 +82,70 @@ def without_bounds(path, copy):
         checksum.unlink()
 
 
-def opened(spark, path, where=NEEDLE):
-    """(files opened, files read typed) by a query that the rules serve."""
+@pytest.fixture(scope="module")
+def on(spark):
+    """A session with the rules."""
     session = spark.newSession()
     dv.enable(session)
-    try:
-        [scan] = scans(session.sql(f"SELECT v:name::string, n FROM delta.`{path}` WHERE {where}"))
-    finally:
-        dv.disable(session)
+    yield session
+    dv.disable(session)
+
+
+@pytest.fixture(scope="module")
+def plain(spark, tmp_path_factory):
+    """A table with four plain files of delta-spark, and the bounds of v.id in them. Tests work on copies."""
+    path = tmp_path_factory.mktemp("analyze") / "plain"
+    create(spark, path, shredding=None)
+    by_delta(spark, path)
+    return path, extremes(rows_with_files(spark, path), "id")
+
+
+def opened(on, path, where=NEEDLE):
+    """(files opened, files read typed) by a query that the rules serve."""
+    [scan] = scans(on.sql(f"SELECT v:name::string, n FROM delta.`{path}` WHERE {where}"))
     return scan.files_after_bounds, scan.files_typed
 
 
-def extremes(spark, path, **expressions):
-    """The bounds of paths by file, from the rows: for each name that of its expression."""
-    columns = ", ".join(f"min({text})::string {name}_a, max({text})::string {name}_b" for name, text in expressions.items())
-    with without_rules(spark), generated(spark):
-        found = spark.sql(f"SELECT _metadata.file_name f, {columns} FROM delta.`{path}` GROUP BY 1").collect()
-    return {name: {row.f: (row[f"{name}_a"], row[f"{name}_b"]) for row in found} for name in expressions}
+def rows_with_files(spark, path, columns="n, p, v"):
+    """The rows of a table with their files, by Spark's own scan."""
+    with without_rules(spark):
+        return spark.sql(f"SELECT _metadata.file_name AS file, {columns} FROM delta.`{path}`").collect()
 
 
-def stated(spark, path, *keys):
-    """The bounds of paths by file, from the log: for each of the paths, in their order."""
-    table = dv.VariantTable.forPath(spark, path).stats().where("source <> 'writer'")
-    lines = table.selectExpr("path", "file", "min::string a", "max::string b").collect()
-    return [{Path(line.file).name: (line.a, line.b) for line in lines if line.path == key} for key in keys]
+def extremes(found, path):
+    """The bounds of a path of v by file, from the rows."""
+    values = {}
+    for row in found:
+        value = row.v.toPython()
+        for key in path.split("."):
+            value = (value or {}).get(key)
+        if value is not None:
+            values.setdefault(row.file, []).append(value)
+    return {file: (min(of_file), max(of_file)) for file, of_file in values.items()}
 
 
-def check_bounds(spark, path, **paths):
-    """Compares the bounds in the log with those of the rows. paths: by any name, the path in the log and its expression."""
-    found = stated(spark, path, *(key for key, _ in paths.values()))
-    wanted = extremes(spark, path, **{name: text for name, (_, text) in paths.items()})
-    for name, of_log in zip(paths, found, strict=True):
-        assert numbers(of_log) == numbers(wanted[name]), name
+def normalized(path):
+    return "$" + "".join(f"['{key}']" for key in path.split("."))
 
 
-def test_files_of_this_package(spark, tmp_path):
+def stated(path, key):
+    """The bounds of a path of column v by file, in the statistics of the files that have the marker."""
+    found = {}
+    for file, add in adds(path).items():
+        texts = [json.loads(add["stats"])[side].get("v") for side in ("minValues", "maxValues")]
+        low, high = ({} if text is None else stats.decode_bounds(text) for text in texts)
+        if stats.BOUNDS_TAG in add.get("tags", {}) and {normalized(key)} & {*low, *high}:
+            found[file] = low.get(normalized(key)), high.get(normalized(key))
+    return found
+
+
+def of_stats(lines, key):
+    """The bounds of a path by file, of the rows that `stats` has."""
+    mine = [line for line in lines if line.path == normalized(key) and line.source != "writer"]
+    return {Path(line.file).name: (line.min.toPython(), line.max.toPython()) for line in mine}
+
+
+def test_files_of_this_package(spark, on, tmp_path):
     """Of files that `write` made, `analyze` restores statistics and tags byte for byte, from footers, and does it once (B5)."""
     dv.write(rows(spark), tmp_path / "t", shred={"v": SHAPE})
     without_bounds(tmp_path / "t", tmp_path / "copy")
@@ -117,13 +158,12 @@ def test_files_of_this_package(spark, tmp_path):
         again = adds(tmp_path / "copy")[path]
         assert (again["stats"], again["tags"]) == (add["stats"], add["tags"])
         assert again == {**add, "dataChange": False}
-    assert opened(spark, tmp_path / "copy") == (1, 1)
+    assert opened(on, tmp_path / "copy") == (1, 1)
     assert dv.VariantTable.forPath(spark, tmp_path / "copy").analyze().commits == 0
-    [line] = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'copy'}` LIMIT 1").collect()
-    assert line.operation == "COMPUTE STATS"
+    assert newest(tmp_path / "copy")[1]["operation"] == "COMPUTE STATS"
 
 
-def test_files_of_delta_spark(spark, tmp_path):
+def test_files_of_delta_spark(spark, on, tmp_path):
     """delta-spark's files get the extremes of their rows; their paths are typed afterwards, rows stay the same (B5).
 
     One file has a row group, the other several.
@@ -133,21 +173,15 @@ def test_files_of_delta_spark(spark, tmp_path):
         with jvm.settings(spark, {"parquet.block.row.count.limit": str(groups)}):
             by_delta(spark, tmp_path, rows(spark, first, first + 20).coalesce(1))
     assert sorted(pq.ParquetFile(tmp_path / file).num_row_groups for file in adds(tmp_path)) == [1, 7]
-    before = rows_of(spark, tmp_path)
-    assert opened(spark, tmp_path) == (2, 0)
+    before = rows_with_files(spark, tmp_path)
+    assert opened(on, tmp_path) == (2, 0)
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
     assert (done.files, done.from_columns) == (2, 2)
-    check_bounds(
-        spark, tmp_path, id=("$['id']", "v:id::bigint"), name=("$['name']", "v:name::string"),
-        k=("$['o']['k']", "v:o.k::bigint"), price=("$['price']", "v:price::double"),
-    )  # fmt: skip
-    assert opened(spark, tmp_path) == (1, 1)
-    assert rows_of(spark, tmp_path) == before
-
-
-def numbers(bounds):
-    """Bounds with numbers compared as such."""
-    return {file: tuple(float(b) if re.fullmatch(r"-?[\d.]+", b) else b for b in both) for file, both in bounds.items()}
+    found = rows_with_files(spark, tmp_path)
+    for key in ("id", "name", "o.k", "price"):
+        assert stated(tmp_path, key) == extremes(found, key), key
+    assert opened(on, tmp_path) == (1, 1)
+    assert documents(found) == documents(before)
 
 
 def rows_of(spark, path):
@@ -156,18 +190,17 @@ def rows_of(spark, path):
         return sorted(map(tuple, spark.sql(f"SELECT n, v::string FROM delta.`{path}`").collect()))
 
 
-def test_plain_tables(spark, tmp_path):
+def test_plain_tables(spark, on, plain, tmp_path):
     """A plain table gets the feature, and the bounds of its rows; other readers read it as before."""
-    create(spark, tmp_path, shredding=None)
-    by_delta(spark, tmp_path)
+    tmp_path = shutil.copytree(plain[0], tmp_path / "t")
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
     assert (done.feature, done.files, done.from_values) == ("variantShredding", 4, 4)
-    check_bounds(spark, tmp_path, id=("$['id']", "v:id::bigint"))
-    assert opened(spark, tmp_path) == (1, 0)
+    assert opened(on, tmp_path) == (1, 0)
+    assert stated(tmp_path, "id") == plain[1]
     by_delta(spark, tmp_path, rows(spark, 40, 50))
     spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n = 3")
     jvm.static(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(tmp_path)).checkpoint()
-    assert opened(spark, tmp_path) == (3, 0), "the new file and the rewritten one have no bounds"
+    assert opened(on, tmp_path) == (3, 0), "the new file and the rewritten one have no bounds"
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # of 10,000 tasks
     spark.sql(f"VACUUM delta.`{tmp_path}`")
     spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
@@ -176,15 +209,14 @@ def test_plain_tables(spark, tmp_path):
     assert duckdb.sql(f"SELECT count(*), min(n) FROM read_parquet({files})").fetchall() == [(49, 0)]
 
 
-def test_tags_only(spark, tmp_path):
+def test_tags_only(spark, on, plain, tmp_path):
     """With tags alone the protocol stays as it is, and queries skip by the tags (M4)."""
-    create(spark, tmp_path, shredding=None)
-    by_delta(spark, tmp_path)
+    tmp_path = shutil.copytree(plain[0], tmp_path / "t")
     done = dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True)
     assert (done.feature, done.files) == (None, 4)
     assert "variantShredding" not in json.dumps([a for a in read_log(tmp_path) if "protocol" in a])
-    assert opened(spark, tmp_path) == (1, 0)
-    check_bounds(spark, tmp_path, id=("$['id']", "v:id::bigint"))
+    assert opened(on, tmp_path) == (1, 0)
+    assert of_stats(dv.VariantTable.forPath(spark, tmp_path).stats().collect(), "id") == plain[1]
     assert all('"v"' not in json.dumps(json.loads(add["stats"])["minValues"]) for add in adds(tmp_path).values())
     assert dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True).commits == 0
 
@@ -205,45 +237,40 @@ def test_mapped_columns(spark, tmp_path, mode):
     table = dv.VariantTable.forPath(spark, tmp_path)
     done = [table.analyze(columns=["T.w"], paths=["t.w:id"], where=where) for where in ("q = 1", None)]
     assert [(one.files, one.failed) for one in done] == [(1, {}), (3, {})]
-    found = dv.VariantTable.forPath(spark, tmp_path).stats()
-    assert {(r.column, r.source) for r in found.collect()} == {("t.w", "delta-variant")}
-    check_bounds(spark, tmp_path, id=("$['id']", "t.w:id::bigint"))
+    lines = dv.VariantTable.forPath(spark, tmp_path).stats().collect()
+    assert {(line.column, line.source) for line in lines} == {("t.w", "delta-variant")}
+    assert of_stats(lines, "id") == extremes(rows_with_files(spark, tmp_path, "t.w AS v"), "id")
 
 
-def test_partitions_deletion_vectors_and_row_ids(spark, tmp_path):
+def test_partitions_deletion_vectors_and_row_ids(spark, on, tmp_path):
     """`where` chooses partitions. Deletion vectors, row ids and statistics of other columns stay as they are."""
     enabled = ", ".join(f"'delta.enable{name}' = 'true'" for name in ("VariantShredding", "DeletionVectors", "RowTracking"))
     more = f"PARTITIONED BY (p) TBLPROPERTIES ({enabled})"
     create(spark, tmp_path, shredding=None, more=more)
     by_delta(spark, tmp_path)
     spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n IN (3, 14)")
-    before, ids = adds(tmp_path), spark.sql(f"SELECT n, _metadata.row_id FROM delta.`{tmp_path}` ORDER BY n").collect()
-    assert any("deletionVector" in add for add in before.values())
+    before = adds(tmp_path)
     table = dv.VariantTable.forPath(spark, tmp_path)
-    assert table.analyze(where="p = 1").files == 1
-    assert table.analyze(where="p < 3").files == 2
+    assert table.analyze(where="p < 3").files == 3
     assert table.analyze().files == 1
     for path, add in adds(tmp_path).items():
         kept = re.sub(r',?"v":"[^"]*"', "", add["stats"])
         assert kept == re.sub(r',?"v":"[^"]*"', "", before[path]["stats"])
         assert {**add, "stats": 0, "tags": 0} == {**before[path], "stats": 0, "tags": 0, "dataChange": False}
-    assert spark.sql(f"SELECT n, _metadata.row_id FROM delta.`{tmp_path}` ORDER BY n").collect() == ids
-    assert opened(spark, tmp_path) == (1, 1)
+    first = {int(add["partitionValues"]["p"]): add["baseRowId"] for add in before.values()}
+    ids = [(n, first[n // 10] + n % 10) for n in range(40) if n not in (3, 14)]
+    assert sorted(map(tuple, spark.sql(f"SELECT n, _metadata.row_id FROM delta.`{tmp_path}`").collect())) == ids
+    assert opened(on, tmp_path) == (1, 1)
     with pytest.raises(TableError, match="is not a predicate on the partition columns"):
         table.analyze(where="n = 3")
 
 
-def test_the_checksum_counts_files_once(spark, tmp_path):
+def test_the_checksum_counts_files_once(spark, base, tmp_path):
     """Delta's checksum of the version has the files and bytes of the one before: the same files are in the table."""
-    dv.write(rows(spark), tmp_path / "t")
-    dv.write(rows(spark, 40, 60), tmp_path / "t")
-    create(spark, tmp_path / "u")
-    by_delta(spark, tmp_path / "u")
-    dv.VariantTable.forPath(spark, tmp_path / "u").analyze()
-    sums = [json.loads(file.read_text()) for file in sorted((tmp_path / "u" / "_delta_log").glob("0*.crc"))]
-    assert {(s["numFiles"], s["tableSizeBytes"]) for s in sums[1:]} == {
-        (4, sum(a["size"] for a in adds(tmp_path / "u").values()))
-    }
+    tmp_path = shutil.copytree(base, tmp_path / "t")
+    assert dv.VariantTable.forPath(spark, tmp_path).analyze().version == 3
+    sums = [json.loads((tmp_path / "_delta_log" / f"{version:020}.crc").read_text()) for version in (2, 3)]
+    assert {(s["numFiles"], s["tableSizeBytes"]) for s in sums} == {(4, sum(a["size"] for a in adds(tmp_path).values()))}
 
 
 def test_paths_by_name(spark, tmp_path):
@@ -251,12 +278,11 @@ def test_paths_by_name(spark, tmp_path):
     wide = "to_json(map_from_entries(transform(sequence(10, 50), k -> struct(concat('c', k), id + k))))"
     dv.write(spark.range(0, 20, 1, 2).selectExpr("id AS n", f"parse_json({wide}) AS v"), tmp_path, shred={"v": ddl(10, 50)})
     table = dv.VariantTable.forPath(spark, tmp_path)
-    assert stated(spark, tmp_path, "$['c50']") == [{}]
+    assert stated(tmp_path, "c50") == {}
     done = table.analyze(paths=["v:c50"])
     assert (done.files, done.from_footers) == (2, 2)
-    of_50, of_10 = stated(spark, tmp_path, "$['c50']", "$['c10']")
-    assert sorted(of_50.values()) == [("50", "59"), ("60", "69")]
-    assert len(of_10) == 2
+    assert sorted(stated(tmp_path, "c50").values()) == [(50, 59), (60, 69)]
+    assert len(stated(tmp_path, "c10")) == 2
     assert table.analyze(paths=["v:c50"]).commits == 0
 
 
@@ -264,10 +290,9 @@ def ddl(first, last):
     return ", ".join(f"c{n} bigint" for n in range(first, last + 1))
 
 
-def test_files_that_cannot_be_read(spark, tmp_path):
+def test_files_that_cannot_be_read(spark, base, tmp_path):
     """A missing or damaged file is named in the result; the others get bounds."""
-    create(spark, tmp_path)
-    by_delta(spark, tmp_path)
+    tmp_path = shutil.copytree(base, tmp_path / "t")
     first, second, *_ = adds(tmp_path)
     (tmp_path / first).unlink()
     (tmp_path / second).write_bytes(b"PAR1 is not enough")
@@ -331,18 +356,39 @@ def base(request, spark, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def texts(spark):
+    """The documents of rows, by their ids."""
+    return {row.n: document for row, document in ((row, documents([row])[0]) for row in rows(spark, 0, 60).collect())}
+
+
+def documents_after(texts, other, *, done):
+    """The documents of `base` after the other writer, if it is done. Before RESTORE, the table has some more."""
+    before = {n: texts[n] for n in [*range(40), *(range(50, 60) if other == "RESTORE" else ())]}
+    new = {n: texts[n] for n in range(40, 50)}
+    changed = {
+        "append": before | new,
+        "our append": before | new,
+        "overwrite": new,
+        "DELETE": {n: document for n, document in before.items() if not 3 <= n <= 12},
+        "UPDATE": before | {3: (3, 0, '{"id":25}')},
+        "MERGE": before | {14: (14, 99, texts[14][2])},
+        "RESTORE": {n: texts[n] for n in range(20)},
+    }
+    return sorted((changed.get(other, before) if done else before).values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("other", "order"), CASES)
-def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noqa: F811
+def test_beside_other_writers(spark, gate, base, texts, tmp_path, other, order):  # noqa: F811
     """An analysis steps around what others changed; others end as Delta has it when files are added that they have read (W4).
 
     No row is lost or comes back, and bounds hold for the rows of every file.
     """
-    path, alone = str(tmp_path / "t"), str(tmp_path / "alone")
+    path = str(tmp_path / "t")
     shutil.copytree(base, path)
     if other == "RESTORE":
         by_delta(spark, path, rows(spark, 50, 60))
-    shutil.copytree(path, alone)
     results = []
     ours = lambda: results.append(dv.VariantTable.forPath(spark, path).analyze())  # noqa: E731
     theirs = partial(OTHERS[other], spark)
@@ -350,15 +396,12 @@ def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noq
         assert both(spark, gate, path, ours, partial(theirs, path)) == ("done", "done")
     else:
         assert both(spark, gate, path, partial(theirs, path), ours) == (CONFLICTS.get(other, "done"), "done")
-    if order == "first" or other not in CONFLICTS:
-        theirs(alone)
-    found, wanted = rows_of_tables(spark, path, alone)
-    assert documents(found) == documents(wanted)
-    for key, of_log in zip(("id", "name"), stated(spark, path, "$['id']", "$['name']"), strict=True):
-        for row in found:
-            if row.file in of_log and key in (document := row.v.toPython()):
-                low, high = map(order_of, of_log[row.file])
-                assert low <= order_of(str(document[key])) <= high, row.file
+    found = rows_with_files(spark, path)
+    assert documents(found) == documents_after(texts, other, done=order == "first" or other not in CONFLICTS)
+    for key in ("id", "name"):
+        of_log, of_rows = stated(path, key), extremes(found, key)
+        for file in of_log.keys() & of_rows.keys():
+            assert of_log[file][0] <= of_rows[file][0] <= of_rows[file][1] <= of_log[file][1], file
     [done] = results
     if order == "first":
         kept = {file for file, add in adds(base).items() if adds(path).get(file, {}).get("size") == add["size"]}
@@ -367,20 +410,8 @@ def test_beside_other_writers(spark, gate, base, tmp_path, other, order):  # noq
         assert all(stats.BOUNDS_TAG in adds(path)[file].get("tags", {}) for file in kept - set(done.changed))
 
 
-def rows_of_tables(spark, *paths):
-    """The rows of each table with their files, by Spark's own scan, in one query."""
-    query = "SELECT {} AS place, _metadata.file_name AS file, n, p, v FROM delta.`{}`"
-    with without_rules(spark):
-        found = spark.sql(" UNION ALL ".join(itertools.starmap(query.format, enumerate(paths)))).collect()
-    return [[row for row in found if row.place == place] for place in range(len(paths))]
-
-
 def documents(found):
     return sorted((row.n, row.p, row.v.toJson()) for row in found)
-
-
-def order_of(text):
-    return (0, float(text), "") if re.fullmatch(r"-?[\d.]+", text) else (1, 0.0, text)
 
 
 def test_batches(spark, base, tmp_path, monkeypatch):
