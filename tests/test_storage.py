@@ -266,6 +266,7 @@ settings, packages, table, store = json.loads(sys.argv[1])
 builder = (
     SparkSession.builder.master("local[1]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
+    .config("spark.default.parallelism", "2")
     .config("spark.jars.packages", ",".join(packages)).config("spark.jars.excludes", "software.amazon.awssdk:bundle")
 )
 endpoint = {key: value for key, value in settings.items() if not key.endswith(".key")}

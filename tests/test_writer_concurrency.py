@@ -87,6 +87,7 @@ def obey() -> None:
         SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
         .config("spark.databricks.delta.properties.defaults.checkpointInterval", "3")
+        .config("spark.python.daemon.module", "tests.daemon")
     )  # fmt: skip
     packages = dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
     assert "delta-spark" in packages
