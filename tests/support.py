@@ -58,9 +58,14 @@ def prepared(spark: SparkSession, query: str) -> str:
 
 def _view(spark: SparkSession, table: re.Match[str]) -> str:
     newest = max(Path(table[1], "_delta_log").glob("*.json"))
-    name = "prepared_" + hashlib.blake2s(str(newest).encode(), digest_size=8).hexdigest()
+    return viewed(spark, f"select * from {table[0]}", str(newest))
+
+
+def viewed(spark: SparkSession, query: str, version: str = "") -> str:
+    """A temporary view of a query on one table, planned once for each text and version of the table."""
+    name = "prepared_" + hashlib.blake2s((query + version).encode(), digest_size=8).hexdigest()
     if not spark.catalog.tableExists(name):
-        plan = spark.sql(f"select * from {table[0]}")._jdf.queryExecution().optimizedPlan()
+        plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
         dataset = jvm.static(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
         DataFrame(dataset, spark).createTempView(name)
     return name

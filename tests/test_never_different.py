@@ -2,7 +2,7 @@
 
 The tables are those of test_never_wrong: files of this package and of delta-spark, shredded and plain, with and without bounds,
 changed by DML. Queries use paths wherever SQL takes an expression. With typed reading a query has the same rows, types and
-bytes of Variants, and no error that it does not have without. `make test` runs 15 queries, `make soak` 5,000. For others:
+bytes of Variants, and no error that it does not have without. `make test` runs 10 queries, `make soak` 5,000. For others:
 
     NEVER_DIFFERENT_QUERIES=5000 NEVER_DIFFERENT_SEED=1 python -m pytest -s tests/test_never_different.py
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-QUERIES = length("NEVER_DIFFERENT_QUERIES", 15, 5000)
+QUERIES = length("NEVER_DIFFERENT_QUERIES", 10, 5000)
 SEED = length("NEVER_DIFFERENT_SEED", 500, 500)
 PER_TABLE = 100
 RATES = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (*[0] * 20, 0.2), (*[0] * 20, 0.15))  # few paths that are not of one type

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import DataFrame
@@ -61,11 +62,11 @@ def create(spark, path, columns="id long, v variant", partition_by="", **propert
     return str(path)
 
 
-def events(spark, path, rows=100, files=10, **properties):
-    """`rows` events in `files` files that hold consecutive ids."""
-    create(spark, path, **properties)
+def events(spark, path, rows=50, files=5, **properties):
+    """`rows` events in `files` files that hold consecutive ids, in one commit."""
     source = spark.range(0, rows, 1, files).selectExpr("id", f"{EVENT} v")
-    source.write.format("delta").mode("append").save(str(path))
+    properties = {"delta.enableVariantShredding": "true", **properties}
+    source.write.format("delta").options(**properties).save(str(path))
     return str(path)
 
 
@@ -81,23 +82,28 @@ def copied(table, path):
     return str(path)
 
 
-def append_json(spark, path, rows):
-    """One more file of the JSON texts given."""
-    frame = spark.createDataFrame([(text,) for text in rows], "j string").coalesce(1)
-    columns = [*spark.read.format("delta").load(str(path)).columns]
-    first = ["id"] if "id" in columns else []
-    frame.selectExpr(*(f"cast(null as long) {name}" for name in first), "parse_json(j) v").write.format("delta").mode(
-        "append"
-    ).save(str(path))
+def json_files(spark, files) -> DataFrame:
+    """The column v with a partition, which becomes a file, for each list of JSON texts; `file` has its number."""
+    texts = spark.range(0, len(files), 1, len(files)).select(F.col("id").alias("file"), F.explode(F.lit(files)[F.col("id")]))
+    return texts.selectExpr("file", "parse_json(col) v")
 
 
-def mark(spark, path, value=BOUNDS_TAG_VALUE):
-    """Gives every Add action of the log the marker, which says that its bounds were computed from the values."""
+def append_json(spark, path, files):
+    """One commit with a file for each list of JSON texts."""
+    json_files(spark, files).select("v").write.format("delta").mode("append").save(str(path))
+
+
+def mark(spark, path, values=(BOUNDS_TAG_VALUE,)):
+    """Gives every Add action of the log the marker, which says that its bounds were computed from the values.
+
+    values: of the marker, in the order of the files, and from the first one again.
+    """
+    value = itertools.cycle(values)
     for log in Path(path, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for action in actions:
             if "add" in action:
-                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: value}
+                action["add"]["tags"] = {**(action["add"].get("tags") or {}), BOUNDS_TAG: next(value)}
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
     forget(spark)
@@ -135,13 +141,8 @@ def rows(df: DataFrame):
     return sorted(collected(df), key=repr)
 
 
-def same_without(spark, make):
-    """The rows of the query that `make` returns, after comparison with its rows without the rules."""
-    return compared(spark, make)[0]
-
-
 def compared(spark, make):
-    """The rows, compared as `same_without` compares them, and the query that was planned with the rules."""
+    """The rows of the query that `make` returns, after comparison with its rows without the rules, and the query."""
     df = make()
     with_skipping = rows(df)
     with without_rules(spark):
@@ -165,73 +166,90 @@ class Answer(NamedTuple):
 def answers(spark, table, predicates, value="id") -> dict[str, Answer]:
     """Asks for `value` in the rows that match each predicate, a dozen predicates in one query.
 
-    Without the rules, one query evaluates all predicates for every row.
+    Without the rules, one query evaluates all predicates for every row. With them another one does, for the predicates that
+    rule no file out: queries that read all files again for each of these would say no more.
     """
-    found: list[list[Any]] = []
-    files: list[int | None] = []
-    for start in range(0, len(predicates), 12):
-        some = predicates[start : start + 12]
-        branches = [f"select {n} q, {value} r from delta.`{table}` where {text}" for n, text in enumerate(some)]
-        df = spark.sql(prepared(spark, " union all ".join(branches)))
-        rows = collected(df)
-        found += [sorted(row.r for row in rows if row.q == n) for n in range(len(some))]
-        counts = (opened(df), [scan.files_after_bounds for scan in scans(df)])  # typed reading makes two scans of one
-        files += next((counted for counted in counts if len(counted) == len(some)), [None] * len(some))
     listed = ", ".join(f"({text}) p{n}" for n, text in enumerate(predicates))
+    whole = f"select {value} r, {{}} f, {listed} from delta.`{table}`"
     with without_rules(spark):
-        rows = collected(spark.sql(f"select {value} r, _metadata.file_path f, {listed} from delta.`{table}`"))
-    matching = [[row for row in rows if row[f"p{n}"]] for n in range(len(predicates))]
-    wanted = [sorted(row.r for row in some) for some in matching]
-    of_files = [len({row.f for row in some}) for some in matching]
-    return {text: Answer(*each) for text, *each in zip(predicates, found, wanted, files, of_files, strict=True)}
+        wanted = collected(spark.sql(whole.format("_metadata.file_path")))
+    everywhere = collected(spark.sql(prepared(spark, whole.format("1"))))
+    found = [[row.r for row in everywhere if row[f"p{n}"]] for n in range(len(predicates))]
+    files: list[int | None] = [None] * len(predicates)
+
+    def union(some):
+        branches = [f"select {n} q, {value} r from delta.`{table}` where {predicates[n]}" for n in some]
+        return spark.sql(prepared(spark, " union all ".join(branches)))
+
+    for start in range(0, len(predicates), 12):
+        some = range(len(predicates))[start : start + 12]
+        planned = scans(union(some))
+        known = len(planned) == len(some)
+        narrowed = [n for at, n in enumerate(some) if not known or planned[at].files_after_bounds < planned[at].files_total]
+        if known:
+            files[start : start + 12] = [scan.files_after_bounds for scan in planned]
+        if not narrowed:
+            continue
+        df = union(narrowed)
+        rows = collected(df)
+        counted = opened(df)
+        for at, n in enumerate(narrowed):
+            found[n] = [row.r for row in rows if row.q == n]
+            if len(counted) == len(narrowed):  # typed reading makes two scans of one
+                files[n] = counted[at]
+    matching = [[row for row in wanted if row[f"p{n}"]] for n in range(len(predicates))]
+    return {
+        text: Answer(sorted(found[n]), sorted(row.r for row in matching[n]), files[n], len({row.f for row in matching[n]}))
+        for n, text in enumerate(predicates)
+    }
 
 
 PREDICATES = [
     ("variant_get(v, '$.id', 'long') = 5", 1),
     ("variant_get(v, '$.id', 'int') < 10", 1),
     ("variant_get(v, '$.id', 'int') <= 10", 2),
-    ("variant_get(v, '$.id', 'int') > 89", 1),
-    ("variant_get(v, '$.id', 'int') >= 89", 2),
+    ("variant_get(v, '$.id', 'int') > 39", 1),
+    ("variant_get(v, '$.id', 'int') >= 39", 2),
     ("5 > variant_get(v, '$.id', 'int')", 1),
     ("variant_get(v, '$.id', 'int') <=> 5", 1),
     ("try_variant_get(v, '$.id', 'smallint') between 8 and 12", 2),
-    ("v:id::int in (1, 2, 95)", 2),
-    ("v:id::int in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 95)", 3),
-    ("cast(v:id as bigint) = 5 or v:o.x::int = -95", 2),
-    ("v:id::int = 5 and v:o.x::int = -95", 0),
+    ("v:id::int in (1, 2, 45)", 2),
+    ("v:id::int in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 45)", 3),
+    ("cast(v:id as bigint) = 5 or v:o.x::int = -45", 2),
+    ("v:id::int = 5 and v:o.x::int = -45", 0),
     ("v:id::int = 5 and length(v:s::string) = 4", 1),
-    ("v:id::int = 5 or length(v:s::string) = 5", 10),
-    ("variant_get(v, '$.o', 'variant'):x::int = -95", 1),
-    ("variant_get(v, \"$['o']['x']\", 'int') = -95", 1),
-    ("v:id::double > 97.5", 1),
-    ("v:id::float > 97.5", 1),
+    ("v:id::int = 5 or length(v:s::string) = 5", 5),
+    ("variant_get(v, '$.o', 'variant'):x::int = -45", 1),
+    ("variant_get(v, \"$['o']['x']\", 'int') = -45", 1),
+    ("v:id::double > 47.5", 1),
+    ("v:id::float > 47.5", 1),
     ("v:id::decimal(5,1) = 5.0", 1),
     ("v:small::tinyint = 5", 1),
     ("v:dec::decimal(10,2) = 5.25", 1),
     ("v:dec::decimal(10,1) = 5.3", 1),
     ("v:dec::int = 5", 1),
-    ("v:dec::double >= 99.25", 1),
+    ("v:dec::double >= 49.25", 1),
     ("v:day::date = date'2024-01-06'", 1),
     ("v:ts::timestamp = timestamp_micros(5000005)", 1),
     ("v:ts::timestamp < timestamp_micros(5000005)", 1),
-    ("v:ntz::timestamp_ntz > timestamp_ntz'1970-01-01 00:01:38'", 1),
+    ("v:ntz::timestamp_ntz > timestamp_ntz'1970-01-01 00:00:48'", 1),
     ("v:id::timestamp < timestamp_seconds(10)", 1),
     ("v:ts::bigint < 10", 1),
     ("v:day::timestamp_ntz < timestamp_ntz'2024-01-11 00:00:00'", 1),
     ("cast(v:ntz::timestamp_ntz as date) > date'1970-01-01'", 0),
-    ("v:id::int <> 5", 10),
-    ("v:id::int not in (1, 2, 3)", 10),
-    ("v:id::boolean", 10),
-    ("v:day::timestamp < timestamp'2024-01-11 00:00:00'", 10),
-    ("v:ts::date > date'1970-01-01'", 10),
-    ("v:ts::timestamp_ntz < timestamp_ntz'1970-01-01 00:00:01'", 10),
-    ("v:ntz::timestamp < timestamp'1970-01-01 00:00:01'", 10),
-    ("v:id::string = '5'", 10),
-    ("v:day::string = '2024-01-06'", 10),
-    ("v:nothing::int = 5", 10),
+    ("v:id::int <> 5", 5),
+    ("v:id::int not in (1, 2, 3)", 5),
+    ("v:id::boolean", 5),
+    ("v:day::timestamp < timestamp'2024-01-11 00:00:00'", 5),
+    ("v:ts::date > date'1970-01-01'", 5),
+    ("v:ts::timestamp_ntz < timestamp_ntz'1970-01-01 00:00:01'", 5),
+    ("v:ntz::timestamp < timestamp'1970-01-01 00:00:01'", 5),
+    ("v:id::string = '5'", 5),
+    ("v:day::string = '2024-01-06'", 5),
+    ("v:nothing::int = 5", 5),
     ("v:id::int = 1000", 0),
     ("not (v:id::int >= 5)", 1),
-    ("case when v:id::int = 5 then true end", 10),
+    ("case when v:id::int = 5 then true end", 5),
 ]
 
 
@@ -257,13 +275,13 @@ def plan_form(spark, request) -> Iterator[str]:
     spark.conf.unset("spark.sql.variant.pushVariantIntoScan")
 
 
-@pytest.mark.parametrize(("predicate", "files"), PREDICATES[:17:4])
 @pytest.mark.parametrize("plan_form", ["false"], indirect=True)
-def test_without_push_down(spark, table, predicate, files, plan_form):
+def test_without_push_down(spark, table, plan_form):
     """A predicate opens as few files if Spark leaves variant_get in the plan instead of pushing it into the scan (Q1)."""
-    df = read(spark, table).where(predicate).select("id")
-    collected(df)
-    assert opened(df) == [files]
+    some = dict(PREDICATES[:17:4])
+    found = answers(spark, table, list(some))
+    assert {predicate: answer.files for predicate, answer in found.items()} == some
+    assert all(answer.found == answer.wanted for answer in found.values())
 
 
 KEYS = ("n", "s", "f", "d", 'q"q')
@@ -282,12 +300,11 @@ SHAPE = 'n int, s string, f boolean, d decimal(4,2), `q"q` int'
 @pytest.fixture(scope="module")
 def groups(spark, tmp_path_factory) -> str:
     """A file for each of GROUPS, written by this package; the paths of the last two are only in the tag for nulls."""
-    path = create(spark, tmp_path_factory.mktemp("tables") / "groups", "v variant")
-    for group in GROUPS:
-        texts = [(json.dumps(dict(zip(KEYS, values, strict=False))),) for values in group]
-        rows_of = spark.createDataFrame(texts, "j string").coalesce(1).selectExpr("parse_json(j) v")
-        write(rows_of, path, shred="auto" if group is not GROUPS[-1] else {"v": SHAPE})
-    return path
+    path = tmp_path_factory.mktemp("tables") / "groups"
+    texts = [[json.dumps(dict(zip(KEYS, values, strict=False))) for values in group] for group in GROUPS]
+    write(json_files(spark, texts[:-1]).select("v"), path)
+    write(json_files(spark, texts[-1:]).select("v"), path, shred={"v": SHAPE})
+    return str(path)
 
 
 MUST = [
@@ -380,11 +397,12 @@ def test_casts_keep_order(spark, kind):
             variants = ", ".join(f"cast({value} as variant)" for value in re.split(r",\s+", VALUES[kind]))
             values = spark.sql(f"select posexplode(array({variants})) as (i, v)")
             cast = values.selectExpr("i", *(f"{e} {c}" for c, e in columns.items()))
-            cast.createOrReplaceTempView("casts")
-            wrong = ", ".join(f"count_if(a.{c} > b.{c}) {c}" for c in columns)
-            found = spark.sql(f"select {wrong} from casts a join casts b on a.i < b.i").first().asDict()
-            assert found == dict.fromkeys(columns, 0), asked
-            seen.append(cast.selectExpr("i", *(f"cast({e} as string) {c}" for c, e in exact.items())).orderBy("i").collect())
+            if not seen:
+                cast.createOrReplaceTempView("casts")
+                wrong = ", ".join(f"count_if(a.{c} > b.{c}) {c}" for c in columns)
+                found = spark.sql(f"select {wrong} from casts a join casts b on a.i < b.i").first().asDict()
+                assert found == dict.fromkeys(columns, 0), asked
+            seen.append(sorted(cast.selectExpr("i", *(f"cast({e} as string) {c}" for c, e in exact.items())).collect()))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert seen[0] == seen[1]
@@ -393,36 +411,35 @@ def test_casts_keep_order(spark, kind):
 
 def test_clock_changes(spark, tmp_path):
     """Casts between instants and local times, which clock changes reorder, open every file (Q3)."""
-    path = create(spark, tmp_path / "clocks", "id long, v variant")
-    for first in (1162087200, 1162089060, 1162090860):  # around 2006-10-29 00:01 in St. John's, which was then 23:01 again
-        times = (
-            spark.range(first, first + 1800, 600, 1)
-            .selectExpr("id", "timestamp_seconds(id) ts")
-            .selectExpr("id", "to_variant_object(named_struct('ts', ts, 'ntz', cast(ts as timestamp_ntz))) v")
-        )
-        times.write.format("delta").mode("append").save(path)
+    starts = (1162087200, 1162089060, 1162090860)  # around 2006-10-29 00:01 in St. John's, which was then 23:01 again
+    times = spark.range(0, 9, 1, 3).selectExpr(f"array{starts}[int(id / 3)] + id % 3 * 600 id")
+    times = times.selectExpr("id", "timestamp_seconds(id) ts", "cast(timestamp_seconds(id) as timestamp_ntz) ntz")
+    path = str(tmp_path / "clocks")
+    shredded = times.selectExpr("id", "to_variant_object(named_struct('ts', ts, 'ntz', ntz)) v").write.format("delta")
+    shredded.option("delta.enableVariantShredding", "true").save(path)
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     try:
-        for predicate in (
+        predicates = [
             "v:ts::date = date'2006-10-28'",
             "v:ts::timestamp_ntz < timestamp_ntz'2006-10-28 23:30:00'",
             "v:ntz::timestamp < timestamp_seconds(1162100000)",
-        ):
-            _, df = compared(spark, lambda predicate=predicate: read(spark, path).where(predicate).select("id"))
-            assert opened(df) == [3], predicate
+        ]
+        found = answers(spark, path, predicates)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+    for predicate, answer in found.items():
+        assert (answer.files, answer.found) == (3, answer.wanted), predicate
 
 
 def test_collations(spark, marked):
     """A predicate under another collation than UTF8_BINARY, on either side, opens every file (Q2)."""
-    for predicate in (
+    predicates = [
         "collate(v:s::string, 'UTF8_LCASE') = 'K005'",
         "v:s::string = 'K005' collate UTF8_LCASE",
         "startswith(collate(v:s::string, 'UTF8_LCASE'), 'K005')",
-    ):
-        df = read(spark, marked).where(predicate).select("id")
-        assert (len(collected(df)), opened(df)) == (1, [10]), predicate
+    ]
+    for predicate, answer in answers(spark, marked, predicates).items():
+        assert (answer.found, answer.wanted, answer.files) == ([5], [5], 5), predicate
 
 
 @pytest.fixture(scope="module")
@@ -464,21 +481,20 @@ def test_variants_in_structs(spark, in_structs, plan_form, mapping):
     assert all(answer.found == answer.wanted for answer in found.values())
 
 
-@pytest.mark.parametrize(
-    ("predicate", "unmarked", "trusted"),
-    [("v:s::string = 'k005'", 10, 1), ("v:s::string in ('k005', 'k006')", 10, 1), ("v:d::double < 0.5", 10, 1)],
-)
-def test_strings_and_doubles_need_the_mark(spark, table, marked, predicate, unmarked, trusted):
+def test_strings_and_doubles_need_the_mark(spark, table, marked):
     """String and floating-point bounds count only in files with the marker, unless the session trusts all bounds (M1)."""
-    for path, files in ((table, unmarked), (marked, trusted)):
-        df = read(spark, path).where(predicate)
-        assert len(collected(df)) in (1, 2)
-        assert opened(df) == [files]
+    predicates = {"v:s::string = 'k005'": [5], "v:s::string in ('k005', 'k006')": [5, 6], "v:d::double < 0.5": [0]}
+
+    def files(path):
+        found = answers(spark, path, list(predicates))
+        assert {predicate: answer.found for predicate, answer in found.items()} == predicates
+        return [answer.files for answer in found.values()]
+
+    assert files(table) == [5, 5, 5]
+    assert files(marked) == [1, 1, 1]
     spark.conf.set("spark.delta_variant.trustAllBounds", "true")
     try:
-        df = read(spark, table).where(predicate)
-        collected(df)
-        assert opened(df) == [trusted]
+        assert files(table) == [1, 1, 1]
     finally:
         spark.conf.unset("spark.delta_variant.trustAllBounds")
 
@@ -502,14 +518,11 @@ def test_types_that_differ_from_file_to_file(spark, tmp_path):
     ]
     typed = ["date'2024-01-05'", "timestamp'2024-01-05 00:00:00'", "timestamp_ntz'2024-01-05 00:00:00'"]
     typed += ["double('nan')", "float(5)", "cast(5 as tinyint)", "cast('inf' as double)"]
-    frames = [
-        spark.range(0, len(values), 1, 1).selectExpr(f"parse_json(array({', '.join(map(repr, values))})[int(id)]) x")
-        for values in columns
-    ]
-    frames += [spark.range(0, 1, 1, 1).selectExpr(f"cast({expression} as variant) x") for expression in typed]
-    together = functools.reduce(DataFrame.union, (frame.withColumn("f", F.lit(f)) for f, frame in enumerate(frames)))
-    apart = together.repartitionByRange(len(frames), "f").selectExpr("to_variant_object(named_struct('x', x)) v")
-    apart.write.format("delta").mode("append").save(path)
+    files = [[f"parse_json({text!r})" for text in texts] for texts in columns]
+    files += [[f"cast({expression} as variant)"] for expression in typed]
+    values = ", ".join(f"array({', '.join(values)})" for values in files)
+    apart = spark.range(0, len(files), 1, len(files)).selectExpr(f"explode(array({values})[id]) x")
+    apart.selectExpr("to_variant_object(named_struct('x', x)) v").write.format("delta").mode("append").save(path)
     mark(spark, path)
     literals = {
         **{kind: ["5", "7", "-2", "100"] for kind in ("tinyint", "smallint", "int", "bigint")},
@@ -532,8 +545,8 @@ def test_types_that_differ_from_file_to_file(spark, tmp_path):
     found = answers(spark, path, predicates, "to_json(v)")
     for predicate, answer in found.items():
         assert answer.found == answer.wanted, predicate
-    assert len(read(spark, path).inputFiles()) == len(frames)
-    assert sum(answer.files < len(frames) for answer in found.values()) > len(found) / 2
+    assert len(read(spark, path).inputFiles()) == len(files)
+    assert sum(answer.files < len(files) for answer in found.values()) > len(found) / 2
 
 
 def test_keys_of_every_kind(spark, tmp_path):
@@ -541,8 +554,7 @@ def test_keys_of_every_kind(spark, tmp_path):
     path = create(spark, tmp_path / "keys", "v variant")
     keys = ["a", "a.b", "a b", "it's", "back\\slash", "é", "\u96ea", "new\nline", "\u0007", "`t`", "%", "$", "[0]"]
     keys += ['q"q', "']['", "\U0001f600", "\u2028", "\u007f"]
-    for value in (1, 2):
-        append_json(spark, path, [json.dumps(dict.fromkeys([*keys, "both'\""], value))])
+    append_json(spark, path, [[json.dumps(dict.fromkeys([*keys, "both'\""], value))] for value in (1, 2)])
     asked = []
     for key in keys:
         quote = "'" if '"' in key else '"'
@@ -555,8 +567,7 @@ def test_keys_of_every_kind(spark, tmp_path):
 def test_scalar_root(spark, tmp_path):
     """A Variant that is a scalar has its bounds under the root path."""
     path = create(spark, tmp_path / "scalars", "v variant")
-    for value in ("1", "2"):
-        append_json(spark, path, [value])
+    append_json(spark, path, [["1"], ["2"]])
     df = read(spark, path).where("v::int = 2")
     assert (len(collected(df)), opened(df)) == (1, [1])
 
@@ -579,20 +590,25 @@ def test_views_joins_unions_and_subqueries(spark, table):
     spark.sql("create or replace temp view firsts as select id, v:id::int n from events where v:id::int < 30")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # so that the executed plan shows its scans
     try:
-        for query, files in [
-            ("select id from firsts where n = 5", [1]),
-            ("select a.id from events a join events b on a.id = b.id where a.v:id::int = 5 and b.v:o.x::int < -3", [1, 10]),
-            ("select id from events where v:id::int = 5 union all select id from events where v:id::int > 95", [1, 1]),
-            ("select id from events where id in (select id from events where v:id::int = 5)", [10, 1]),
+        everything = [
+            ("select id from firsts where n = 5", [5], [1]),
+            ("select a.id from events a join events b on a.id = b.id where a.v:id::int = 5 and b.v:o.x::int < -3", [5], [1, 5]),
+            (
+                "select id from events where v:id::int = 5 union all select id from events where v:id::int > 45",
+                [5, 46, 47, 48, 49],
+                [1, 1],
+            ),
+            ("select id from events where id in (select id from events where v:id::int = 5)", [5], [5, 1]),
+        ]
+        df = spark.sql(" union all ".join(f"select {n} q, id from ({query})" for n, (query, _, _) in enumerate(everything)))
+        assert sorted(collected(df)) == [(n, id_) for n, (_, wanted, _) in enumerate(everything) for id_ in wanted]
+        assert opened(df) == [count for _, _, files in everything for count in files]
+        for query, wanted in [
+            ("select id from events where v:id::int = (select max(v:id::int) from events where v:id::int < 10)", 9),
+            ("select id from events e where exists (select 1 from events f where f.id = e.id and f.v:id::int = 5)", 5),
         ]:
-            _, df = compared(spark, lambda query=query: spark.sql(query))
-            assert opened(df) == files, query
-        for query in [
-            "select id from events where v:id::int = (select max(v:id::int) from events where v:id::int < 10)",
-            "select id from events e where exists (select 1 from events f where f.id = e.id and f.v:id::int = 5)",
-        ]:
-            found, df = compared(spark, lambda query=query: spark.sql(query))
-            assert len(found) == 1
+            df = spark.sql(query)
+            assert rows(df) == [(wanted,)]
             assert 1 in [scan.files_after_bounds for scan in scans(df)], query
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
@@ -601,52 +617,52 @@ def test_views_joins_unions_and_subqueries(spark, table):
 PLACES = [
     ("select n from (select v:id::int as n, id from events) e where n = 5", [1]),
     ("with c as (select v as x from events) select x:id::int from c where x:id::int = 5", [1]),
-    ("with c as (select variant_get(v, '$.o', 'variant') o from events) select o:x::int from c where o:x::int = -95", [1]),
+    ("with c as (select variant_get(v, '$.o', 'variant') o from events) select o:x::int from c where o:x::int = -45", [1]),
     ("select s.w:id::int from (select named_struct('w', v) s from events) where s.w:id::int = 5", [1]),
     ("select n from second where n = 5", [1]),
     ("select n from (select v:id::int n from events union all select v:id::int from events) where n = 5", [1, 1]),
     ("select n from (select v:id::int n from events union select w:id::int from pairs) where n = 5", [1, 1]),
     ("select a.id from events a left join events b on a.id = b.id and b.v:id::int = 5 where a.v:id::int < 10", [1, 1]),
-    ("select a.id from events a left semi join events b on a.id = b.id and b.v:id::int = 5", [1, 10]),
-    ("select a.id from events a join pairs b on a.v:id::int = b.w:id::int where b.w:id::int = 5", [1, 10]),
+    ("select a.id from events a left semi join events b on a.id = b.id and b.v:id::int = 5", [1, 5]),
+    ("select a.id from events a join pairs b on a.v:id::int = b.w:id::int where b.w:id::int = 5", [1, 5]),
     ("select v:id::int % 2 k, count(*) from events where v:id::int < 10 group by 1", [1]),
     ("select n, count(*) from (select v:id::int n from events) group by n having n = 5", [1]),
     ("select n from (select v:id::int n, rank() over (partition by v:id::int order by id) r from events) where n = 5", [1]),
     ("select id from events where v:id::int < 10 order by v:ts::timestamp limit 3", [1]),
     ("select id, x from events lateral view explode(array(1, 2)) t as x where v:id::int = 5", [1]),
-    ("select id from pairs where v:id::int < 30 and w:id::int > 25", [1]),
+    ("select id from pairs where v:id::int < 20 and w:id::int > 15", [1]),
     ("select id from pairs where v:id::int = w:id::int and v:id::int = 5", [1]),
     ("select id from named where v:id::int = 5", [1]),
     ("select id from spark_catalog.default.stored where n = 5", [1]),
-    ("select (select max(w:id::int) from pairs where w:id::int < 10) m, id from events where v:id::int > 95", [1, 1]),
-    ("select id from events where v:id::int = 5 or v:id::int in (select 95)", [10]),
+    ("select (select max(w:id::int) from pairs where w:id::int < 10) m, id from events where v:id::int > 45", [1, 1]),
+    ("select id from events where v:id::int = 5 or v:id::int in (select 45)", [5]),
     ("select id, w from events join (values (5, 'a'), (17, 'b'), (null, 'c')) s(i, w) on v:id::int = i", [2]),
     ("select id, w from (select id, v:dec::decimal(10,2) k from events) join (values (5.25)) s(w) on k = w and id < w", [1]),
-    ("select id, w from (select id, v:s::string k from events) join (values ('k005')) s(w) on k = w", [10]),  # no marker
+    ("select id, w from (select id, v:s::string k from events) join (values ('k005')) s(w) on k = w", [5]),  # no marker
     ("select i, id from (values (5), (500)) s(i) left join events on v:id::int = i and v:d::double < 9", [1]),
     ("select i, id from events right join (values (5), (500)) s(i) on v:id::int = i", [1]),
-    ("select i, id from events left join (values (5), (500)) s(i) on v:id::int = i", [10]),
-    ("select i, id from events full join (values (5), (500)) s(i) on v:id::int = i", [10]),
+    ("select i, id from events left join (values (5), (500)) s(i) on v:id::int = i", [5]),
+    ("select i, id from events full join (values (5), (500)) s(i) on v:id::int = i", [5]),
     ("select i from (values (5), (500)) s(i) left anti join events on v:id::int = i", [1]),
-    ("select id from events left anti join (values (5), (500)) s(i) on v:id::int = i", [10]),
+    ("select id from events left anti join (values (5), (500)) s(i) on v:id::int = i", [5]),
     ("select id from events where v:id::int in (select i from (values (5), (500)) s(i))", [1]),
-    ("select id from events where v:id::int not in (select i from (values (5), (500)) s(i))", [10]),
-    ("select id from events join (values (5), (95)) s(i) on v:id::int = i join (values (-95)) t(j) on v:o.x::int = j", [1]),
-    ("select id from events join (values (5.0D), (95.0D)) s(i) on v:d::double = i", [10]),
-    ("select id from events where v:id::int < 10 and (id in (select id from pairs) or id = 3)", [1, 4]),
+    ("select id from events where v:id::int not in (select i from (values (5), (500)) s(i))", [5]),
+    ("select id from events join (values (5), (45)) s(i) on v:id::int = i join (values (-45)) t(j) on v:o.x::int = j", [1]),
+    ("select id from events join (values (5.0D), (45.0D)) s(i) on v:d::double = i", [5]),
+    ("select id from events where v:id::int < 10 and (id in (select id from pairs) or id = 3)", [1, 2]),
     ("select id, monotonically_increasing_id() from events join (values (5)) s(i) on v:id::int = i", [1]),
     (
         "select n, id from (select monotonically_increasing_id() n, id, v from events) join (values (5)) s(i) on v:id::int = i",
-        [10],
+        [5],
     ),
 ]
 
 
 @pytest.fixture(scope="module")
 def places(spark, table, tmp_path_factory) -> Iterator[None]:
-    pairs = create(spark, tmp_path_factory.mktemp("places") / "pairs", "id long, v variant, w variant")
-    source = spark.range(0, 40, 1, 4).selectExpr("id", f"{EVENT} v", f"{EVENT} w")
-    source.write.format("delta").mode("append").save(pairs)
+    pairs = str(tmp_path_factory.mktemp("places") / "pairs")
+    source = spark.range(0, 20, 1, 2).selectExpr("id", f"{EVENT} v", f"{EVENT} w")
+    source.write.format("delta").option("delta.enableVariantShredding", "true").save(pairs)
     for name, path in (("events", table), ("pairs", pairs)):
         spark.sql(prepared(spark, f"select * from delta.`{path}`")).createOrReplaceTempView(name)
     spark.sql("create or replace temp view first as select id, v:id::int n from events where v:id::int < 30")
@@ -679,12 +695,12 @@ FIRST = [
     ("select id from {} order by v:id::bigint nulls last limit 2", 2),
     ("select id from {} where v:id::int is not null order by v:id::int limit 2", 2),
     ("select id from {} order by try_variant_get(v, '$.d', 'int') desc limit 1", 1),
-    ("select id, to_json(v) from (select id, v from {} order by v:id::int desc limit 4) where v:id::int > 80", 4),
-    ("select id from {} order by v:id::int limit 2", 10),  # rows without the path come first
-    ("select id from {} order by v:id::int desc limit 11", 10),  # the log knows one row of each file
-    ("select id from {} where id % 2 = 1 order by v:id::int desc limit 1", 10),
-    ("select id from {} order by v:s::string desc limit 1", 10),  # may be cut
-    ("select id from {} order by -v:id::int limit 1", 10),
+    ("select id, to_json(v) from (select id, v from {} order by v:id::int desc limit 4) where v:id::int > 30", 4),
+    ("select id from {} order by v:id::int limit 2", 5),  # rows without the path come first
+    ("select id from {} order by v:id::int desc limit 11", 5),  # the log knows one row of each file
+    ("select id from {} where id % 2 = 1 order by v:id::int desc limit 1", 5),
+    ("select id from {} order by v:s::string desc limit 1", 5),  # may be cut
+    ("select id from {} order by -v:id::int limit 1", 5),
     ("select id, rand() > 2 r from {} order by v:id::int desc limit 1", 1),
 ]
 
@@ -715,15 +731,18 @@ def test_first_rows_of_any_table(spark, tmp_path):
         "texts": lambda: rng.choice(["5", "-7.5", "x"]),
         "nothing": lambda: None,
     }
+    written: dict[str, dict[int, list[str]]] = {"as decimals": {}, "as inferred": {}, "by delta-spark": {}}
     for number in range(14 if SOAK else 8):
         kinds = rng.choices(list(values), [6, 4, 1, 1, 1], k=rng.choice([1, 1, 1, 2]))
         documents = [{"n": values[rng.choice(kinds)]()} if rng.random() < 0.9 else {} for _ in range(6)]
-        rows = spark.createDataFrame([(json.dumps(document),) for document in documents], "j string").coalesce(1)
-        shaped = rows.selectExpr(f"cast({number} as long) id", "parse_json(j) v")
-        if rng.random() < 0.8:
-            write(shaped, path, shred={"v": "n decimal(18,2)"} if "decimals" in kinds else "auto")
+        how = "by delta-spark" if rng.random() >= 0.8 else "as decimals" if "decimals" in kinds else "as inferred"
+        written[how][number] = list(map(json.dumps, documents))
+    for how, files in written.items():
+        frame = json_files(spark, list(files.values())).selectExpr(f"array({', '.join(map(str, files))})[file] + 0L id", "v")
+        if how == "by delta-spark":
+            frame.write.format("delta").mode("append").save(path)
         else:
-            shaped.write.format("delta").mode("append").save(path)
+            write(frame, path, shred={"v": "n decimal(18,2)"} if how == "as decimals" else "auto")
     with generated(spark):
         spark.sql(f"delete from delta.`{path}` where id % 3 = 0 and try_variant_get(v, '$.n', 'int') > 10")
     kinds, orders = ("int", "decimal(2,0)", "double", "timestamp"), ("desc", "asc nulls last", "asc", "desc nulls first")
@@ -773,24 +792,20 @@ def test_exchanges_are_reused(spark, table):
 
 @pytest.mark.slow
 def test_data_manipulation(spark, table, tmp_path):
-    """UPDATE, DELETE, MERGE and INSERT leave the rows that they leave without skipping."""
-    states = {}
-    for name in ("on", "off"):
-        path = copied(table, tmp_path / name)
-        if name == "off":
-            disable(spark)
-        changed = f"delta.`{path}`"
-        spark.sql(f"update {changed} set id = -id where v:id::int = 5")
-        spark.sql(f"delete from {changed} where v:id::int in (7, 95)")
-        spark.sql(
-            f"merge into {changed} t using (select id, v from {changed} where v:id::int < 3) s on t.v:id::int = s.v:id::int "
-            "when matched then update set id = s.id + 1000"
-        )
-        spark.sql(f"insert into {changed} select id + 500, v from {changed} where v:id::int = 50")
-        states[name] = rows(read(spark, path).selectExpr("id", "to_json(v)"))
-    enable(spark)
-    assert states["on"] == states["off"]
-    assert len(states["on"]) == 99
+    """UPDATE, DELETE, MERGE and INSERT with predicates on paths change the rows that match, and no others."""
+    text_of = dict(rows(read(spark, table).selectExpr("id", "to_json(v)")))
+    path = copied(table, tmp_path / "t")
+    changed = f"delta.`{path}`"
+    spark.sql(f"update {changed} set id = -id where v:id::int = 5")
+    spark.sql(f"delete from {changed} where v:id::int in (7, 45)")
+    spark.sql(
+        f"merge into {changed} t using (select id, v from {changed} where v:id::int < 3) s on t.v:id::int = s.v:id::int "
+        "when matched then update set id = s.id + 1000"
+    )
+    spark.sql(f"insert into {changed} select id + 500, v from {changed} where v:id::int = 25")
+    moved = {5: -5, 0: 1000, 1: 1001, 2: 1002}
+    expected = [(moved.get(n, n), text_of[n]) for n in range(50) if n not in {7, 45}] + [(525, text_of[25])]
+    assert sorted(collected(read(spark, path).selectExpr("id", "to_json(v)"))) == sorted(expected)
 
 
 def test_deletion_vectors(spark, tmp_path):
@@ -804,13 +819,13 @@ def test_deletion_vectors(spark, tmp_path):
 def test_partitions(spark, tmp_path):
     """Partition filters, static and dynamic, and path predicates narrow the same scan."""
     path = create(spark, tmp_path / "parts", "id long, p int, v variant", "partitioned by (p)")
-    source = spark.range(0, 100, 1, 1).selectExpr("id", "cast(id % 2 as int) p", f"{EVENT} v")
-    source.repartitionByRange(10, "id").write.format("delta").mode("append").save(path)
+    source = spark.range(0, 40, 1, 4).selectExpr("id", "cast(id % 2 as int) p", f"{EVENT} v")
+    source.write.format("delta").mode("append").save(path)
     df = read(spark, path).where("p = 1 and v:id::int < 20").select("id")
     assert (len(collected(df)), opened(df)) == (10, [2])
     read(spark, path).createOrReplaceTempView("parts")
     join = "select a.id from parts a join (select 1 p) b on a.p = b.p where a.v:id::int < 20"
-    assert len(same_without(spark, lambda: spark.sql(join))) == 10
+    assert [row.id for row in sorted(collected(spark.sql(join)))] == list(range(1, 20, 2))
 
 
 def test_column_mapping(spark, tmp_path):
@@ -825,19 +840,19 @@ def test_checkpoints_and_time_travel(spark, tmp_path):
     """Bounds are read from checkpoints with statistics as structs, and in older versions of the table."""
     properties = {"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpointInterval": "1"}
     path = events(spark, tmp_path / "checkpointed", **properties)
-    spark.sql(f"delete from delta.`{path}` where id >= 50")
+    spark.sql(f"delete from delta.`{path}` where id >= 30")
     assert list(Path(path, "_delta_log").glob("*.checkpoint.parquet"))
     forget(spark)
-    df = read(spark, path).where("v:id::int > 95")
+    df = read(spark, path).where("v:id::int > 45")
     assert (len(collected(df)), opened(df)) == (0, [0])
-    df = spark.read.format("delta").option("versionAsOf", 1).load(path).where("v:id::int > 95")
+    df = spark.read.format("delta").option("versionAsOf", 0).load(path).where("v:id::int > 45")
     assert (len(collected(df)), opened(df)) == (4, [1])
 
 
 def test_streams(spark, tmp_path, table):
     """A stream with a filter on a path, joined to a static table with another filter, gives all its rows."""
     static = read(spark, table).where("v:id::int < 5").selectExpr("id")
-    stream = spark.readStream.format("delta").load(table).where("v:o.x::int > -50").select("id", "v").join(static, "id")
+    stream = spark.readStream.format("delta").load(table).where("v:o.x::int > -25").select("id", "v").join(static, "id")
     out = stream.select("id").writeStream.format("parquet").option("path", str(tmp_path / "out"))
     with generated(spark):
         out.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start().awaitTermination()
@@ -852,69 +867,77 @@ def test_several_threads(spark, table):
         df = read(spark, table).where(f"v:id::int = {value}").select("id")
         found[value] = [row.id for row in df.collect()] + opened(df)
 
-    threads = [threading.Thread(target=ask, args=(value,)) for value in (5, 55, 95)]
+    threads = [threading.Thread(target=ask, args=(value,)) for value in (5, 25, 45)]
     with generated(spark):
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert found == {value: [value, 1] for value in (5, 55, 95)}
+    assert found == {value: [value, 1] for value in (5, 25, 45)}
 
 
 def test_a_job_decides_as_the_driver_does(spark, marked):
     """A job over the bounds, as for large tables, keeps the files that the driver keeps for small tables."""
-    predicates = ["v:id::int = 5", "v:s::string like 'k01%'", "v:d::double in (3, 77.0)"]
-    predicates += ["v:day::date >= '2024-03-25' or v:ntz::timestamp_ntz < '1970-01-01 00:00:10'", "v:nothing::int = 1"]
+    predicates = ["v:id::int = 5", "v:s::string like 'k01%'", "v:d::double in (3, 37.0)"]
+    predicates += ["v:day::date >= '2024-02-04' or v:ntz::timestamp_ntz < '1970-01-01 00:00:10'", "v:nothing::int = 1"]
+    form = f"select 1 from delta.`{marked}` where "
+    queries = [prepared(spark, form + predicate) for predicate in predicates]
+    queries += [
+        f"{form}id >= {first} and v:id::int in (5, 45)" for first in (0, 30)
+    ]  # of which Delta keeps all files, or a few
     files = []
-    predicates += [f"id >= {first} and v:id::int in (5, 95)" for first in (0, 60)]  # of which Delta keeps all files, or a few
     for kept in ("5000", "0", "0"):
         spark.conf.set("spark.delta_variant.keptFiles", kept)
-        scans = [explain(read(spark, marked).where(predicate)).scans[0] for predicate in predicates]
-        files.append([scan.files_after_bounds for scan in scans])
+        files.append([scan.files_after_bounds for scan in scans(spark.sql(" union all ".join(queries)))])
     spark.conf.unset("spark.delta_variant.keptFiles")
-    assert files[0] == files[1] == files[2] == [1, 1, 2, 3, 10, 2, 1]
+    assert files[0] == files[1] == files[2] == [1, 1, 2, 3, 5, 2, 1]
 
 
-LONG = {
-    "OR of equalities": (" or ".join(f"v:id::int = {n}" for n in [*range(500, 900), 7, 95]), 2),
-    "AND of inequalities": (" and ".join(f"v:id::int <> {n}" for n in range(100)), 10),
-    "OR of pairs": (" or ".join(f"(v:id::int = {n} and v:s::string = 'k{n:03d}')" for n in [*range(200, 300), 7, 95]), 2),
-    "OR of ranges": (" or ".join(f"v:id::int between {n} and {n + 1}" for n in [*range(200, 300), 9, 95]), 3),
-    "IN of strings": (f"v:s::string in ({', '.join(repr(f'k{n}') for n in [*range(1000, 1400), '007', '095'])})", 2),
-    "NOT IN": (f"v:id::int not in ({', '.join(map(str, range(500)))})", 10),
+LONG = {  # with the number of files that are opened, and the rows
+    "OR of equalities": (" or ".join(f"v:id::int = {n}" for n in [*range(500, 900), 7, 45]), 2, [7, 45]),
+    "AND of inequalities": (" and ".join(f"v:id::int <> {n}" for n in range(100) if n != 5), 5, [5]),
+    "OR of pairs": (
+        " or ".join(f"(v:id::int = {n} and v:s::string = 'k{n:03d}')" for n in [*range(200, 300), 7, 45]),
+        2,
+        [7, 45],
+    ),
+    "OR of ranges": (
+        " or ".join(f"v:id::int between {n} and {n + 1}" for n in [*range(200, 300), 9, 45]),
+        3,
+        [9, 10, 45, 46],
+    ),
+    "IN of strings": (f"v:s::string in ({', '.join(repr(f'k{n}') for n in [*range(1000, 1400), '007', '045'])})", 2, [7, 45]),
+    "NOT IN": (f"v:id::int not in ({', '.join(map(str, range(1, 500)))})", 5, [0]),
 }
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_long_predicates(spark, marked, name):
     """Predicates of hundreds of terms keep only files that can match, on the driver and by a job."""
-    predicate, files = LONG[name]
+    predicate, files, found = LONG[name]
     query = prepared(spark, f"select id from delta.`{marked}` where {predicate}")
     for kept in ("5000", "0"):
         spark.conf.set("spark.delta_variant.keptFiles", kept)
-        [scan] = explain(spark.sql(query)).scans
+        df = spark.sql(query)
+        [scan] = explain(df).scans
         assert scan.files_after_bounds == files
         # Only the first of many questions are counted, and `explain` says so.
         assert len(scan.findings) <= 128
         assert ("not counted" in str(scan.reasons)) == ("pairs" in name or "ranges" in name)
-        assert name != "OR of pairs" or {finding.files_ruled_out for finding in scan.findings} == {10}
+        assert name != "OR of pairs" or {finding.files_ruled_out for finding in scan.findings} == {5}
     spark.conf.unset("spark.delta_variant.keptFiles")
-    same_without(spark, lambda: spark.sql(query))
+    assert sorted(row.id for row in collected(df)) == found
 
 
 def test_zeros_that_spark_holds_apart(spark, tmp_path):
     """A NOT IN with a zero rules nothing out: Spark's long NOT IN tells -0.0 from 0.0, which bounds do not."""
     path = create(spark, tmp_path / "zeros", "v variant")
-    append_json(spark, path, ['{"d": -0.0e0}'])
+    append_json(spark, path, [['{"d": -0.0e0}']])
     mark(spark, path)
     excluded = ", ".join(f"{n}.0D" for n in range(20))
-    for predicate, files in (
-        (f"v:d::double not in ({excluded})", 1),
-        ("v:d::double <> 0.0D", 0),
-        ("v:d::double not in (0.0D, 1.0D)", 1),
-    ):
-        same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).selectExpr("to_json(v)"))
-        assert explain(read(spark, path).where(predicate)).scans[0].files_after_bounds == files, predicate
+    expected = {f"v:d::double not in ({excluded})": 1, "v:d::double <> 0.0D": 0, "v:d::double not in (0.0D, 1.0D)": 1}
+    for predicate, answer in answers(spark, path, list(expected), "to_json(v)").items():
+        assert (answer.files, answer.found) == (expected[predicate], answer.wanted), predicate
 
 
 # ---- what is kept from one table version to the next -----------------------------------------------------------------
@@ -943,40 +966,42 @@ def count_same(spark, before, after):
 
 def test_a_commit_costs_its_own_files(spark, tmp_path):
     """The first query after a commit decodes the bounds of the files whose paths, statistics or tags are new, and no others."""
-    path = events(spark, tmp_path / "growing", rows=60, files=6, **{"delta.enableDeletionVectors": "true"})
+    path = events(spark, tmp_path / "growing", rows=40, files=4, **{"delta.enableDeletionVectors": "true"})
 
     def ask(predicate="v:id::int = 5"):
         df = read(spark, path).where(predicate).select("id")
         return [row.id for row in rows(df)], opened(df)[0]
 
-    def decoded(change):
+    def decoded(change, *asked):
         before = kept_rows(spark, path)
         change()
-        found = ask()
+        found = ask(*asked)
         after = kept_rows(spark, path)
         return found, len(after) - count_same(spark, before, after)
 
     more = spark.range(100, 110, 1, 1).selectExpr("id", f"{EVENT} v")
     assert ask() == ([5], 1)
     assert decoded(lambda: more.write.format("delta").mode("append").save(path)) == (([5], 1), 1)
-    assert decoded(lambda: spark.sql(f"delete from delta.`{path}` where id in (25, 33)")) == (([5], 1), 2)
-    assert decoded(lambda: spark.sql(f"delete from delta.`{path}` where id between 10 and 19")) == (([5], 1), 0)
-    assert decoded(lambda: mark(spark, path)) == (([5], 1), 6)
+    gone = "id in (25, 33) or id between 10 and 19"  # two files get deletion vectors, one is removed
+    assert decoded(lambda: spark.sql(f"delete from delta.`{path}` where {gone}")) == (([5], 1), 2)
+    assert decoded(lambda: mark(spark, path)) == (([5], 1), 4)
     of_two = [read(spark, path).where(predicate) for predicate in ("v:id::int = 105", "v:s::string = 'k105'")]
     df = of_two[0].unionAll(of_two[1]).unionAll(read(spark, path).where("v:id::int = 33")).select("id")
     assert ([row.id for row in rows(df)], opened(df)) == ([105, 105], [1, 1, 1])
-    assert decoded(lambda: spark.sql(f"restore table delta.`{path}` to version as of 1"))[0] == ([5], 1)
-    assert ask("v:id::int = 33") == ([33], 1)
+    assert decoded(lambda: spark.sql(f"restore table delta.`{path}` to version as of 0"), "v:id::int = 33")[0] == ([33], 1)
 
 
-@pytest.mark.parametrize("kept", ["5000", "0"])
-def test_values_of_the_mark(spark, small, tmp_path, kept):
+def test_values_of_the_mark(spark, table, tmp_path):
     """The marker counts with the values 1 and 2 and with no other, on the driver and by a job (M1)."""
-    path = copied(small, tmp_path / "marks")
-    spark.conf.set("spark.delta_variant.keptFiles", kept)
-    for value, files in (("1", 1), ("2", 1), ("3", 2)):
-        mark(spark, path, value)
-        assert explain(read(spark, path).where("v:s::string = 'k005'")).scans[0].files_after_bounds == files
+    path = copied(table, tmp_path / "marks")
+    mark(spark, path, ["1", "3", "2", "4", "x"])
+    [log] = Path(path, "_delta_log").glob("*.json")
+    adds = [action["add"] for action in map(json.loads, log.read_text().splitlines()) if "add" in action]
+    values = {unquote(add["path"]): add["tags"][BOUNDS_TAG] for add in adds}
+    for kept in ("5000", "0"):
+        spark.conf.set("spark.delta_variant.keptFiles", kept)
+        kept_files = read(spark, path).where("v:s::string = 'x'").inputFiles()
+        assert {Path(unquote(file)).name for file in kept_files} == {name for name, value in values.items() if value > "2"}
     spark.conf.unset("spark.delta_variant.keptFiles")
 
 
@@ -993,8 +1018,9 @@ def test_residuals_over_4_kib(spark, tmp_path):
     spark.conf.unset("parquet.block.row.count.limit")
     assert [row.path for row in VariantTable.forPath(spark, path).stats().collect()] == ["$['b']"]
     negative = "try_variant_get(v, '$.a', 'double') < 0"
-    for predicate, found in ((negative, 1), ("try_variant_get(v, '$.a', 'int') = -7", 1), ("v:b::int = 5000", 0)):
-        assert len(same_without(spark, lambda predicate=predicate: read(spark, path).where(predicate).select("id"))) == found
+    expected = {negative: [4500], "try_variant_get(v, '$.a', 'int') = -7": [4500], "v:b::int = 5000": []}
+    found = answers(spark, path, list(expected))
+    assert {predicate: answer.found for predicate, answer in found.items()} == expected
 
 
 def test_statistics_that_change_in_place(spark, small, tmp_path):
@@ -1032,21 +1058,21 @@ def test_a_version_that_cannot_be_read_is_not_tried_again(spark, small, tmp_path
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
     [scan] = explain(read(spark, path).where("v:id::int = 5")).scans
     assert "the bounds of this version could not be read" in scan.reasons[-1]
-    append_json(spark, path, ['{"id": 100}'])
+    append_json(spark, path, [['{"id": 100}']])
     assert explain(read(spark, path).where("v:id::int = 5")).scans[0].files_after_bounds == 1
     spark.conf.unset("spark.delta_variant.keptFiles")
 
 
 ORDINARY = [
-    ("v:id::int = 5 or id = 77", 2),
-    ("(v:id::int = 5 and id < 50) or id in (98, 99)", 2),
-    ("v:id::int = 5 or id = 77 and v:d::double > 1", 2),
-    ("v:id::int = 5 or id % 7 = 1", 10),
+    ("v:id::int = 5 or id = 37", 2),
+    ("(v:id::int = 5 and id < 30) or id in (48, 49)", 2),
+    ("v:id::int = 5 or id = 37 and v:d::double > 1", 2),
+    ("v:id::int = 5 or id % 7 = 1", 5),
     ("v:id::int = 5 or id < 0", 1),
-    ("v:nothing::int = 5 or id < 0", 10),
-    ("not (v:id::int <> 5 and id <> 77)", 2),
-    ("v:id::int = 5 or id = (select max(id) from range(78))", 10),
-    ("v:id::int = 5 or id + rand() < 0", 10),
+    ("v:nothing::int = 5 or id < 0", 5),
+    ("not (v:id::int <> 5 and id <> 37)", 2),
+    ("v:id::int = 5 or id = (select max(id) from range(38))", 5),
+    ("v:id::int = 5 or id + rand() < 0", 5),
 ]
 
 
@@ -1069,11 +1095,11 @@ def test_ordinary_columns_beside_paths(spark, marked, without, predicate, files)
 
 def test_many_questions_about_ordinary_columns(spark, marked):
     """Delta is not asked about ordinary columns if that takes more than four jobs and saves little; `explain` says so."""
-    pairs = [f"(v:id::int = {i} and id % 100 = {i} and id < {i + 1})" for i in range(3, 93, 10)]
-    for count, files in ((1, 1), (9, 9)):
+    pairs = [f"(v:id::int = {i} and id % 100 = {i} and id < {i + 1})" for i in range(3, 48, 5)]
+    for count, files in ((1, 1), (9, 5)):
         df = read(spark, marked).where(" or ".join(pairs[:count]))
         assert explain(df).scans[0].files_after_bounds == files
-    ordinary = [f"(v:id::int = {i} or id = {i + 1})" for i in range(3, 93, 10)]
+    ordinary = [f"(v:id::int = {i} or id = {i + 1})" for i in range(3, 48, 5)]
     for count, asked in ((3, True), (9, False)):
         [scan] = explain(read(spark, marked).where(" and ".join(ordinary[:count]))).scans
         assert ("Delta was not asked" in "".join(scan.reasons)) != asked
@@ -1165,12 +1191,12 @@ def test_explain(spark, table):
     """Explain tells what is left of the files after Delta and after the bounds, and why not fewer, without running."""
     read(spark, table).createOrReplaceTempView("events")
     [scan] = explain(spark.sql("select * from events where v:id::int = 5 and id < 20")).scans
-    assert (scan.files_total, scan.files_after_delta, scan.files_after_bounds) == (10, 2, 1)
-    assert (scan.version, scan.predicates, scan.reasons) == (1, ("v:id::int = 5",), ())
+    assert (scan.files_total, scan.files_after_delta, scan.files_after_bounds) == (5, 2, 1)
+    assert (scan.version, scan.predicates, scan.reasons) == (0, ("v:id::int = 5",), ())
     [finding] = scan.findings
     assert (finding.predicate, finding.path, finding.files_ruled_out, finding.reasons) == ("v:id::int = 5", "v:id", 1, ())
     [scan] = explain(spark.sql("select * from events where v:s::string = 'x' or id = 4")).scans
-    assert (scan.files_after_delta, scan.files_after_bounds) == (10, 10)
+    assert (scan.files_after_delta, scan.files_after_bounds) == (5, 5)
     assert BOUNDS_TAG in scan.reasons[0]
     [scan] = explain(spark.sql("select * from events")).scans
     assert scan.reasons == ("the query has no filter on a Variant path here",)
@@ -1178,18 +1204,18 @@ def test_explain(spark, table):
     assert len(report.scans) == 2
     lines = str(report).splitlines()
     end = lines[0].index("after bounds") + len("after bounds")
-    assert [line[:end].split()[-1] for line in lines[1:] if line[:end].strip()] == ["10", "10"]
+    assert [line[:end].split()[-1] for line in lines[1:] if line[:end].strip()] == ["5", "5"]
     disable(spark)
     [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
-    assert scan.files_after_delta == scan.files_after_bounds == 10
+    assert scan.files_after_delta == scan.files_after_bounds == 5
     assert scan.reasons == ("delta_variant.enable(spark) was not called",)
 
 
 def test_explain_counts_files(spark, tmp_path, caplog):
     """`explain` says of each question how many files it rules out alone, and why not more; logScans logs the same."""
     create(spark, tmp_path / "t", "v variant")
-    for texts in (['{"a": 1}'], ['{"a": 9}'], ['{"a": "x"}'], ['{"a": 1}', '{"a": "x"}'], ['{"b": 1}'], ['{"a": 5000000000}']):
-        append_json(spark, tmp_path / "t", texts)
+    files = [['{"a": 1}'], ['{"a": 9}'], ['{"a": "x"}'], ['{"a": 1}', '{"a": "x"}'], ['{"b": 1}'], ['{"a": 5000000000}']]
+    append_json(spark, tmp_path / "t", files)
     query = "v:a::int = 9 and v:a::string >= 'w'"
     with caplog.at_level(logging.DEBUG):
         [scan] = explain(read(spark, str(tmp_path / "t")).where(query)).scans
@@ -1301,8 +1327,9 @@ def test_times_in_strings(spark, in_strings, zone, plan_form):
     """
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        found = answers(spark, in_strings, [predicate for predicate, _ in TIMES])
-        for predicate, files in TIMES:
+        shared = TIMES if zone != "UTC" else share(TIMES, 2)
+        found = answers(spark, in_strings, [predicate for predicate, _ in shared])
+        for predicate, files in shared:
             answer = found[predicate]
             assert answer.found == answer.wanted, predicate
             assert answer.files == (files or answer.matching), predicate
@@ -1319,22 +1346,23 @@ def test_strings_without_the_tag_of_times(spark, tmp_path):
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     adds = [action["add"] for action in actions if "add" in action]
 
-    def left(tags):
+    def left(tags, described=scans):
         for add, kept in zip(adds, tags, strict=True):
             add["tags"] = kept
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
         forget(spark)
-        make = lambda: spark.sql(" union all ".join(f"select id from delta.`{path}` where {p}" for p in asked))  # noqa: E731
-        same_without(spark, make)
-        found = explain(make()).scans
+        df = spark.sql(" union all ".join(f"select id from delta.`{path}` where {predicate}" for predicate in asked))
+        assert rows(df) == sorted([(n,) for n in range(48)] * 2, key=repr)
+        found = described(df)
         return [scan.files_after_bounds for scan in found], [scan.reasons for scan in found]
 
     whole = [add["tags"] for add in adds]
-    assert left(whole) == ([2, 2], [(), ()])
+    reasons = lambda df: explain(df).scans  # noqa: E731
+    assert left(whole, reasons) == ([2, 2], [(), ()])
     assert left([{BOUNDS_TAG: whole[0][BOUNDS_TAG]}, *whole[1:5], {}])[0] == [3, 3]
     assert left([{TIMES_TAG: tags[TIMES_TAG]} for tags in whole])[0] == [6, 6]
-    files, [path_reasons, text_reasons] = left([{BOUNDS_TAG: tags[BOUNDS_TAG]} for tags in whole])
+    files, [path_reasons, text_reasons] = left([{BOUNDS_TAG: tags[BOUNDS_TAG]} for tags in whole], reasons)
     assert files == [6, 6]
     assert path_reasons == (f"strings at v:z, of which the tag {TIMES_TAG} has no bounds, in 6 of 6 files",)
     [text_reason] = text_reasons
@@ -1349,15 +1377,15 @@ def test_times_in_strings_after_changes(spark, tmp_path):
     table = f"delta.`{path}`"
     query = lambda: read(spark, path).where("v:z::date = date'2006-10-29'").select("id")  # noqa: E731
     spark.sql(f"delete from {table} where v:z::timestamp between {INSTANT.format('00:00:00')} and {INSTANT.format('12:00:00')}")
-    found, df = compared(spark, query)
-    assert (len(found), opened(df)) == (11, [1])
+    df = query()
+    assert (sorted(row.id for row in collected(df)), opened(df)) == ([*range(61, 72)], [1])
     spark.sql(
         f"""update {table} set v = parse_json('{{"z": "2006-10-29T05:00:00+10:00"}}') where v:z::date = date'2006-10-27'"""
     )
-    found, df = compared(spark, query)
-    assert (len(found), opened(df)) == (35, [2])
+    df = query()
+    assert (sorted(row.id for row in collected(df)), opened(df)) == ([*range(24), *range(61, 72)], [2])
     spark.sql(f"optimize {table}").collect()
-    assert compared(spark, query)[0] == found
+    assert sorted(row.id for row in collected(query())) == [*range(24), *range(61, 72)]
 
 
 def test_times_in_strings_of_joins_and_orders(spark, in_strings):
@@ -1397,7 +1425,7 @@ def test_random_conjunctions(spark, marked):
 
     def make(depth):
         if depth == 0 or choose.random() < 0.3:
-            return choose.choice(atoms).format(op=choose.choice(["=", "<", "<=", ">", ">=", "<>"]), n=choose.randint(0, 99))
+            return choose.choice(atoms).format(op=choose.choice(["=", "<", "<=", ">", ">=", "<>"]), n=choose.randint(0, 49))
         return f"{choose.choice(['', 'not '])}({make(depth - 1)} {choose.choice(['and', 'or'])} {make(depth - 1)})"
 
     for predicate, answer in answers(spark, marked, [make(3) for _ in range(25 if SOAK else 12)]).items():

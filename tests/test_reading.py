@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import itertools
 import json
 import math
 import re
@@ -20,12 +19,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import delta_variant as dv
+from delta_variant import report
 from delta_variant.reading import MAX_GROUPS, cast, groups
 from tests.strategies import column
-from tests.support import SOAK, collected, generated, prepared, scans, share
+from tests.support import SOAK, collected, generated, prepared, scans, share, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -98,7 +98,14 @@ ASKED = [
 ]
 
 ZONES = ["America/St_Johns", "Asia/Kathmandu"]
-IN_ZONES = [(key, zone) for number, key in enumerate(VALUES) for zone in share(ZONES, 2, number % 2)]
+AT_ONCE = 4 if SOAK else len(VALUES)
+"""How many keys one query asks for."""
+IN_ZONES = [
+    (keys[at : at + AT_ONCE], zone)
+    for number, zone in enumerate(ZONES)
+    for keys in [share(VALUES, 2, number)]
+    for at in range(0, len(keys), AT_ONCE)
+]
 
 
 def asked_of(key: str, parts: int = 2) -> list[str]:
@@ -119,16 +126,18 @@ def values(spark, tmp_path_factory) -> Iterator[str]:
 
 
 def made(spark: SparkSession, path: Any, files: list[list[Any]], shape: pa.DataType | None = None, **properties: str) -> str:
-    """A table with one file for each list of rows, shredded to the shape; `id` numbers the rows."""
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"delta.enableVariantShredding": "true", **properties}.items())
-    spark.sql(f"create table if not exists delta.`{path}` (id long, v variant) using delta tblproperties ({listed})")
-    start = 0
-    for number, rows in enumerate(files):
-        source = f"{path}-{number}.parquet"
-        table = pa.table({"id": pa.array(range(start, start + len(rows)), pa.int64()), "v": column(rows)})
-        dv.parquet.write_table(table, source)
-        dv.write(spark.read.parquet(source).coalesce(1), path, shred={"v": shape} if shape else "auto")
-        start += len(rows)
+    """A table with one file for each list of rows, of one length, shredded to the shape; `id` numbers the rows."""
+    if properties:
+        listed = ", ".join(
+            f"'{key}' = '{value}'" for key, value in {"delta.enableVariantShredding": "true", **properties}.items()
+        )
+        spark.sql(f"create table delta.`{path}` (id long, v variant) using delta tblproperties ({listed})")
+    rows = [row for some in files for row in some]
+    assert len(rows) == len(files) * len(files[0])
+    source = f"{path}.parquet"
+    dv.parquet.write_table(pa.table({"id": pa.array(range(len(rows)), pa.int64()), "v": column(rows)}), source)
+    one_task = spark.read.parquet(source).coalesce(1)
+    dv.write(one_task, path, shred={"v": shape} if shape else "auto", max_rows_per_file=len(files[0]))
     return str(path)
 
 
@@ -144,13 +153,7 @@ def both(
     typed: how many files are read from typed columns, a number or a range of numbers; a list of them for each scan. logged: for
     how many files the log gives MIN and MAX.
     """
-    query = prepared(spark, query)
-    spark.conf.set(TYPED, "false")
-    expected = outcome(spark.sql(query))
-    spark.conf.set(TYPED, "true")
-    df = spark.sql(query)
-    found = outcome(df)
-    assert found == expected, query
+    found, df = compared(spark, prepared(spark, query))
     if isinstance(typed, list):
         files = [scan.files_typed for scan in scans(df)]
         assert [None if one is None else file for one, file in zip(typed, files, strict=True)] == typed, dv.explain(df)
@@ -160,6 +163,27 @@ def both(
     if logged is not None:
         assert sum(scan.files_from_log for scan in scans(df)) == logged, dv.explain(df)
     return found
+
+
+def compared(spark: SparkSession, query: str) -> tuple[list[str] | str, DataFrame]:
+    """The rows or the error of a query, after comparison with Spark's scan, and the query."""
+    spark.conf.set(TYPED, "false")
+    expected = outcome(spark.sql(query))
+    spark.conf.set(TYPED, "true")
+    df = spark.sql(query)
+    found = outcome(df)
+    assert found == expected, query
+    return found, df
+
+
+def together(spark: SparkSession, queries: Iterable[str]) -> list[list[report.Scan]]:
+    """The scans of each query, after comparison of the rows of all of them, asked in one query, with those of Spark's scan."""
+    listed = [prepared(spark, query) for query in queries]
+    rows, _ = compared(
+        spark, " union all ".join(f"select {n} q, to_json(struct(*)) r from ({q}) t" for n, q in enumerate(listed))
+    )
+    assert isinstance(rows, list), rows
+    return [scans(spark.sql(query)) for query in listed]
 
 
 def outcome(df: DataFrame) -> list[str] | str:
@@ -176,12 +200,13 @@ def text(expression: str, asked: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("key", "zone"), IN_ZONES)
-def test_every_type_as_every_other(spark, values, key, zone):
+@pytest.mark.parametrize(("keys", "zone"), IN_ZONES)
+def test_every_type_as_every_other(spark, values, keys, zone):
     """From a typed column of any type, for any type asked for, `try_variant_get` gives what Spark's scan gives (T1, T5)."""
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        gets = [text(f"try_variant_get(v, '$.{key}', '{asked}')", asked) for asked in asked_of(key)]
+        pairs = [(key, asked) for key in keys for asked in asked_of(key)]
+        gets = [text(f"try_variant_get(v, '$.{key}', '{asked}')", asked) for key, asked in pairs]
         listed = ", ".join(f"{get} c{n}" for n, get in enumerate(gets))
         both(spark, f"select id, {listed} from delta.`{values}`", typed=1)
     finally:
@@ -252,16 +277,18 @@ def test_keys_of_any_kind(spark, tmp_path, mode):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sensitive", ["false", "true"])
-def test_names_that_differ_by_case(spark, tmp_path, sensitive):
+def test_names_that_differ_by_case(spark, tmp_path):
     """A file with typed fields whose names differ only by case is left to Spark's scan, whatever `caseSensitive` is (M1)."""
     rows = [{"a": n, "A": str(n), "o": {"b": n}} for n in range(3)]
     shape = pa.struct([("a", pa.int32()), ("A", pa.string()), ("o", pa.struct([("b", pa.int32())]))])
     path = made(spark, tmp_path / "t", [rows], shape)
-    spark.conf.set("spark.sql.caseSensitive", sensitive)
     dv.enable(spark)
-    for asked in ("v:a::int", "v:A::string", "v:o.b::int"):
-        both(spark, f"select {asked} from delta.`{path}`", typed=0)
+    for sensitive in ("false", "true"):
+        spark.conf.set("spark.sql.caseSensitive", sensitive)
+        found = together(
+            spark, (f"select {asked} c from delta.`{path}`" for asked in ("v:a::int", "v:A::string", "v:o.b::int"))
+        )
+        assert [scan.files_typed for [scan] in found] == [0, 0, 0]
     dv.disable(spark)
     spark.conf.unset("spark.sql.caseSensitive")
 
@@ -312,8 +339,8 @@ def test_footers_prove_every_type(spark, unmarked_values, footers):
     for key in ("float", "double"):  # footers do not prove them (protocol/README.md, F5)
         same([key], typed=False)
     others = [key for key in VALUES if key not in {"float", "double"}]
-    for start in range(0, len(others), 4):
-        same(others[start : start + 4], typed=True)
+    for start in range(0, len(others), AT_ONCE):
+        same(others[start : start + AT_ONCE], typed=True)
     both(spark, f"select {', '.join(f'typeof(v:{key})' for key in VALUES)} from {table}")
 
 
@@ -351,11 +378,33 @@ RESIDUALS = {  # rows; the paths that are proven; other paths that are proven if
 
 
 @pytest.fixture(scope="module")
-def residuals(spark, tmp_path_factory) -> Any:
-    """Makes the table of a case of RESIDUALS, once."""
+def residuals(spark, tmp_path_factory) -> Callable[[str, bool], str]:
+    """A view of the file of a case of RESIDUALS, without statistics and tags: a file of a known writer, or of another."""
     shape = pa.struct([("a", pa.int32()), ("o", pa.struct([("b", pa.string())]))])
-    root = tmp_path_factory.mktemp("residuals")
-    return functools.cache(lambda case: made(spark, root / case.replace(" ", "-"), [RESIDUALS[case][0]], shape))
+    path = tmp_path_factory.mktemp("residuals") / "t"
+    listed = [(number, row) for number, (rows, _, _) in enumerate(RESIDUALS.values()) for row in rows]
+    ids, cases = pa.array(range(len(listed)), pa.int64()), pa.array([number for number, _ in listed], pa.int32())
+    dv.parquet.write_table(pa.table({"id": ids, "p": cases, "v": column([row for _, row in listed])}), f"{path}.parquet")
+    source = spark.read.parquet(f"{path}.parquet").coalesce(1)
+    dv.write(source, path, partition_by=["p"], shred={"v": shape})
+    table = unmarked(spark, path)
+    [log] = Path(table, "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in [action["add"] for action in actions if "add" in action]:
+        data = Path(table, add["path"]).read_bytes()
+        assert b"org.apache.spark.version" in data
+        other = str(Path(add["path"]).with_name(f"other-{Path(add['path']).name}"))
+        Path(table, other).write_bytes(data.replace(b"org.apache.spark.version", b"com.example.tool.version"))
+        partition = {"p": str(int(add["partitionValues"]["p"]) + len(RESIDUALS))}
+        actions.append({"add": {**add, "path": other, "partitionValues": partition}})
+    assert len(actions) > 2 * len(RESIDUALS)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+    def view(case: str, known: bool) -> str:
+        partition = list(RESIDUALS).index(case) + len(RESIDUALS) * (not known)
+        return viewed(spark, f"select id, v from delta.`{table}` where p = {partition}")
+
+    return functools.cache(view)
 
 
 @pytest.mark.spark
@@ -369,7 +418,7 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
     queries = (  # with the same columns, so that one query can ask them all
         "select {2} q, id, v:{0} c, null s, null n from {1}",
         "select {2} q, id, null c, v:{0}::string s, try_variant_get(v, '$.{0}', 'int') n from {1}",
-        "select {2} q, count(*) id, null c, null s, null n from {1} where v:{0}::string < 'y'",
+        "select {2} q, 0 id, null c, null s, null n from {1} where v:{0}::string < 'y'",
     )
     everywhere = "select {2} q, id, null c, concat(v is null, v is not null) s, v:z::int n from {1}"
     several = "v:z::int is null and v:a::string < 'y'"
@@ -379,12 +428,7 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
     for number, (case, (_, always, more)) in enumerate(RESIDUALS.items()):
         if not more and known not in share((True, False), 2, number % 2):
             continue  # in `make test` these cases, in which the writer does not matter, have one
-        path, proven = unmarked(spark, residuals(case), "known" if known else "any"), always | more if known else always
-        for file in Path(path).glob("*.parquet"):
-            data = file.read_bytes()
-            assert b"org.apache.spark.version" in data
-            file.write_bytes(data if known else data.replace(b"org.apache.spark.version", b"com.example.tool.version"))
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        view, proven = residuals(case, known), always | more if known else always
         keys = ("a", "o.b", "o.z", "z", "a.z")
         asked = [
             pair
@@ -393,11 +437,11 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
         ]
         for key, query in [*asked, *share([("z", everywhere), ("", several)], 2, int(known))]:
             variant_null = case == "JSON nulls" and "::" not in query and key == "a"
-            branches.append(query.format(key, f"delta.`{path}`", len(branches)))
+            branches.append(query.format(key, view, len(branches)))
             expected.append(int(key in proven and not variant_null) if key else None)
         if "z" in always:
-            join = f"select a.id, b.id from delta.`{path}` a left join range(9) b on a.v:z::bigint = b.id"
-            plan = spark.sql(prepared(spark, join))._jdf.queryExecution().sparkPlan()
+            join = f"select a.id, b.id from {view} a left join range(9) b on a.v:z::bigint = b.id"
+            plan = spark.sql(join)._jdf.queryExecution().sparkPlan()
             assert "NestedLoop" not in plan.toString(), case
     assert isinstance(both(spark, " union all ".join(branches), typed=expected), list)
 
@@ -405,18 +449,16 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
 @pytest.mark.spark
 def test_footers_of_other_writers(spark, tmp_path, footers):
     """Footers prove paths in files that delta-spark has inserted, and in files of this package that it has rewritten (T2)."""
-    table = made(spark, tmp_path / "t", [[event(n) for n in range(40)]] * 3, EVENTS)
-    spark.sql(f"insert into delta.`{table}` select id + 1000, v from delta.`{table}` where id < 30")
-    spark.sql(f"delete from delta.`{table}` where id = 45")
+    table = f"delta.`{made(spark, tmp_path / 't', [[event(n) for n in range(40)]] * 2, EVENTS)}`"
+    spark.sql(f"insert into {table} select id + 1000, v from {table} where id < 30")
+    spark.sql(f"delete from {table} where id = 45")
     queries = [
-        "select sum(v:n::int), max(v:s::string) from {}",
-        "select id, v:o.x, v:o.d::double, v:kind from {} where v:n::int > 9",
+        f"select sum(v:n::int), max(v:s::string) from {table}",
+        f"select id, v:o.x, v:o.d::double, v:kind from {table} where v:n::int > 9",
     ]
-    for query in queries:
-        both(spark, query.format(f"delta.`{table}`"), typed=4)
-    spark.sql(f"optimize delta.`{table}`")
-    for query in queries:
-        both(spark, query.format(f"delta.`{table}`"), typed=1)
+    assert [scan.files_typed for [scan] in together(spark, queries)] == [3, 3]
+    spark.sql(f"optimize {table}")
+    assert [scan.files_typed for [scan] in together(spark, queries)] == [1, 1]
 
 
 @pytest.mark.spark
@@ -424,12 +466,10 @@ def test_footers_of_other_writers(spark, tmp_path, footers):
 def test_footers_of_mapped_columns(spark, tmp_path, footers, mode):
     """Footers prove paths of columns mapped by name, in structs and after a rename too, and none of columns mapped by id."""
     path = tmp_path / "t"
-    properties = f"'delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = '{mode}'"
-    spark.sql(f"create table delta.`{path}` (id long, s struct<w variant>) using delta tblproperties ({properties})")
+    properties = {"delta.enableVariantShredding": "true", "delta.columnMapping.mode": mode}
     json_text = '\'{"a": \' || id || \', "b": {"c": "x\' || id || \'"}}\''
-    spark.range(20).selectExpr("id", f"named_struct('w', parse_json({json_text})) s").coalesce(1).write.format("delta").mode(
-        "append"
-    ).save(str(path))
+    source = spark.range(0, 20, 1, 1).selectExpr("id", f"named_struct('w', parse_json({json_text})) s")
+    source.write.format("delta").options(**properties).save(str(path))
     both(spark, f"select id, s.w:a::int, s.w:b.c::string from delta.`{path}`", typed=mode == "name")
     spark.sql(f"alter table delta.`{path}` rename column s to t")
     both(spark, f"select id, t.w:a::int, t.w:b.c::string from delta.`{path}`", typed=mode == "name")
@@ -459,8 +499,9 @@ def test_the_planner_expects_the_size_of_ordinary_columns(spark, tmp_path, foote
         ("v:o.c::string, v:d::decimal(20,2)", "c, d"),
         ("v:a::bigint, v:o.b::bigint", "a, b"),
     ):
-        expected = expected_share(spark.sql(f"select {columns} from delta.`{plain}`"), plain)
-        assert expected_share(spark.sql(f"select {paths} from delta.`{path}`"), path) == pytest.approx(expected, rel=0.02)
+        expected = expected_share(spark.sql(prepared(spark, f"select {columns} from delta.`{plain}`")), plain)
+        found = expected_share(spark.sql(prepared(spark, f"select {paths} from delta.`{path}`")), path)
+        assert found == pytest.approx(expected, rel=0.02)
     copy = Path(unmarked(spark, path))
     assert expected_share(spark.sql(f"select v:o.c::string from delta.`{copy}`"), copy) < 0.5
 
@@ -553,37 +594,42 @@ QUERIES = [
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("table", "query"),
+    ("table", "queries"),
     # In `make test` one table for each query: `mixed` for two of three.
-    [("mixed", query) for number, query in enumerate(QUERIES) if SOAK or number % 3]
-    + [("typed", query) for query in share(QUERIES, 3)],
+    [
+        ("mixed", [query for number, query in enumerate(QUERIES) if SOAK or number % 3]),
+        ("typed", share(QUERIES, 3)),
+    ],
+    ids=["mixed", "typed"],
 )
-def test_wherever_the_use_stands(spark, request, table, query):
+def test_wherever_the_use_stands(spark, request, table, queries):
     """Wherever a query uses a path, its rows are those of Spark's scan, and at least one file is read by typed columns (T4)."""
-    query = query.replace("{}", f"delta.`{request.getfixturevalue(table)}`")
-    assert isinstance(both(spark, query, typed=None if ":missing" in query else SOME), list)
+    path = request.getfixturevalue(table)
+    found = together(spark, (query.replace("{}", f"delta.`{path}`") for query in queries))
+    for query, scanned in zip(queries, found, strict=True):
+        assert ":missing" in query or sum(scan.files_typed for scan in scanned) in SOME, query
+
+
+LEFT = [
+    "select v from {}",
+    "select v:n::int, v from {}",
+    "select to_json(v) from {}",
+    "select v:o from {}",
+    "select v:tags[0]::int from {}",
+    "select v:missing::int from {}",
+    "select id from {} where v is not null",
+    "select cast(v as struct<n:int>) from {}",
+    "select id from {}",
+]
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "query",
-    [
-        "select v from {}",
-        "select v:n::int, v from {}",
-        "select to_json(v) from {}",
-        "select v:o from {}",
-        "select v:tags[0]::int from {}",
-        "select v:missing::int from {}",
-        "select id from {} where v is not null",
-        "select cast(v as struct<n:int>) from {}",
-        "select id from {}",
-    ],
-)
-def test_what_is_left_to_sparks_scan(spark, typed, query):
+def test_what_is_left_to_sparks_scan(spark, typed):
     """Objects, arrays, whole Variants and unproven paths are left to Spark's scan, and the plan has no typed column (T4)."""
-    query = query.format(f"delta.`{typed}`")
-    both(spark, query, typed=0)
-    assert "typed_value" not in spark.sql(query)._jdf.queryExecution().optimizedPlan().toString()
+    queries = [query.format(f"delta.`{typed}`") for query in LEFT]
+    for query, [scan] in zip(queries, together(spark, queries), strict=True):
+        assert scan.files_typed == 0, query
+        assert "typed_value" not in spark.sql(prepared(spark, query))._jdf.queryExecution().optimizedPlan().toString()
 
 
 DECIDED = {  # key of VALUES: the types asked for in which the log answers
@@ -608,17 +654,27 @@ DECIDED = {  # key of VALUES: the types asked for in which the log answers
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("key", VALUES)
-def test_extremes_of_every_type(spark, values, key):
+@pytest.mark.parametrize("keys", [list(VALUES)[at : at + AT_ONCE] for at in range(0, len(VALUES), AT_ONCE)])
+def test_extremes_of_every_type(spark, values, keys):
     """MIN and MAX are those of Spark's scan, and come from the log if the cast keeps the order and all values fit (Q7)."""
-    others = [name for name in share(ASKED[:-4], 4, list(VALUES).index(key) % 4) if name not in DECIDED[key]]
-    for asked, decided in [(DECIDED[key], 1), (others, 0)]:
-        gets = [f"try_variant_get(v, '$.{key}', '{name}')" for name in asked] or [f"try_variant_get(v, '$.{key}', 'binary')"]
+    decided = [(key, asked) for key in keys for asked in DECIDED[key]]
+    others = [
+        (key, asked) for key in keys for asked in share(ASKED[:-4], 4, list(VALUES).index(key) % 4) if asked not in DECIDED[key]
+    ]
+    for pairs, logged in ((decided, 1), (others, 0)):
+        gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for key, asked in pairs]
         query = f"select {', '.join(f'min({get}), max({get})' for get in gets)}, count(*) from delta.`{values}`"
-        cast_to_text = f"select {', '.join(f'cast(c{n} as string)' for n in range(2 * len(gets) + 1))} from ({query}) t"
-        names = ", ".join(f"c{n}" for n in range(2 * len(gets) + 1))
-        query = f"{cast_to_text}({names})"
-        both(spark, query, logged=int(decided and bool(DECIDED[key])))
+        names = [f"c{n}" for n in range(2 * len(gets) + 1)]
+        both(
+            spark,
+            f"select {', '.join(map('cast({} as string)'.format, names))} from ({query}) t({', '.join(names)})",
+            logged=logged,
+        )
+    for key in keys:  # the log answers for all aggregates of a query or for none: the others of each key, which need not run
+        gets = [f"try_variant_get(v, '$.{key}', '{asked}')" for other, asked in others if other == key]
+        listed = ", ".join(f"min({get}), max({get})" for get in gets)
+        [scan] = scans(spark.sql(prepared(spark, f"select {listed} from delta.`{values}`")))
+        assert scan.files_from_log == 0, key
 
 
 EXTREMES = {
@@ -643,12 +699,13 @@ EXTREMES = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", EXTREMES)
-def test_extremes_from_the_log(spark, typed, partly, query):
+def test_extremes_from_the_log(spark, typed, partly):
     """MIN, MAX and COUNT(*) of the files that the log decides come from it; the other files are read (Q7)."""
-    for table in share((typed, partly), 2, list(EXTREMES).index(query) % 2):
-        asked = query.replace("{}", f"delta.`{table}`")
-        assert isinstance(both(spark, asked, logged=2 * EXTREMES[query]), list)
+    for number, table in enumerate((typed, partly)):  # in `make test` one table for each query
+        queries = share(EXTREMES, 2, number)
+        found = together(spark, (query.replace("{}", f"delta.`{table}`") for query in queries))
+        for query, scanned in zip(queries, found, strict=True):
+            assert sum(scan.files_from_log for scan in scanned) == 2 * EXTREMES[query], query
 
 
 @pytest.mark.spark
@@ -659,11 +716,11 @@ def test_extremes_of_files_that_lose_rows(spark, typed, tmp_path):
     path = made(spark, tmp_path / "t", files, shape, **{"delta.enableDeletionVectors": "true"})
     table = f"delta.`{path}`"
     for decided in ((3, 2), (1, 0)):
-        for asked, logged in zip(
-            ("min(v:n::int), max(v:n::int), count(*)", "min(v:x::double), max(v:x::double)"), decided, strict=True
-        ):
-            both(spark, f"select {asked} from {table}", logged=logged)
-        spark.sql(f"delete from {table} where id in (10, 29)")
+        asked = ("min(v:n::int), max(v:n::int), count(*)", "min(v:x::double), max(v:x::double)")
+        found = together(spark, (f"select {extremes} from {table}" for extremes in asked))
+        assert tuple(scan.files_from_log for [scan] in found) == decided
+        if decided == (3, 2):
+            spark.sql(f"delete from {table} where id in (10, 29)")
 
 
 @pytest.mark.spark
@@ -684,9 +741,11 @@ def test_extremes_of_times_in_strings(spark, tmp_path):
         ("max(v:x::timestamp)", 0),
         ("min(v:z::string)", 0),
     )
-    for zone, (asked, logged) in share(itertools.product(("UTC", "America/St_Johns"), cases), 2):
+    for number, zone in enumerate(("UTC", "America/St_Johns")):
         spark.conf.set("spark.sql.session.timeZone", zone)
-        both(spark, f"select {asked} from {table}", logged=logged)
+        shared = share(cases, 2, number)
+        found = together(spark, (f"select {asked} from {table}" for asked, _ in shared))
+        assert [scan.files_from_log for [scan] in found] == [logged for _, logged in shared]
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
@@ -716,12 +775,16 @@ EXCLUDED = (
 def test_no_error_is_new(spark, typed, mixed):
     """No cast is made, and no error raised, for rows that a filter, a join or a condition of the query excludes."""
     spark.sparkContext.setLogLevel("OFF")
-    for number, (path, push) in enumerate(itertools.product((typed, mixed), ("true", "false"))):
+    # Delta cannot skip files by this predicate.
+    tables = [f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)" for path in (typed, mixed)]
+    for number, push in enumerate(("true", "false")):
         spark.conf.set(PUSH, push)
-        table = f"(select * from delta.`{path}` where id % 1000 not between 200 and 299)"  # Delta cannot skip files by this
-        for query in share(EXCLUDED, 4, number):  # in `make test` one table and one form of the plan for each query
-            assert isinstance(both(spark, query.replace("{}", table)), list), query
-        if number in share(range(4), 3):
+        # In `make test` one table and one form of the plan for each query.
+        together(
+            spark,
+            (query.replace("{}", table) for at, table in enumerate(tables) for query in share(EXCLUDED, 4, number + 2 * at)),
+        )
+        for table in share(tables, 2, number):
             assert "INVALID_VARIANT_CAST" in both(spark, f"select sum(v:s::int) from {table}")
     spark.conf.unset(PUSH)
     spark.sparkContext.setLogLevel("ERROR")
@@ -732,8 +795,8 @@ def test_strings_with_a_collation(spark, mixed):
     """Such a cast stays above Spark's scan, which cannot read the type from a shredded VARIANT (T4)."""
     table, small = f"delta.`{mixed}`", "try_cast(b.v:s as string) < 'S2' collate UTF8_LCASE"
     joined = f"from {table} a left join {table} b on a.id = b.id - 5"
-    for query in (f"select a.id, if(not ({small}), b.v:kind::string, 'x') {joined}", f"select count({small}) {joined}"):
-        assert isinstance(both(spark, query, typed=0), list), query
+    queries = (f"select a.id, if(not ({small}), b.v:kind::string, 'x') {joined}", f"select count({small}) {joined}")
+    assert {scan.files_typed for scanned in together(spark, queries) for scan in scanned} == {0}
 
 
 @pytest.mark.spark
