@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["gate"]  # a fixture
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
-STATEMENTS = length("COMMANDS_STATEMENTS", 2, 64)
+STATEMENTS = length("COMMANDS_STATEMENTS", 3, 64)
 SEED = length("COMMANDS_SEED", 901, 900)  # every sixth table, such as that of 900, has large files
 PER_TABLE = 8
 FILES, EACH = 12, 100
