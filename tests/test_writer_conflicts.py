@@ -19,7 +19,7 @@ from delta_variant import jvm
 from delta_variant.errors import ConflictError
 from delta_variant.writer import write
 from tests.support import SOAK
-from tests.test_writer import read
+from tests.test_writer import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
@@ -178,16 +178,17 @@ SOME = zip(OURS, itertools.cycle(ORDERS), itertools.cycle(THEIRS))
 @pytest.mark.parametrize(("ours", "order", "theirs"), list(ALL if SOAK else SOME))
 def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order, theirs):
     """`write` ends as delta-spark's writer does in its place: with the same success or conflict, rows and commits (W2)."""
-    found = {}
+    found, tables = [], []
     for writer in (by_us, by_delta):
         path = str(tmp_path / writer.__name__)
         shutil.copytree(base, path)
         actions = [partial(writer, spark, path, ours), partial(THEIRS[theirs], spark, path)]
-        outcomes = both(spark, gate, path, *(actions if order == "first" else actions[::-1]))
-        rows = sorted(map(tuple, read(spark, path).select("id", "p", "who").collect()))
-        found[writer] = (outcomes, rows, commits(path))
-    assert found[by_us] == found[by_delta]
-    print(f"{ours:20} {order:6} beside {theirs:11} {', '.join(found[by_us][0])}")
+        found.append((both(spark, gate, path, *(actions if order == "first" else actions[::-1])), commits(path)))
+        tables.append(read(spark, path).select("id", "p", "who"))
+    assert found[0] == found[1]
+    rows, expected = canonicals(*tables)
+    assert rows == expected
+    print(f"{ours:20} {order:6} beside {theirs:11} {', '.join(found[0][0])}")
 
 
 def commits(path: str) -> list[tuple]:
