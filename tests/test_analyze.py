@@ -17,6 +17,7 @@ import delta_variant as dv
 from delta_variant import jvm, stats
 from delta_variant.analysis import driver
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from tests.logs import actions, last, live
 from tests.support import SOAK, scans, share, without_rules
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
@@ -42,29 +43,6 @@ def create(spark, path, *, shredding="true", columns="n bigint, p bigint, v vari
 def by_delta(spark, path, df=None):
     """Rows that delta-spark writes: shredded if the property says so, without bounds."""
     (rows(spark) if df is None else df).write.format("delta").mode("append").save(str(path))
-
-
-def adds(path):
-    """The Add actions in the log's commits, the last of each file."""
-    found = {}
-    for commit in sorted(Path(path, "_delta_log").glob("*.json")):
-        of_commit = [json.loads(line) for line in commit.read_text().splitlines()]
-        for action in of_commit:
-            found.pop(action.get("remove", {}).get("path"), None)
-        found |= {action["add"]["path"]: action["add"] for action in of_commit if "add" in action}
-    return found
-
-
-def actions(path, version):
-    """The actions of a commit."""
-    return [json.loads(line) for line in Path(path, "_delta_log", f"{version:020}.json").read_text().splitlines()]
-
-
-def newest(path):
-    """The newest version in the log, and what its commit says of itself."""
-    version = max(int(log.stem) for log in Path(path, "_delta_log").glob("0*[0-9].json"))
-    [info] = [action["commitInfo"] for action in actions(path, version) if "commitInfo" in action]
-    return version, info
 
 
 def without_bounds(path, copy):
@@ -131,7 +109,7 @@ def normalized(path):
 def stated(path, key):
     """The bounds of a path of column v by file, in the statistics of the files that have the marker."""
     found = {}
-    for file, add in adds(path).items():
+    for file, add in live(path).items():
         texts = [json.loads(add["stats"])[side].get("v") for side in ("minValues", "maxValues")]
         low, high = ({} if text is None else stats.decode_bounds(text) for text in texts)
         if stats.BOUNDS_TAG in add.get("tags", {}) and {normalized(key)} & {*low, *high}:
@@ -154,13 +132,13 @@ def test_files_of_this_package(spark, on, tmp_path):
     assert (done.version, done.commits, done.files, done.from_footers, done.rows) == (1, 1, 4, 4, 40)
     assert (done.changed, done.failed, done.feature) == ((), {}, None)
     assert [(p.files, p.files_total, p.rows) for p in told] == [(4, 4, 40)]
-    for path, add in adds(tmp_path / "t").items():
-        again = adds(tmp_path / "copy")[path]
+    for path, add in live(tmp_path / "t").items():
+        again = live(tmp_path / "copy")[path]
         assert (again["stats"], again["tags"]) == (add["stats"], add["tags"])
         assert again == {**add, "dataChange": False}
     assert opened(on, tmp_path / "copy") == (1, 1)
     assert dv.VariantTable.forPath(spark, tmp_path / "copy").analyze().commits == 0
-    assert newest(tmp_path / "copy")[1]["operation"] == "COMPUTE STATS"
+    assert last(tmp_path / "copy", "commitInfo")["operation"] == "COMPUTE STATS"
 
 
 def test_files_of_delta_spark(spark, on, tmp_path):
@@ -172,7 +150,7 @@ def test_files_of_delta_spark(spark, on, tmp_path):
     for first, groups in ((0, 1000), (20, 3)):
         with jvm.settings(spark, {"parquet.block.row.count.limit": str(groups)}):
             by_delta(spark, tmp_path, rows(spark, first, first + 20).coalesce(1))
-    assert sorted(pq.ParquetFile(tmp_path / file).num_row_groups for file in adds(tmp_path)) == [1, 7]
+    assert sorted(pq.ParquetFile(tmp_path / file).num_row_groups for file in live(tmp_path)) == [1, 7]
     before = rows_with_files(spark, tmp_path)
     assert opened(on, tmp_path) == (2, 0)
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
@@ -205,7 +183,7 @@ def test_plain_tables(spark, on, plain, tmp_path):
     spark.sql(f"VACUUM delta.`{tmp_path}`")
     spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
     assert len(rows_of(spark, tmp_path)) == 49
-    files = [str(tmp_path / file) for file in adds(tmp_path)]
+    files = [str(tmp_path / file) for file in live(tmp_path)]
     assert duckdb.sql(f"SELECT count(*), min(n) FROM read_parquet({files})").fetchall() == [(49, 0)]
 
 
@@ -214,15 +192,11 @@ def test_tags_only(spark, on, plain, tmp_path):
     tmp_path = shutil.copytree(plain[0], tmp_path / "t")
     done = dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True)
     assert (done.feature, done.files) == (None, 4)
-    assert "variantShredding" not in json.dumps([a for a in read_log(tmp_path) if "protocol" in a])
+    assert "variantShredding" not in json.dumps(actions(tmp_path, "protocol"))
     assert opened(on, tmp_path) == (1, 0)
     assert of_stats(dv.VariantTable.forPath(spark, tmp_path).stats().collect(), "id") == plain[1]
-    assert all('"v"' not in json.dumps(json.loads(add["stats"])["minValues"]) for add in adds(tmp_path).values())
+    assert all('"v"' not in json.dumps(json.loads(add["stats"])["minValues"]) for add in live(tmp_path).values())
     assert dv.VariantTable.forPath(spark, tmp_path).analyze(tags_only=True).commits == 0
-
-
-def read_log(path):
-    return [json.loads(line) for commit in Path(path, "_delta_log").glob("*.json") for line in commit.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("mode", share(["id", "name"], 2))
@@ -249,11 +223,11 @@ def test_partitions_deletion_vectors_and_row_ids(spark, on, tmp_path):
     create(spark, tmp_path, shredding=None, more=more)
     by_delta(spark, tmp_path)
     spark.sql(f"DELETE FROM delta.`{tmp_path}` WHERE n IN (3, 14)")
-    before = adds(tmp_path)
+    before = live(tmp_path)
     table = dv.VariantTable.forPath(spark, tmp_path)
     assert table.analyze(where="p < 3").files == 3
     assert table.analyze().files == 1
-    for path, add in adds(tmp_path).items():
+    for path, add in live(tmp_path).items():
         kept = re.sub(r',?"v":"[^"]*"', "", add["stats"])
         assert kept == re.sub(r',?"v":"[^"]*"', "", before[path]["stats"])
         assert {**add, "stats": 0, "tags": 0} == {**before[path], "stats": 0, "tags": 0, "dataChange": False}
@@ -270,7 +244,7 @@ def test_the_checksum_counts_files_once(spark, base, tmp_path):
     tmp_path = shutil.copytree(base, tmp_path / "t")
     assert dv.VariantTable.forPath(spark, tmp_path).analyze().version == 3
     sums = [json.loads((tmp_path / "_delta_log" / f"{version:020}.crc").read_text()) for version in (2, 3)]
-    assert {(s["numFiles"], s["tableSizeBytes"]) for s in sums} == {(4, sum(a["size"] for a in adds(tmp_path).values()))}
+    assert {(s["numFiles"], s["tableSizeBytes"]) for s in sums} == {(4, sum(a["size"] for a in live(tmp_path).values()))}
 
 
 def test_paths_by_name(spark, tmp_path):
@@ -293,7 +267,7 @@ def ddl(first, last):
 def test_files_that_cannot_be_read(spark, base, tmp_path):
     """A missing or damaged file is named in the result; the others get bounds."""
     tmp_path = shutil.copytree(base, tmp_path / "t")
-    first, second, *_ = adds(tmp_path)
+    first, second, *_ = live(tmp_path)
     (tmp_path / first).unlink()
     (tmp_path / second).write_bytes(b"PAR1 is not enough")
     done = dv.VariantTable.forPath(spark, tmp_path).analyze()
@@ -404,10 +378,10 @@ def test_beside_other_writers(spark, gate, base, texts, tmp_path, other, order):
             assert of_log[file][0] <= of_rows[file][0] <= of_rows[file][1] <= of_log[file][1], file
     [done] = results
     if order == "first":
-        kept = {file for file, add in adds(base).items() if adds(path).get(file, {}).get("size") == add["size"]}
+        kept = {file for file, add in live(base).items() if live(path).get(file, {}).get("size") == add["size"]}
         assert bool(done.changed) == (other in CHANGING), "the files that the other writer changed are named"
         assert done.files + len(done.changed) == 4 + (other == "RESTORE")
-        assert all(stats.BOUNDS_TAG in adds(path)[file].get("tags", {}) for file in kept - set(done.changed))
+        assert all(stats.BOUNDS_TAG in live(path)[file].get("tags", {}) for file in kept - set(done.changed))
 
 
 def documents(found):
@@ -433,7 +407,7 @@ def test_inspect(spark, tmp_path):
     """`inspect` has layout, schema, counts and bounds of each file and path, and what the footer and the log prove."""
     dv.write(rows(spark, 0, 10), tmp_path, shred={"v": "id bigint, name bigint, o struct<k: bigint>"})
     dv.write(rows(spark, 10, 20), tmp_path, shred=False)
-    shredded, plain = adds(tmp_path)
+    shredded, plain = live(tmp_path)
     found = dv.VariantTable.forPath(spark, tmp_path).inspect().collect()
     lines = {(row.file, row.path): row for row in found}
     assert {path for file, path in lines if file == shredded} == {"$", "$['id']", "$['name']", "$['o']", "$['o']['k']"}

@@ -8,7 +8,6 @@ After each statement the two tables have the same rows, change data and metrics 
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from pyspark.errors import PySparkException
 
 import delta_variant as dv
 from delta_variant import jvm
+from tests.logs import actions
 from tests.support import SOAK, length, share
 from tests.test_never_wrong import Predicates, Table
 from tests.test_optimizer import create
@@ -110,13 +110,9 @@ def states(session: SparkSession, *tables: str) -> list[list[str]]:
 
 def history(table: str) -> list[Any]:
     """The operation and the metrics of each commit in the log, without times and sizes."""
-    found = [info for file in sorted(Path(table[7:-1], "_delta_log").glob("*.json")) for info in infos(file)]
+    found = actions(table[7:-1], "commitInfo")
     kept = [{k: v for k, v in info["operationMetrics"].items() if not k.endswith(("Ms", "Bytes"))} for info in found]
     return [(info["operation"], info["isBlindAppend"], metrics) for info, metrics in zip(found, kept, strict=True)]
-
-
-def infos(file: Path) -> list[dict[str, Any]]:
-    return [action["commitInfo"] for action in map(json.loads, file.read_text().splitlines()) if "commitInfo" in action]
 
 
 def executed(session: SparkSession, statement: str) -> str:

@@ -27,12 +27,11 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.transaction import Transaction
+from tests.logs import adds, last, live, newest
 from tests.support import SOAK, delta_log, share
-from tests.test_analyze import adds as live
 from tests.test_layouts import Writer
 from tests.test_parquet_files import TYPES
-from tests.test_writer import adds, canonical, read, vacuum
-from tests.test_writer import version as newest
+from tests.test_writer import canonical, read, vacuum
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -356,19 +355,13 @@ def make(spark, path, columns: str = COLUMNS, more: str = "", also=()):
     return dv.VariantTable.forPath(spark, path)
 
 
-def last(path, kind):
-    """The last action of a kind in the log."""
-    return [action[kind] for file in sorted(Path(path, "_delta_log").glob("*.json"))
-            for action in map(json.loads, file.read_text().splitlines()) if kind in action][-1]  # fmt: skip
-
-
 def test_texts_of_a_table(spark, tmp_path, known):
     """A column of texts becomes VARIANT in its place; all else stays, and old versions; others read and change the table."""
     properties = "'delta.enableDeletionVectors' = 'true', 'delta.logRetentionDuration' = 'interval 9 days'"
     more = f"COMMENT 'events' TBLPROPERTIES ({properties}, 'delta.constraints.c' = 'n >= 0')"
     table = make(spark, tmp_path / "t", more=more)
     spark.sql(f"DELETE FROM delta.`{tmp_path / 't'}` WHERE n % 10 = 9")
-    version = newest(spark, tmp_path / "t")
+    version = newest(tmp_path / "t")
     commit = table.convert({"v": "value"})
     assert (commit.version, commit.rows) == (version + 1, 54)
     found = read(spark, tmp_path / "t")

@@ -22,9 +22,9 @@ from delta_variant import jvm, membership, report
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
 from delta_variant.scanning.files import FileReader
 from delta_variant.transaction import Table
+from tests.logs import live
 from tests.strategies import column
 from tests.support import forget, scans, share, without_rules
-from tests.test_analyze import adds
 from tests.test_never_wrong import string
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
 
@@ -392,7 +392,7 @@ def test_kept_by_vacuum_and_read_by_others(spark, on, copy):
     assert opened(on, copy, 777) <= 4
     spark.sql(f"OPTIMIZE delta.`{copy}`")
     assert opened(on, copy, 777) == 1
-    files = [str(copy / file) for file in adds(copy)]
+    files = [str(copy / file) for file in live(copy)]
     assert duckdb.sql(f"SELECT count(*) FROM read_parquet({files})").fetchall() == [(ROWS - 300,)]
     assert sum(pq.read_table(file, columns=["id"]).num_rows for file in files) == ROWS - 300
 
@@ -417,7 +417,7 @@ def test_versions_and_clones(spark, on, copy, tmp_path):
 
 def rows_in_log(path):
     """The number of rows of a table without deletion vectors."""
-    return sum(json.loads(add["stats"])["numRecords"] for add in adds(path).values())
+    return sum(json.loads(add["stats"])["numRecords"] for add in live(path).values())
 
 
 @pytest.mark.slow

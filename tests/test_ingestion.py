@@ -22,7 +22,8 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from tests.test_writer import adds, canonicals, read
+from tests.logs import adds
+from tests.test_writer import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

@@ -18,8 +18,9 @@ import pytest
 import delta_variant as dv
 from delta_variant import parquet, stats
 from tests import test_analyze, test_convert, test_index, test_ingestion
+from tests.logs import live
 from tests.support import INTERPRETED, forget, share
-from tests.test_analyze import adds, rows_of
+from tests.test_analyze import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
@@ -81,9 +82,9 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-4000:]
     forget(spark)
 
-    marked = sum(stats.BOUNDS_TAG in add.get("tags", {}) for add in adds(paths["analyze"]).values())
+    marked = sum(stats.BOUNDS_TAG in add.get("tags", {}) for add in live(paths["analyze"]).values())
     assert commits <= marked < 8
-    plain = sum(stats.BOUNDS_TAG not in add.get("tags", {}) for add in adds(paths["unshred"]).values())
+    plain = sum(stats.BOUNDS_TAG not in add.get("tags", {}) for add in live(paths["unshred"]).values())
     assert commits <= plain < 6
     assert rows_of(spark, paths["analyze"]) == whole["analyze"]
     assert rows_of(spark, paths["unshred"]) == whole["unshred"]

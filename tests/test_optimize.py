@@ -20,17 +20,15 @@ import delta_variant as dv
 from delta_variant import jvm, optimizer, stats
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
 from delta_variant.writer import clustering
+from tests.logs import commits, last, live, newest
 from tests.support import SOAK, forget, scans, share, without_rules
 from tests.test_analyze import (  # noqa: F401  # base, on and texts are fixtures
     OTHERS,
-    actions,
-    adds,
     base,
     by_delta,
     create,
     documents,
     documents_after,
-    newest,
     on,
     rows,
     rows_with_files,
@@ -78,7 +76,7 @@ def content(spark, path, version=None, columns="n, p, v::string"):
 
 def part(path, count):
     """A size of files of which a table has about so many."""
-    return sum(add["size"] for add in adds(path).values()) // count
+    return sum(add["size"] for add in live(path).values()) // count
 
 
 def vacuum(spark, path):
@@ -103,12 +101,12 @@ def test_one_key(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
     done = table.optimize(cluster_by=["v:a"], max_file_size=size, progress=told.append)
     assert (done.version, done.commits, done.files_removed, done.files_kept, done.rows) == (1, 1, 10, 0, 1000)
     assert [(p.files, p.files_total, p.rows) for p in told] == [(10, 10, 1000)]
-    assert done.files_added == len(adds(tmp_path)) >= 5
+    assert done.files_added == len(live(tmp_path)) >= 5
     assert opened(on, tmp_path, "v:a::bigint = 500") == (1, done.files_added)
-    changes = [next(iter(action.values())) for action in actions(tmp_path, 1) if "add" in action or "remove" in action]
+    changes = [next(iter(action.values())) for action in commits(tmp_path)[1] if "add" in action or "remove" in action]
     assert {change["dataChange"] for change in changes} == {False}
-    version, info = newest(tmp_path)
-    assert (version, info["operation"], info["operationParameters"]["zOrderBy"]) == (1, "OPTIMIZE", '["v:a"]')
+    info = last(tmp_path, "commitInfo")
+    assert (newest(tmp_path), info["operation"], info["operationParameters"]["zOrderBy"]) == (1, "OPTIMIZE", '["v:a"]')
     assert info["operationMetrics"]["numRemovedFiles"] == "10"
     assert table.optimize(cluster_by=["v:a"], max_file_size=size).commits == 0
     assert content(spark, tmp_path, 0) == rows_of_ten
@@ -118,8 +116,8 @@ def test_one_key(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
     after = content(spark, tmp_path)
     assert after[:1000] == rows_of_ten
     assert [n for n, *_ in after[1000:]] == list(range(1000, 1010))
-    assert {file.name for file in tmp_path.glob("*.parquet")} == set(adds(tmp_path))
-    files = [str(tmp_path / file) for file in adds(tmp_path)]
+    assert {file.name for file in tmp_path.glob("*.parquet")} == set(live(tmp_path))
+    files = [str(tmp_path / file) for file in live(tmp_path)]
     assert duckdb.sql(f"SELECT count(*), sum(n) FROM read_parquet({files})").fetchall() == [
         (1010, sum(row[0] for row in after))
     ]
@@ -144,7 +142,7 @@ def test_appends_are_merged_when_they_have_grown(spark, on, tmp_path):  # noqa: 
     dv.write(scattered(spark, 0, 8000, 2), tmp_path, shred=shred)
     table, size = dv.VariantTable.forPath(spark, tmp_path), part(tmp_path, 2)
     table.optimize(cluster_by=["v:a"], max_file_size=size)
-    many = len(adds(tmp_path))
+    many = len(live(tmp_path))
     dv.write(scattered(spark, 8000, 8100, 1), tmp_path, shred=shred)
     assert table.optimize(cluster_by=["v:a"], max_file_size=size).commits == 0
     assert opened(on, tmp_path, "v:a::bigint = 500") == (2, many + 1)
@@ -176,7 +174,7 @@ def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_p
     done = [table.optimize([f"{v}:a"], where, size) for where in ("p = 1", None)]
     assert [one.files_removed for one in done] == [5, 5]
     assert [one.files_kept for one in done] == [0, done[0].files_added]
-    assert not any(add.get("deletionVector") for add in adds(tmp_path).values())
+    assert not any(add.get("deletionVector") for add in live(tmp_path).values())
     assert opened(on, tmp_path, f"{v}:a::bigint = 500", "n")[0] <= 2
     spark.sql(f"UPDATE delta.`{tmp_path}` SET p = 0 WHERE n = 4")
     after = content(spark, tmp_path, columns=columns)
@@ -192,7 +190,7 @@ def test_stored_keys(spark, ten, tmp_path):
     table = dv.VariantTable.forPath(spark, tmp_path)
     table.cluster_by(["v:['a']", "n"])
     assert table.optimize(max_file_size=part(tmp_path, 4)).files_added > 1
-    assert json.loads(newest(tmp_path)[1]["operationParameters"]["zOrderBy"]) == ["v:['a']", "n"]
+    assert json.loads(last(tmp_path, "commitInfo")["operationParameters"]["zOrderBy"]) == ["v:['a']", "n"]
     assert clustering.CLUSTER_BY in last(tmp_path, "metaData")["configuration"]
     table.cluster_by(None)
     assert clustering.CLUSTER_BY not in last(tmp_path, "metaData")["configuration"]
@@ -246,7 +244,7 @@ def test_every_file_has_its_own_schema(spark, tmp_path):
 def typed(path):
     """The typed columns that have values, by their places in the files' schemas, without the last step."""
     found = set()
-    for file in adds(path):
+    for file in live(path):
         metadata = pq.ParquetFile(path / file).metadata
         for group, column in itertools.product(range(metadata.num_row_groups), range(metadata.num_columns)):
             chunk = metadata.row_group(group).column(column)
@@ -330,12 +328,11 @@ def test_advice_for_a_session(spark, ten, tmp_path):
         shutil.rmtree(tmp_path / "gone")
         forget(spark)
         spark.sql(f"INSERT INTO delta.`{tmp_path / 't'}` SELECT * FROM delta.`{tmp_path / 't'}` WHERE v:b::bigint = 7")
-        version, info = newest(tmp_path / "t")
-        assert (version, info["operation"]) == (1, "WRITE")
+        assert (newest(tmp_path / "t"), last(tmp_path / "t", "commitInfo")["operation"]) == (1, "WRITE")
         advice = {(one.action, one.paths): one.queries for one in table.advise()}
         assert advice["cluster", ("v:a",)] == 2
         assert advice["cluster", ("v:b",)] == 1, "the query of INSERT"
-        assert newest(tmp_path / "t") == (version, info)
+        assert newest(tmp_path / "t") == 1
     finally:
         dv.disable(spark)
     assert optimizer.queries(spark) == []
@@ -358,15 +355,15 @@ def test_shred_and_unshred(spark, on, tmp_path):  # noqa: F811
     table.enable_shredding()
     done = [table.shred(where) for where in ("p = 0", None, None)]
     assert [(one.files_removed, one.files_added) for one in done] == [(2, 2), (2, 2), (0, 0)]
-    assert {has_typed_value(tmp_path, add) for add in adds(tmp_path).values()} == {True}
+    assert {has_typed_value(tmp_path, add) for add in live(tmp_path).values()} == {True}
     assert opened(on, tmp_path, "p = 1 AND v:n::bigint = 7") == (1, 4)
     assert content(spark, tmp_path, columns=columns) == before
     table.disable_shredding()
     done = [table.unshred(), table.unshred()]
     assert [(one.files_removed, one.files_added) for one in done] == [(4, 4), (0, 0)]
-    assert {has_typed_value(tmp_path, add) for add in adds(tmp_path).values()} == {False}
+    assert {has_typed_value(tmp_path, add) for add in live(tmp_path).values()} == {False}
     assert content(spark, tmp_path, columns=columns) == before
-    assert newest(tmp_path)[1]["operation"] == "REORG"
+    assert last(tmp_path, "commitInfo")["operation"] == "REORG"
 
 
 def test_files_left_plain_are_left_alone(spark, tmp_path):
@@ -377,7 +374,7 @@ def test_files_left_plain_are_left_alone(spark, tmp_path):
     dv.VariantTable.forPath(spark, tmp_path).analyze()
     [done, again] = [dv.VariantTable.forPath(spark, tmp_path).shred() for _ in range(2)]
     assert (done.files_added, again.commits) == (1, 0)
-    [add] = adds(tmp_path).values()
+    [add] = live(tmp_path).values()
     assert add["tags"][stats.PLAIN_TAG] == "1"
 
 
@@ -394,20 +391,19 @@ def test_drop_feature(spark, tmp_path, mapped):
     dv.write(rows(spark, 40, 80).coalesce(1), tmp_path, shred=False)
     table = dv.VariantTable.forPath(spark, tmp_path)
     assert table.analyze().files == 1
-    before = newest(tmp_path)[0]
+    before = newest(tmp_path)
     version = table.drop_feature()
     protocol = last(tmp_path, "protocol")
     assert not any("variantShredding" in name for name in [*protocol["readerFeatures"], *protocol["writerFeatures"]])
     assert "variantType" in protocol["readerFeatures"]
     assert "delta.enableVariantShredding" not in last(tmp_path, "metaData")["configuration"]
-    found, info = newest(tmp_path)
-    assert (found, info["operation"]) == (version, "DROP FEATURE")
-    for add in adds(tmp_path).values():
+    assert (newest(tmp_path), last(tmp_path, "commitInfo")["operation"]) == (version, "DROP FEATURE")
+    for add in live(tmp_path).values():
         found = json.loads(add["stats"])
         assert found["numRecords"]
         assert len(found["minValues"]) == 2, "the bounds of n and p"
         assert not any(name.startswith("delta_variant") for name in add.get("tags", {}))
-    assert {has_typed_value(tmp_path, add) for add in adds(tmp_path).values()} == {False}
+    assert {has_typed_value(tmp_path, add) for add in live(tmp_path).values()} == {False}
     history = content(spark, tmp_path, before)
     assert [row[0] for row in history] == list(range(80))
     checkpoints = sorted(int(file.name[:20]) for file in Path(tmp_path, "_delta_log").glob("*.checkpoint*.parquet"))
@@ -423,12 +419,6 @@ def test_drop_feature(spark, tmp_path, mapped):
         table.drop_feature()
     table.enable_shredding()
     assert table.shred().commits == 1
-
-
-def last(path, kind):
-    """The last action of a kind in the log."""
-    return [action[kind] for file in sorted(Path(path, "_delta_log").glob("*.json"))
-            for action in map(json.loads, file.read_text().splitlines()) if kind in action][-1]  # fmt: skip
 
 
 # ---- beside other writers ------------------------------------------------------------------------------------------------

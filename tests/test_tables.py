@@ -19,6 +19,7 @@ from delta_variant import binary, jvm, z85
 from delta_variant.session import disable, enable
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, decode_bounds, encode_bounds
 from delta_variant.writer import write
+from tests.logs import actions
 from tests.support import SOAK, collected, delta_log, forget
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -125,13 +126,6 @@ def ask_all(spark, plain):
     return question
 
 
-def actions(path):
-    """The Add actions of the log's commits, in their order."""
-    logs = sorted(Path(path, "_delta_log").glob("0*[0-9].json"))
-    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    return [line["add"] for line in lines if "add" in line]
-
-
 def change_adds(spark, path, change):
     """Rewrites the commits with every Add action changed by `change(number, add)`."""
     number = 0
@@ -230,7 +224,7 @@ def test_who_wrote_the_files(spark, plain, ask_all, tmp_path):
     write(tens(spark, 30, p), path, shred=False)
     spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableVariantShredding' = 'false')")
     append(tens(spark, 40, p), path)
-    assert [bounds(add) is not None for add in actions(path)] == [True, False, True, False, False]
+    assert [bounds(add) is not None for add in actions(path, "add")] == [True, False, True, False, False]
     wanted = {
         "v:n::int = 5": 4,
         "v:n::int = 25": 4,
@@ -289,7 +283,7 @@ def test_history_of_a_table(spark, ask_all, ours, tmp_path):
     table = f"delta.`{path}`"
     spark.sql(f"alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"delete from {table} where id in (12, 15, 17)")
-    assert actions(path)[-1]["deletionVector"]
+    assert actions(path, "add")[-1]["deletionVector"]
     ask_all(path, {"v:s::string in ('k015', 'k016')": 1, "v:s::string = 'k500'": 0}, [[16], []])
     spark.sql(f"reorg table {table} apply (purge)")
     ask_all(path, {"v:n::int = 500": 0, "v:s::string = 'k500'": 1}, [[], []])
@@ -360,7 +354,7 @@ def damaged(spark, ours, tmp_path_factory):
     The second has a damaged lower bound, the third both. The function asks by a job or on the driver.
     """
     path = copy(ours, tmp_path_factory.mktemp("damaged") / "t")
-    _, lower, upper, _ = actions(path)
+    _, lower, upper, _ = actions(path, "add")
     lines = []
     for number, text in enumerate(DAMAGED.values()):
         for add, sides in ((lower, ("minValues",)), (upper, ("minValues", "maxValues"))):
@@ -437,7 +431,7 @@ def test_bounds_that_are_too_narrow(spark, ask, ask_all, narrow, case):
     """
     key, _, predicate = NARROW[case]
     theirs, ours = narrow
-    [add] = actions(theirs)
+    [add] = actions(theirs, "add")
     assert pq.ParquetFile(Path(theirs, add["path"])).num_row_groups == 3
     highest = decode_bounds(json.loads(add["stats"])["maxValues"]["v"])
     assert highest[f"$['{key}']"] == {"s": "k99", "d": 299.0}[key]

@@ -25,6 +25,7 @@ from delta_variant.errors import InvalidSchemaError, MalformedVariantError, Tabl
 from delta_variant.paths import quoted
 from delta_variant.stats import BOUNDS_TAG
 from delta_variant.writer import Commit, write
+from tests.logs import adds, features, newest
 from tests.support import SOAK, delta_log, generated, share
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -76,28 +77,6 @@ def texts(df: DataFrame) -> list[Column]:
 
 def read(spark, path):
     return spark.read.format("delta").load(str(path))
-
-
-def version(spark, path) -> int:
-    """The newest version, by the names in the log: DESCRIBE HISTORY would take a job."""
-    return max(int(log.stem) for log in Path(path, "_delta_log").glob("*.json") if log.stem.isdigit())
-
-
-def adds(path, version: int) -> list[dict]:
-    log = Path(path, "_delta_log", f"{version:020}.json").read_text().splitlines()
-    return [action["add"] for action in map(json.loads, log) if "add" in action]
-
-
-def actions(path, kind: str) -> list[dict]:
-    """The actions of a kind in the log, the newest last."""
-    logs = sorted(Path(path, "_delta_log").glob("*.json"))
-    found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    return [action[kind] for action in found if kind in action]
-
-
-def features(path) -> set[str]:
-    """The table features of the newest protocol in the log."""
-    return set(actions(path, "protocol")[-1]["writerFeatures"])
 
 
 def vacuum(spark, path) -> None:
@@ -386,7 +365,7 @@ def test_columns_that_do_not_fit(spark, strict, query, message):
     """A column that is unknown, missing, ambiguous, of another type or null where it must not be is one error by name."""
     with pytest.raises(InvalidSchemaError, match=message):
         write(spark.sql(query), strict)
-    assert version(spark, strict) == 0
+    assert newest(strict) == 0
     assert not list(strict.glob("*.parquet"))
 
 
@@ -395,7 +374,7 @@ def test_values_out_of_range_are_an_error(spark, tmp_path):
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (b tinyint) USING delta")
     with jvm.settings(spark, {"spark.sql.ansi.enabled": "false"}), pytest.raises(Exception, match="CAST_OVERFLOW"):
         write(spark.sql("SELECT 1000 b"), tmp_path / "t")
-    assert version(spark, tmp_path / "t") == 0
+    assert newest(tmp_path / "t") == 0
 
 
 @pytest.mark.parametrize(
@@ -415,7 +394,7 @@ def test_schemas_refused(spark, one_write, tmp_path, documents, shred, error, me
     for path in (one_write, tmp_path / "new"):
         with pytest.raises(error, match=message):
             write(documents, path, shred=shred)
-    assert version(spark, one_write) == 0
+    assert newest(one_write) == 0
     assert not (tmp_path / "new").exists()
 
 
@@ -436,7 +415,7 @@ def test_the_property_is_obeyed(spark, tmp_path, documents):
             assert not any(add.get("tags") for add in adds(path, commit.version))
             with pytest.raises(TableError, match="SET TBLPROPERTIES"):
                 write(documents, path, shred={"v": "id bigint"})
-            assert version(spark, path) == commit.version
+            assert newest(path) == commit.version
     found, once, few = canonicals(read(spark, path), df, documents.where("id < 3"))
     assert found == Counter({row: 4 * times for row, times in once.items()}) + few
 
@@ -541,10 +520,10 @@ def test_table_features_refused(spark, tmp_path, documents, feature):
     """A feature in use that is not supported is an error that names it, before any file is written."""
     path = tmp_path / "t"
     spark.sql(REFUSED[feature].format(f"delta.`{path}`"))
-    before = version(spark, path)
+    before = newest(path)
     with pytest.raises(UnsupportedFeatureError, match=f"table feature {feature} of"):
         write(documents, path)
-    assert version(spark, path) == before
+    assert newest(path) == before
     assert not list(path.glob("**/*.parquet"))
 
 
@@ -619,7 +598,7 @@ def test_malformed_variants(spark, tmp_path, one_write, shred, start):
         df = spark.read.schema("id long, v variant").parquet(str(tmp_path / "damaged.parquet"))
         with pytest.raises(MalformedVariantError, match=r"writing to delta\.`.*`: column v: "):
             write(df.union(spark.sql("SELECT 9L, parse_json('1')")), one_write, shred=shred)
-    assert version(spark, one_write) == 0
+    assert newest(one_write) == 0
     assert sorted(one_write.glob("*.parquet")) == before
 
 
@@ -629,7 +608,7 @@ def test_disk_errors_are_one_clear_error(spark, tmp_path, documents):
     (tmp_path / "t" / "id=777").write_text("in the way")
     with pytest.raises(TableError, match=r"writing the files of .* failed: .*Error: .*id=777"):
         write(documents.withColumn("id", F.lit(777)), tmp_path / "t")
-    assert version(spark, tmp_path / "t") == 0
+    assert newest(tmp_path / "t") == 0
 
 
 def test_the_users_own_errors_stay(spark, tmp_path):

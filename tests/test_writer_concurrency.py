@@ -33,8 +33,9 @@ import delta_variant as dv
 from delta_variant.errors import TableError
 from delta_variant.transaction import Table
 from delta_variant.writer import Commit, write
+from tests.logs import newest
 from tests.support import SOAK, forget, share
-from tests.test_writer import read, version
+from tests.test_writer import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -273,7 +274,7 @@ def versions_are_readable(spark, path: Path, versions: int) -> None:
         (add,) = (action["add"] for action in actions if "add" in action)
         assert not any("remove" in action for action in actions)
         assert pq.read_metadata(path / unquote(add["path"])).num_rows == ROWS
-    assert version(spark, path) == versions - 1
+    assert newest(path) == versions - 1
     forget(spark)
     for number in range(versions - 1, -1, -10):
         frame = spark.read.format("delta").option("versionAsOf", number).load(str(path))
@@ -345,7 +346,7 @@ def test_one_write_while_another_runs(spark, tmp_path, case):
             assert waiting.result().version == 2
     expected = after([] if refused else [("first", first)], after([("second", second)], {("old", 0), ("old", 1)}))
     assert {tuple(row) for row in read(spark, path).select("writer", "p").distinct().collect()} == expected
-    assert version(spark, path) == (1 if refused else 2)
+    assert newest(path) == (1 if refused else 2)
 
 
 def after(writes, found: set[tuple[str, int]]) -> set[tuple[str, int]]:
@@ -447,7 +448,7 @@ class Target:
         assert table.exists() == (count > 0)
         if count:
             start = max((n for n in range(count) if n % 4 == 3), default=0)
-            assert version(self.spark, self.path) == count - 1
+            assert newest(self.path) == count - 1
             assert writes_in(read(self.spark, self.path)) == {"job": list(range(start, count))}
 
     def repeat(self, number: int, *, committed: bool) -> None:

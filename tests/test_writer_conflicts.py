@@ -7,17 +7,16 @@ committed. So each has read the table without the other's rows, whatever the tim
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError
 from delta_variant.writer import write
+from tests.logs import actions
 from tests.support import SOAK
 from tests.test_writer import canonicals, read
 
@@ -193,6 +192,7 @@ def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order, th
 
 def commits(path: str) -> list[tuple]:
     """What the log says of each commit that could change how it conflicts."""
-    lines = (file.read_text().splitlines() for file in sorted(Path(path, "_delta_log").glob("*.json")))
-    infos = (json.loads(line)["commitInfo"] for commit in lines for line in commit if "commitInfo" in line)
-    return [tuple(info.get(key) for key in ("operation", "readVersion", "isolationLevel", "isBlindAppend")) for info in infos]
+    return [
+        tuple(info.get(key) for key in ("operation", "readVersion", "isolationLevel", "isBlindAppend"))
+        for info in actions(path, "commitInfo")
+    ]

@@ -17,15 +17,11 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.writer import write
+from tests.logs import actions, adds, features, newest
 from tests.support import share
-from tests.test_writer import actions, adds, canonical, canonicals, features, read, version
+from tests.test_writer import canonical, canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
-
-
-def commits(path) -> list[dict]:
-    """The commitInfo of every version."""
-    return actions(path, "commitInfo")
 
 
 def fields(path) -> list[dict]:
@@ -185,7 +181,7 @@ def test_settings_of_the_session(spark, tmp_path):
         assert write(df, tmp_path / "u", compression="snappy", max_rows_per_file=200, user_metadata="given").files == 2
     codecs = {pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in (tmp_path / "t").glob("*.parquet")}
     assert codecs == {"GZIP"}
-    assert [commits(tmp_path / name)[0]["userMetadata"] for name in ("t", "u")] == ["from the session", "given"]
+    assert [actions(tmp_path / name, "commitInfo")[0]["userMetadata"] for name in ("t", "u")] == ["from the session", "given"]
     brotli = {"spark.sql.parquet.compression.codec": "brotli"}
     with jvm.settings(spark, brotli), pytest.raises(UnsupportedFeatureError, match=r"compression\.codec=brotli is not one of"):
         write(df, tmp_path / "t")
@@ -215,7 +211,7 @@ def test_overwrite_schema(spark, tmp_path):
     found, expected = canonicals(read(spark, ours), new)
     assert found == expected
     assert fields(ours) == fields(twin)
-    assert commits(ours)[1]["operationParameters"] == commits(twin)[1]["operationParameters"]
+    assert actions(ours, "commitInfo")[1]["operationParameters"] == actions(twin, "commitInfo")[1]["operationParameters"]
     for arguments, message in (
         ({"mode": "append"}, "use it with mode='overwrite'"),
         ({"mode": "overwrite", "replace_where": "q = 1"}, "replace_where and overwrite_schema exclude each other"),
@@ -248,7 +244,12 @@ def test_files_are_compacted_after_a_commit(spark, tmp_path):
         )
         for i in range(2):
             write(spark.range(i, i + 1, 1, 1).selectExpr("id", "to_variant_object(named_struct('a', id)) v"), tmp_path / "t")
-    assert [commit["operation"] for commit in commits(tmp_path / "t")] == ["CREATE TABLE", "WRITE", "WRITE", "OPTIMIZE"]
+    assert [commit["operation"] for commit in actions(tmp_path / "t", "commitInfo")] == [
+        "CREATE TABLE",
+        "WRITE",
+        "WRITE",
+        "OPTIMIZE",
+    ]
     (compacted,) = adds(tmp_path / "t", 3)
     assert json.loads(compacted["stats"])["minValues"].keys() == {"id", "v"}
 
@@ -279,7 +280,7 @@ def test_a_creation_by_name_happens_or_not(spark):
     detail = spark.sql("DESCRIBE EXTENDED made_by_name").where("col_name IN ('Type', 'Provider')").collect()
     assert {row.data_type for row in detail} == {"MANAGED", "delta"}
     place = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"), "made_by_name")
-    assert [commit["operation"] for commit in commits(place)] == ["CREATE TABLE AS SELECT"]
+    assert [commit["operation"] for commit in actions(place, "commitInfo")] == ["CREATE TABLE AS SELECT"]
     with pytest.raises(TableError, match="made_by_name exists already"):
         write(spark.range(5), "made_by_name", "error")
     assert write(spark.range(5), "made_by_name", "overwrite").version == 1
@@ -291,4 +292,4 @@ def test_nothing_to_commit(spark, tmp_path):
     """A write without rows that changes nothing commits no version, as delta-spark's does not."""
     write(spark.range(3), tmp_path / "t")
     assert write(spark.range(0), tmp_path / "t").version == 0
-    assert version(spark, tmp_path / "t") == 0
+    assert newest(tmp_path / "t") == 0

@@ -25,10 +25,10 @@ from delta_variant.errors import (
 from delta_variant.storage import Storage
 from delta_variant.writer import write
 from tests import tasks
+from tests.logs import newest
 from tests.strategies import column
 from tests.support import forget
 from tests.test_storage import server  # noqa: F401  # a fixture
-from tests.test_writer import version
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -163,7 +163,7 @@ CASES = {
 def test_wrong_input(spark, lake, columns, target, arguments, error, message):
     """Each wrong input is an error of its class with the expected message, without a stack, and no file changes."""
     name = target.removeprefix("./")
-    before, number = files(lake), version(spark, lake / name) if name in TABLES else None
+    before, number = files(lake), newest(lake / name) if name in TABLES else None
     with pytest.raises(error, match=message) as raised:
         write(spark.sql(f"SELECT {columns}"), target if name == target else lake / name, **arguments)
     text = str(raised.value)
@@ -171,7 +171,7 @@ def test_wrong_input(spark, lake, columns, target, arguments, error, message):
     assert "JVM stacktrace" not in text
     assert len(text) < 600
     assert files(lake) == before
-    assert number is None or version(spark, lake / name) == number
+    assert number is None or newest(lake / name) == number
 
 
 def test_streams_are_refused(spark, lake):
@@ -254,13 +254,13 @@ def test_no_room_for_the_commit(spark, lake):
     """If there is room for the files and none for the log, the commit is one error, and the table keeps its version."""
     df = spark.range(1, 61, 1, 1).selectExpr("id", "parse_json(cast(id as string)) v", "cast(id as int) p")
     path = lake / "t"
-    before, number = files(path), version(spark, path)
+    before, number = files(path), newest(path)
     small = limited([spark._jvm.ProcessHandle.current().pid()], 8_000)  # the commit of sixty files takes 30 KB
     with small, pytest.raises(TableError, match=r"committing to .*/t` failed: .*File too large") as raised:
         write(df, path)
     assert "\tat " not in str(raised.value)
     assert sum(name.endswith(".parquet") for name in files(path).keys() - before) == 60  # for VACUUM
-    assert version(spark, path) == number
+    assert newest(path) == number
     assert write(df, path).version == number + 1
 
 

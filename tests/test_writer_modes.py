@@ -19,10 +19,10 @@ from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import Commit, foreach_batch, write
+from tests.logs import actions, features, newest
 from tests.support import SOAK, share
-from tests.test_writer import canonicals, features, read, version
-from tests.test_writer_delta import commits
-from tests.test_writer_tables import last
+from tests.test_writer import canonicals, read
+from tests.test_writer_tables import protocol_and_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,17 +82,17 @@ def test_replace_where(spark, twins, mapping):
         commit = write(new, ours, "overwrite", replace_where=predicate)
         found, expected = canonicals(read(spark, ours), read(spark, twin))
         assert found == expected
-        assert commit.version == version(spark, ours)
+        assert commit.version == newest(ours)
         assert removed(ours, commit.version) == removed(twin, commit.version)
-        parameters = commits(ours)[-1]["operationParameters"]
-        assert parameters == commits(twin)[-1]["operationParameters"]
+        parameters = actions(ours, "commitInfo")[-1]["operationParameters"]
+        assert parameters == actions(twin, "commitInfo")[-1]["operationParameters"]
         assert (parameters["mode"], parameters["predicate"]) == ("Overwrite", predicate)
 
 
 def test_replace_where_refused(spark, twins):
     """Rows outside of the predicate, and predicates that whole files cannot answer, are errors that leave the table."""
     ours, _ = twins()
-    before = version(spark, ours)
+    before = newest(ours)
     new = rows(spark, 10, 21)
     for predicate, error, message in (
         ("p = 'p/1'", InvalidSchemaError, r"constraint replace_where \(p = '?p/1'?\) violated by row with values: - p : p/2"),
@@ -109,7 +109,7 @@ def test_replace_where_refused(spark, twins):
     ):
         with pytest.raises(error, match=message):
             write(new, ours, "overwrite", replace_where=predicate)
-    assert version(spark, ours) == before
+    assert newest(ours) == before
 
 
 @pytest.mark.parametrize("by", ["argument", "session"])
@@ -126,7 +126,7 @@ def test_dynamic_overwrite(spark, twins, by):
     found, expected = canonicals(read(spark, ours), read(spark, twin))
     assert found == expected
     assert removed(ours, commit.version) == removed(twin, commit.version) == 3
-    assert commits(ours)[-1]["operationParameters"]["isDynamicPartitionOverwrite"] is True
+    assert actions(ours, "commitInfo")[-1]["operationParameters"]["isDynamicPartitionOverwrite"] is True
 
 
 @pytest.mark.parametrize("properties", share(["", ", 'delta.columnMapping.mode' = 'name'"], 2))
@@ -150,7 +150,7 @@ def test_append_only_tables_refuse_to_remove(spark, twins):
     for arguments in ({}, {"replace_where": "p = 'p/1'"}, {"partition_overwrite": "dynamic"}):
         with pytest.raises(TableError, match="append-only"):
             write(new, ours, "overwrite", **arguments)
-    assert version(spark, ours) == 1
+    assert newest(ours) == 1
     assert write(new, ours).version == 2
 
 
@@ -179,10 +179,10 @@ def test_merge_schema(spark, tmp_path, mapping):
     assert read(spark, ours).schema == read(spark, twin).schema
     found, expected = canonicals(read(spark, ours), read(spark, twin))
     assert found == expected
-    (protocol, metadata), (their_protocol, theirs) = last(ours), last(twin)
+    (protocol, metadata), (their_protocol, theirs) = protocol_and_metadata(ours), protocol_and_metadata(twin)
     assert protocol == their_protocol
     assert shape(json.loads(metadata["schemaString"])) == shape(json.loads(theirs["schemaString"]))
-    before = version(spark, ours)
+    before = newest(ours)
     write(df, ours, merge_schema=True)  # nothing new: no metadata in the commit
     assert "metaData" not in Path(ours, "_delta_log", f"{before + 1:020}.json").read_text()
 
@@ -206,8 +206,10 @@ def test_types_widen_where_the_table_allows_it(spark, tmp_path):
     shutil.copytree(ours, twin)
     wide.write.format("delta").mode("append").option("mergeSchema", "true").save(twin)
     write(wide, ours, merge_schema=True)
-    assert json.loads(last(ours)[1]["schemaString"]) == json.loads(last(twin)[1]["schemaString"])
-    assert last(ours)[0] == last(twin)[0]
+    assert json.loads(protocol_and_metadata(ours)[1]["schemaString"]) == json.loads(
+        protocol_and_metadata(twin)[1]["schemaString"]
+    )
+    assert protocol_and_metadata(ours)[0] == protocol_and_metadata(twin)[0]
     found, expected = canonicals(read(spark, ours), read(spark, twin))
     assert found == expected
     with pytest.raises(InvalidSchemaError, match="column n is STRING in the DataFrame and BIGINT"):
@@ -221,10 +223,10 @@ def test_columns_that_others_depend_on_do_not_widen(spark, tmp_path):
         f"CREATE TABLE delta.`{path}` (n int, g int GENERATED ALWAYS AS (n + 1)) USING delta "
         "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
     )
-    before = version(spark, path)
+    before = newest(path)
     with pytest.raises(TableError, match=r"changing the schema of .* n "):
         write(spark.sql("SELECT 5000000000L n"), path, merge_schema=True)
-    assert version(spark, path) == before
+    assert newest(path) == before
 
 
 def test_repeated_writes(spark, tmp_path):
@@ -241,7 +243,7 @@ def test_repeated_writes(spark, tmp_path):
     assert write(df.where("false"), path, txn=("job", 9)) == Commit(3, 0, 0, 0, ())
     assert write(df, path, txn=("job", 9)).version == 3
     assert read(spark, path).count() == 15
-    assert commits(path)[2]["isBlindAppend"]
+    assert actions(path, "commitInfo")[2]["isBlindAppend"]
 
 
 def test_one_of_two_writes_with_one_number_is_refused(spark, tmp_path):
@@ -270,7 +272,7 @@ def test_streams_write_each_batch_once(spark, tmp_path):
         ).start().awaitTermination()
 
     run()
-    batches = version(spark, target)
+    batches = newest(target)
     assert batches >= 1
     for commit in Path(checkpoint, "commits").iterdir():  # as if the query had ended before it noted its last batch
         if commit.name.strip(".").split(".")[0] == str(batches):
@@ -280,7 +282,7 @@ def test_streams_write_each_batch_once(spark, tmp_path):
     run()
     found, expected = canonicals(read(spark, target), rows(spark, 0, 25))
     assert found == expected
-    assert version(spark, target) == batches + 1
+    assert newest(target) == batches + 1
     assert {"variantShredding", "variantType"} <= features(target)
     with pytest.raises(UnsupportedFeatureError, match="foreach_batch sets txn itself"):
         foreach_batch(target, app_id="query", txn=("a", 1))

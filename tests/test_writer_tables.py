@@ -19,8 +19,9 @@ from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import write
+from tests.logs import adds, last, newest
 from tests.support import SOAK
-from tests.test_writer import actions, adds, canonicals, read, version
+from tests.test_writer import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -164,9 +165,9 @@ def rows(spark, kind: Kind) -> Any:
     return df
 
 
-def last(path) -> tuple[dict, dict]:
+def protocol_and_metadata(path) -> tuple[dict, dict]:
     """Protocol and metadata of the newest version, by the log."""
-    return actions(path, "protocol")[-1], actions(path, "metaData")[-1]
+    return last(path, "protocol"), last(path, "metaData")
 
 
 def logical_names(schema: Any) -> dict[str, str]:
@@ -187,7 +188,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
 def in_the_log(path, number: int) -> list:
     """Of every file of a version, by logical names: partition values and statistics, those of VARIANT columns left out."""
-    names = logical_names(json.loads(last(path)[1]["schemaString"]))
+    names = logical_names(json.loads(protocol_and_metadata(path)[1]["schemaString"]))
     files = []
     for add in adds(path, number):
         stats = renamed(json.loads(add["stats"]), names)
@@ -209,7 +210,7 @@ def schema_in(metadata: dict) -> Any:
 
 def field_ids(path, number: int) -> dict[str, int]:
     """The Parquet field ids of a version's first file, by logical names, partition columns left out, which delta-spark adds."""
-    metadata = last(path)[1]
+    metadata = protocol_and_metadata(path)[1]
     names = logical_names(json.loads(metadata["schemaString"]))
     schema = pq.ParquetFile(Path(path, unquote(adds(path, number)[0]["path"]))).schema_arrow
 
@@ -235,12 +236,12 @@ def test_twins(spark, tmp_path, name):
     df.write.format("delta").mode("append").save(str(twin))
     shapes = {"st.w": "array<bigint>", "v": "k bigint"} if "variant" in kind.columns else {}
     commit = write(df, ours, shred=shapes or "auto")
-    assert commit.version == version(spark, twin)
+    assert commit.version == newest(twin)
     assert commit.shredded == tuple(shapes)
     assert read(spark, ours).schema == read(spark, twin).schema
     found, expected = canonicals(read(spark, ours), read(spark, twin))
     assert found == expected
-    (protocol, metadata), (their_protocol, theirs) = last(ours), last(twin)
+    (protocol, metadata), (their_protocol, theirs) = protocol_and_metadata(ours), protocol_and_metadata(twin)
     assert protocol == their_protocol
     assert schema_in(metadata) == schema_in(theirs)
     assert (metadata["partitionColumns"], metadata["configuration"].keys()) == (
@@ -288,13 +289,13 @@ def test_rows_that_a_table_refuses(spark, tmp_path):
     """A row that violates a constraint is an error that names the constraint and the row; the table is unchanged."""
     path = tmp_path / "t"
     spark.sql(DEMANDING.format(f"delta.`{path}`"))
-    before = version(spark, path)
+    before = newest(path)
     good = spark.sql("SELECT 5L id, 'abc' name")
     for query, message in VIOLATIONS.items():
         bad = spark.sql(query)
         with pytest.raises(InvalidSchemaError, match=message):
             write(good.unionByName(bad, allowMissingColumns=True).coalesce(1) if "id" in bad.columns else bad, path)
-    assert version(spark, path) == before
+    assert newest(path) == before
     with pytest.raises(InvalidSchemaError, match=r"constraint lower .* - name : null"):  # NULL is not true
         write(spark.sql("SELECT 5L id"), path)
     write(good, path)
