@@ -17,6 +17,7 @@ import delta_variant as dv
 from delta_variant import jvm, stats
 from delta_variant.analysis import driver
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.paths import normalized
 from tests.logs import actions, last, live
 from tests.support import SOAK, scans, share, without_rules
 from tests.test_writer_conflicts import both, gate  # noqa: F401  # a fixture
@@ -102,24 +103,20 @@ def extremes(found, path):
     return {file: (min(of_file), max(of_file)) for file, of_file in values.items()}
 
 
-def normalized(path):
-    return "$" + "".join(f"['{key}']" for key in path.split("."))
-
-
 def stated(path, key):
     """The bounds of a path of column v by file, in the statistics of the files that have the marker."""
     found = {}
     for file, add in live(path).items():
         texts = [json.loads(add["stats"])[side].get("v") for side in ("minValues", "maxValues")]
         low, high = ({} if text is None else stats.decode_bounds(text) for text in texts)
-        if stats.BOUNDS_TAG in add.get("tags", {}) and {normalized(key)} & {*low, *high}:
-            found[file] = low.get(normalized(key)), high.get(normalized(key))
+        if stats.BOUNDS_TAG in add.get("tags", {}) and {normalized(key.split("."))} & {*low, *high}:
+            found[file] = low.get(normalized(key.split("."))), high.get(normalized(key.split(".")))
     return found
 
 
 def of_stats(lines, key):
     """The bounds of a path by file, of the rows that `stats` has."""
-    mine = [line for line in lines if line.path == normalized(key) and line.source != "writer"]
+    mine = [line for line in lines if line.path == normalized(key.split(".")) and line.source != "writer"]
     return {Path(line.file).name: (line.min.toPython(), line.max.toPython()) for line in mine}
 
 

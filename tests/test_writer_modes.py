@@ -19,7 +19,7 @@ from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import Commit, foreach_batch, write
-from tests.logs import actions, features, newest
+from tests.logs import actions, commits, features, newest
 from tests.support import SOAK, share
 from tests.test_writer import canonicals, read
 from tests.test_writer_tables import protocol_and_metadata
@@ -40,8 +40,7 @@ def rows(spark, start: int, end: int, text: str = "first"):
 
 
 def removed(path, number: int) -> int:
-    log = Path(path, "_delta_log", f"{number:020}.json").read_text().splitlines()
-    return sum("remove" in json.loads(line) for line in log)
+    return sum("remove" in action for action in commits(path)[number])
 
 
 @pytest.fixture(scope="module")
