@@ -105,12 +105,12 @@ def extremes(found, path):
 
 def stated(path, key):
     """The bounds of a path of column v by file, in the statistics of the files that have the marker."""
-    found = {}
+    found, name = {}, normalized(key.split("."))
     for file, add in live(path).items():
         texts = [json.loads(add["stats"])[side].get("v") for side in ("minValues", "maxValues")]
         low, high = ({} if text is None else stats.decode_bounds(text) for text in texts)
-        if stats.BOUNDS_TAG in add.get("tags", {}) and {normalized(key.split("."))} & {*low, *high}:
-            found[file] = low.get(normalized(key.split("."))), high.get(normalized(key.split(".")))
+        if stats.BOUNDS_TAG in add.get("tags", {}) and (name in low or name in high):
+            found[file] = low.get(name), high.get(name)
     return found
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidJsonError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.writer import foreach_batch, write
+from tests.logs import adds
 from tests.test_writer import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -34,11 +35,9 @@ def table(spark, path, columns: str, more: str = "") -> str:
     return str(path)
 
 
-def adds(path, version: int) -> list[tuple[str, str]]:
+def described(path, version: int) -> list[tuple[str, str]]:
     """The statistics and tags of the files that a version added."""
-    lines = open(f"{path}/_delta_log/{version:020}.json").read().splitlines()  # noqa: SIM115, PTH123
-    added = [json.loads(line)["add"] for line in lines if '"add"' in line]
-    return sorted((add["stats"], json.dumps(add["tags"], sort_keys=True)) for add in added)
+    return sorted((add["stats"], json.dumps(add["tags"], sort_keys=True)) for add in adds(path, version))
 
 
 def test_as_by_way_of_a_variant(spark, tmp_path):
@@ -48,7 +47,7 @@ def test_as_by_way_of_a_variant(spark, tmp_path):
         write(texts(spark).select("id", F.parse_json("value").alias("v")), twin)
         for ours in (string, binary):
             write(texts(spark).withColumn("value", F.col("value").cast(ours.name)), ours, parse_json={"v": "value"})
-            assert adds(ours, version) == adds(twin, version)
+            assert described(ours, version) == described(twin, version)
     by_string, by_binary, rows = canonicals(*(read(spark, path) for path in (string, binary, twin)))
     assert by_string == by_binary == rows
     for ours in (string, binary):
