@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant import binary, errors, shredding
+from delta_variant import binary, buffers, errors, shredding
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_files
@@ -50,10 +51,24 @@ def compile_kernels(directory: Path) -> None:
 
 def compile_write(directory: Path) -> None:
     texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
-    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([binary.parse_json(pa.array(texts))], ["v"])])
+    variants = binary.parse_json(_array([text.encode() for text in texts], pa.string()))
+    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
 
 
 def compile_unshred() -> None:
-    group = pa.struct([pa.field("metadata", pa.binary(), nullable=False), ("value", pa.binary()), ("typed_value", pa.int64())])
-    rows = [(b"\x01\0\0", None, 1), (b"\x01\0\0", b"\x0c\x01", None)]
-    shredding.unshred(pa.array([dict(zip(group.names, row, strict=True)) for row in rows], group))
+    columns = [_array([b"\x01\0\0"] * 2), _array([None, b"\x0c\x01"])]
+    numbers = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.arange(1, 3))])
+    fields = [
+        pa.field("metadata", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("typed_value", pa.int64()),
+    ]
+    shredding.unshred(pa.StructArray.from_arrays([*columns, numbers], fields=fields))
+
+
+def _array(values: list[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
+    """A binary array. `pa.array` imports pandas, which the writer does not, and each process of `tests.daemon` would."""
+    offsets = np.cumsum([0, *(len(value or b"") for value in values)], dtype=np.int32)
+    data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
+    valid = np.array([value is not None for value in values], np.uint8)
+    return buffers.binary_array(offsets, data, valid, kind or pa.binary())

@@ -28,7 +28,7 @@ from delta_variant.stats import (
     encode_bounds,
     indexed_columns,
 )
-from delta_variant.stats.values import Extremes, json_bounds, variant_bounds
+from delta_variant.stats.values import Extremes, json_bounds, scalar, variant_bounds
 from tests.strategies import DATES, DECIMALS, INTEGERS, SPARK_VARIANTS, TEXTS, TIMESTAMPS, TIMESTAMPS_NTZ, column, same
 
 V = ("v",)
@@ -299,6 +299,30 @@ def test_strings_that_are_not_utf8_have_no_bounds():
     extremes.add(text)
     assert variant_bounds(extremes) == (None, None)
     assert json_bounds(extremes) == (None, None)
+
+
+NUMBERS = [0, 1, -1, 127, -128]
+OF_FIXED_SIZE = {
+    pa.bool_(): [False, True],
+    pa.int8(): NUMBERS,
+    **{
+        kind: [*NUMBERS, 1 << 31, -(1 << 63), (1 << 63) - 1]
+        for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("ns", "UTC"))
+    },
+    **{kind: [*NUMBERS, 1 << 30, -(1 << 31)] for kind in (pa.int32(), pa.date32())},
+    **{kind: [0.0, -0.0, 1.5, -math.inf] for kind in (pa.float32(), pa.float64())},
+    pa.decimal128(4, 2): [Decimal("0.00"), Decimal("-99.99")],
+    pa.decimal128(38, 10): [Decimal("0.0000000001"), Decimal("-" + "9" * 28 + "." + "9" * 10)],
+}
+
+
+@pytest.mark.parametrize("kind", OF_FIXED_SIZE, ids=str)
+def test_scalars_are_arrows(kind):
+    """A bound for a Variant path is the scalar that Arrow makes of the value, to the last digit and the sign of a zero."""
+    for value in OF_FIXED_SIZE[kind]:
+        found, expected = scalar(value, kind), pa.scalar(value, kind)
+        assert found.type == kind
+        assert pa.repeat(found, 1).buffers()[1].to_pybytes() == pa.repeat(expected, 1).buffers()[1].to_pybytes()
 
 
 SCALARS = st.one_of(st.none(), INTEGERS, DECIMALS, st.floats(), TEXTS, DATES, TIMESTAMPS, TIMESTAMPS_NTZ, st.booleans())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -70,6 +71,33 @@ def test_files_end_near_the_target(tmp_path, compression):
         assert 0.5 * TARGET < adds[0]["size"] < 1.3 * TARGET  # how well rows compress is not known before its first row group
         groups = [pq.ParquetFile(tmp_path / add["path"]).num_row_groups for add in adds]
         assert max(groups[1:]) == 1
+
+
+WITHOUT_PANDAS = """
+import sys
+import pyarrow as pa
+from tests import tasks
+
+batches, directory = sys.argv[1:]
+tasks.run(tasks.plan(directory, {("v",)}), list(pa.ipc.open_stream(batches)))
+print("pandas" in sys.modules)
+"""
+
+
+def test_a_task_does_not_import_pandas(tmp_path):
+    """A task that infers a schema, shreds, and computes bounds of every type leaves pandas alone: pyarrow imports it for most
+    conversions of Python values, and that takes longer than all else that a new Python worker does."""
+    documents = [
+        {"n": n, "d": Decimal(n) / 4, "f": n / 3, "b": n > 0, "s": f"x{n}", "t": "2024-01-01T00:00:00Z"} for n in range(3000)
+    ]
+    batch = pa.RecordBatch.from_arrays([column([*documents, {"n": None}])], names=["v"])
+    with pa.OSFile(str(tmp_path / "batches"), "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    command = [sys.executable, "-c", WITHOUT_PANDAS, tmp_path / "batches", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+    [written] = tmp_path.glob("*.parquet")
+    assert len(pq.read_schema(written).field("v").type.field("typed_value").type) == len(documents[0])
 
 
 def test_rows_per_file(tmp_path):

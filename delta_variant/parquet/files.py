@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant.buffers import size_of
+from delta_variant.buffers import floats, size_of
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
@@ -225,7 +225,7 @@ def _is_floating(kind: pa.DataType) -> bool:
 def _has_nan(values: pa.Array) -> bool:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary
-    numbers = values.drop_null().to_numpy()
+    numbers = floats(values)
     return bool(len(numbers) and np.isnan(numbers.min()))
 
 

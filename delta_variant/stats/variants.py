@@ -201,10 +201,10 @@ def children_of(group: pa.Array) -> list[pa.Array]:
 
 def json_nulls(values: pa.Array) -> int | None:
     """The number of Variants if all of them are JSON nulls; None if one is not."""
-    count: int = len(values) - values.null_count
-    if count and pc.any(pc.not_equal(values, pa.scalar(_JSON_NULL, values.type))).as_py():
+    present = values.drop_null()
+    if len(present) and (present[0].as_py() != _JSON_NULL or pc.any(pc.not_equal(present, present[0])).as_py()):
         return None
-    return count
+    return len(present)
 
 
 def _has_objects(values: pa.Array, typed: pa.Array) -> bool:
