@@ -69,6 +69,12 @@ LONGEST = [
 # than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m")
 
+# Hadoop is that of PySpark 4.2. hadoop-aws asks for a bundle of 600 MB: these modules of it are what S3A needs.
+S3A = [
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    *(f"software.amazon.awssdk:{module}:2.35.4" for module in ("s3", "s3-transfer-manager", "sts")),
+]
+
 settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
 settings.load_profile("default")
 
@@ -102,6 +108,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")
+        .config("spark.driver.extraJavaOptions", "-Xms2g -Xmn700m -XX:MetaspaceSize=512m")
+        .config("spark.buffer.pageSize", "1m")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
@@ -111,6 +119,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.python.daemon.module", "tests.daemon")  # and where it is found:
         .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[1]))
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.jars.packages", ",".join(S3A))
+        .config("spark.jars.excludes", "software.amazon.awssdk:bundle")
     )
     # In a clean checkout one process compiles kernels while the other one starts its session, and then the rest.
     shared = tmp_path_factory.getbasetemp().parent

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,11 +12,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+import delta_variant as dv
+from delta_variant import hadoop
 from delta_variant.binary import parse_json
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.storage import Storage
 from delta_variant.writer.task import write_files
 from tests import tasks
+from tests.support import collected
+
+pytestmark = pytest.mark.interpreted
 
 KEYS = {"fs.s3a.access.key": "the-key", "fs.s3a.secret.key": "the-secret"}
 LOCAL = {"fs.s3a.endpoint": "http://127.0.0.1:9000", "fs.s3a.path.style.access": "true", **KEYS}
@@ -249,124 +252,54 @@ def test_a_bucket_in_another_region(wire, endpoint):
         wire.write(endpoint=endpoint, endpoint_region="us-east-1")
 
 
-HADOOP = "3.5.0"  # of PySpark 4.2
-AWS = "2.35.4"  # of hadoop-aws, which asks for a bundle of 600 MB: these modules of it are what S3A needs
-PACKAGES = [
-    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-    *(f"software.amazon.awssdk:{module}:{AWS}" for module in ("s3", "s3-transfer-manager", "sts")),
-]
-SESSION = """
-import json, sys
-from pyspark.sql import SparkSession, functions as F
-import delta_variant as dv
-from delta_variant import hadoop
-from delta_variant.errors import DeltaVariantError
+@pytest.fixture
+def keys(spark, server):
+    """The keys of the server, for `storage_options`; the session has all other settings of it."""
+    settings = spark._jsc.hadoopConfiguration()
+    endpoint = {key: value for key, value in server.items() if not key.endswith(".key")}
+    for key, value in endpoint.items():
+        settings.set(key, value)
+    yield {key: value for key, value in server.items() if key not in endpoint}
+    for key in endpoint:
+        settings.unset(key)
 
-settings, packages, table, store = json.loads(sys.argv[1])
-builder = (
-    SparkSession.builder.master("local[1]").config("spark.driver.memory", "1g").config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "2").config("spark.databricks.delta.snapshotPartitions", "1")
-    .config("spark.default.parallelism", "2")
-    .config("spark.jars.packages", ",".join(packages)).config("spark.jars.excludes", "software.amazon.awssdk:bundle")
-)
-endpoint = {key: value for key, value in settings.items() if not key.endswith(".key")}
-for key, value in endpoint.items():
-    builder = builder.config(f"spark.hadoop.{key}", value)
-spark = dv.configure(builder).getOrCreate()
-spark.sparkContext.setLogLevel("ERROR")
-keys = {key: value for key, value in settings.items() if key not in endpoint}
 
-def rows(start, count):
+def rows(spark, start: int, count: int):
     return spark.range(start, start + count, 1, 2).selectExpr(
-        "id", "id % 2 p", "parse_json(concat('{\\"n\\":', id, '}')) v", "named_struct('w', parse_json(cast(id as string))) s"
+        "id", "id % 2 p", "parse_json(concat('{\"n\":', id, '}')) v", "named_struct('w', parse_json(cast(id as string))) s"
     )
 
-def read():
+
+def ids(spark, table: str, keys: dict[str, str]) -> list[int]:
+    """The ids of the table's rows, whose other columns are what `rows` makes of them."""
     frame = spark.read.format("delta").options(**keys).load(table)
-    return sorted(tuple(row) for row in frame.selectExpr("id", "p", "v:n::bigint", "s.w::bigint").collect())
-
-def same(expected):
-    assert read() == sorted((i, i % 2, i, i) for i in expected), read()
-
-done = []
-try:
-    dv.write(rows(0, 10), table, storage_options=keys, partition_by=["p"])
-    done.append(dv.write(rows(10, 10), table, storage_options=keys).version)
-    same(range(20))
-    done.append(dv.write(rows(0, 5), table, "overwrite", storage_options=keys).version)
-    try:
-        dv.write(rows(5, 5).withColumn("v", F.expr("if(id > 7, raise_error('no more'), v)")), table, storage_options=keys)
-    except Exception as error:
-        done.append("no more" in str(error))
-    same(range(5))
-    for target, options in ("s3a://nowhere/t", {}), (table, {"fs.s3a.encryption.algorithm": "AES256"}):
-        try:
-            dv.write(rows(0, 1), target, storage_options={**keys, **options})
-        except DeltaVariantError as error:
-            done.append(type(error).__name__)
-
-    source = table.rpartition("/")[0] + "/texts"
-    texts = spark.range(50).selectExpr("concat('{\\"n\\":', id, '}') value")
-    texts.write.options(**keys).option("compression", "gzip").text(source)
-    done.append(dv.ingest(spark, source, table + "-json", path_column="file", storage_options=keys).rows)
-    done.append(dv.ingest(spark, source + "/part*", table + "-json", path_column="file", storage_options=keys).skipped)
-    loaded = spark.read.format("delta").options(**keys).load(table + "-json")
-    done.append([loaded.selectExpr("sum(v:n::int)").first()[0], loaded.where("file LIKE 's3a://lake/%.gz'").count()])
-
-    variants = spark.range(50).selectExpr("id % 2 p", "parse_json(concat('{\\"n\\":', id, '}')) v")
-    variants.write.options(**keys).partitionBy("p").parquet(table + "-files")
-    done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).rows)
-    done.append(dv.convert(spark, table + "-files", table + "-converted", storage_options=keys).skipped > 1)
-    loaded = spark.read.format("delta").options(**keys).load(table + "-converted")
-    done.append(loaded.where("p = 1").selectExpr("sum(v:n::int)").first()[0])
-
-    # Keys in a credential store, of which Hadoop alone knows how to read it.
-    conf = spark._jsc.hadoopConfiguration()
-    conf.set("hadoop.security.credential.provider.path", store)
-    (alias,) = spark._jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf)
-    for key, value in keys.items():
-        letters = spark.sparkContext._gateway.new_array(spark._jvm.char, len(value))
-        for i, letter in enumerate(value):
-            letters[i] = letter
-        alias.createCredentialEntry(key.replace("s3a.", "s3a.bucket.lake."), letters)
-    alias.flush()
-    conf.unset("hadoop.security.credential.provider.path")
-    stored = {"fs.s3a.security.credential.provider.path": store}
-    done.append(dv.write(rows(0, 3), table + "-stored", storage_options=stored).rows)
-    path = spark._jvm.org.apache.hadoop.fs.Path(table)
-    conf.set("fs.s3a.bucket.lake.security.credential.provider.path", store)
-    found = hadoop.storage_of(spark, path, conf)
-    done.append(sorted(key for key, value in found.options.items() if value in keys.values()))
-    done.append(hadoop._bucket_region(path, conf))
-    analyzed = dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"])
-    done.append([analyzed.bytes_read > 0, len(analyzed.failed)])
-finally:
-    spark.stop()
-print("DONE", json.dumps(done))
-"""
-
-DONE = (
-    'DONE [1, 2, true, "TableError", "UnsupportedFeatureError", 50, 2, [1225, 50], 50, true, 625, 3, '
-    '["access_key", "secret_key"], "eu-north-1", [true, 0]]'
-)
+    found = sorted(map(tuple, collected(frame.selectExpr("id", "p", "v:n::bigint", "s.w::bigint"))))
+    assert found == [(i, i % 2, i, i) for i, *_ in found]
+    return [i for i, *_ in found]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_tables_on_s3(jvm_environment, server, tmp_path):
-    """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task;
-    files on S3 are ingested and converted.
+def test_tables_on_s3(spark, server, keys):
+    """A table on S3 is written, appended to and overwritten with keys in `storage_options` only, and survives a failing task.
 
-    Settings that cannot be followed are refused. Keys are found in a credential store too, and the region as S3A finds it.
+    Settings that cannot be followed are refused.
     """
     table = "s3a://lake/tables/spark"
-    arguments = json.dumps([server, PACKAGES, table, f"localjceks://file{tmp_path}/keys.jceks"])
-    environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, arguments], env=environment, text=True, capture_output=True, check=False
-    )
-    assert done.stdout.splitlines()[-1:] == [DONE], done.stderr[-5000:]
-    assert "the-secret" not in done.stdout + done.stderr
+    dv.write(rows(spark, 0, 10), table, storage_options=keys, partition_by=["p"])
+    assert dv.write(rows(spark, 10, 10), table, storage_options=keys).version == 1
+    assert ids(spark, table, keys) == [*range(20)]
+    assert dv.write(rows(spark, 0, 5), table, "overwrite", storage_options=keys).version == 2
+    with pytest.raises(Exception, match="no more") as raised:
+        dv.write(
+            rows(spark, 5, 5).selectExpr("id", "p", "if(id > 7, raise_error('no more'), v) v", "s"), table, storage_options=keys
+        )
+    assert "the-secret" not in str(raised.value)
+    assert ids(spark, table, keys) == [*range(5)]
+    with pytest.raises(TableError, match="nowhere"):
+        dv.write(rows(spark, 0, 1), "s3a://nowhere/t", storage_options=keys)
+    with pytest.raises(UnsupportedFeatureError, match=r"fs\.s3a\.encryption\.algorithm"):
+        dv.write(rows(spark, 0, 1), table, storage_options={**keys, "fs.s3a.encryption.algorithm": "AES256"})
+
     storage = Storage.of(table, server.get)
     files = listed(storage)
     logs = [path for path in files if path.endswith(".json")]
@@ -375,3 +308,52 @@ def test_tables_on_s3(jvm_environment, server, tmp_path):
     assert added <= set(files)
     assert len(added) == 6
     assert uploads(storage, server) == 0
+
+
+@pytest.mark.spark
+def test_files_on_s3_are_ingested_and_converted(spark, keys):
+    """JSON and Parquet files of a bucket become tables there, each file once, with keys in `storage_options` only."""
+    texts, table = "s3a://lake/texts", "s3a://lake/tables/json"
+    lines = spark.range(50).selectExpr("concat('{\"n\":', id, '}') value")
+    lines.coalesce(2).write.options(**keys).option("compression", "gzip").text(texts)
+    assert dv.ingest(spark, texts, table, path_column="file", storage_options=keys).rows == 50
+    assert dv.ingest(spark, texts + "/part*", table, path_column="file", storage_options=keys).skipped == 2
+    loaded = spark.read.format("delta").options(**keys).load(table)
+    assert collected(loaded.selectExpr("sum(v:n::int)", "count_if(file LIKE 's3a://lake/%.gz')")) == [(1225, 50)]
+
+    files, table = "s3a://lake/files", "s3a://lake/tables/converted"
+    variants = spark.range(50).selectExpr("id % 2 p", "parse_json(concat('{\"n\":', id, '}')) v")
+    variants.write.options(**keys).partitionBy("p").parquet(files)
+    assert dv.convert(spark, files, table, storage_options=keys).rows == 50
+    assert dv.convert(spark, files, table, storage_options=keys).skipped > 1
+    loaded = spark.read.format("delta").options(**keys).load(table)
+    assert collected(loaded.where("p = 1").selectExpr("sum(v:n::int)")) == [(625,)]
+
+
+@pytest.mark.spark
+def test_keys_in_a_credential_store(spark, keys, tmp_path):
+    """Keys are found in a credential store, which Hadoop alone knows how to read, and the region as S3A finds it."""
+    table, store = "s3a://lake/tables/stored", f"localjceks://file{tmp_path}/keys.jceks"
+    conf, gateway = spark._jsc.hadoopConfiguration(), spark.sparkContext._gateway
+    conf.set("hadoop.security.credential.provider.path", store)
+    (alias,) = spark._jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf)
+    conf.unset("hadoop.security.credential.provider.path")
+    for key, value in keys.items():
+        letters = gateway.new_array(spark._jvm.char, len(value))
+        for i, letter in enumerate(value):
+            letters[i] = letter
+        alias.createCredentialEntry(key.replace("s3a.", "s3a.bucket.lake."), letters)
+    alias.flush()
+    of_bucket = "fs.s3a.bucket.lake.security.credential.provider.path"
+    stored = {of_bucket.replace(".bucket.lake", ""): store}
+    assert dv.write(rows(spark, 0, 3), table, storage_options=stored).rows == 3
+    conf.set(of_bucket, store)
+    try:
+        path = spark._jvm.org.apache.hadoop.fs.Path(table)
+        found = hadoop.storage_of(spark, path, conf)
+        assert {key for key, value in found.options.items() if value in keys.values()} == {"access_key", "secret_key"}
+        assert hadoop._bucket_region(path, conf) == "eu-north-1"
+        analyzed = dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"])
+        assert (analyzed.bytes_read > 0, analyzed.failed) == (True, {})
+    finally:
+        conf.unset(of_bucket)
