@@ -20,20 +20,22 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
 
-# Both are made anew whenever pyproject.toml changes. The demo needs the package, everything else the tools of its extra `dev` too.
-$(VENV)/.package: pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 		|| { echo "delta-variant needs Python 3.10 to 3.13; set PYTHON=/path/to/one." >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --progress-bar off --upgrade pip
+
+# Both are made anew whenever pyproject.toml changes. The demo needs the package, everything else the tools of its extra `dev` too.
+$(VENV)/.package: pyproject.toml | $(BIN)/python
 	@echo "Installing delta-variant and PySpark in $(VENV), some 610 MB to download:"
 	@$(call INSTALL,.)
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.package
-	@echo "Installing the tools for tests and benchmarks in $(VENV), some 170 MB to download:"
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing delta-variant, PySpark, and the tools for tests and benchmarks in $(VENV), some 780 MB to download:"
 	@$(call INSTALL,.[dev])
-	@touch $@
+	@touch $(VENV)/.package $@
 
 # Before the downloads, not after them. The demo then checks the version.
 .PHONY: java

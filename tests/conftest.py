@@ -108,8 +108,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")
-        .config("spark.driver.extraJavaOptions", "-Xms2g -Xmn700m -XX:MetaspaceSize=512m")
-        .config("spark.buffer.pageSize", "1m")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")

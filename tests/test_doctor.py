@@ -1,4 +1,4 @@
-"""The commands `demo` and `doctor`, run as a user runs them, in a process and a JVM of their own.
+"""The commands `demo` and `doctor`, run as a user runs them, and a session that is stopped, in a process and JVM of their own.
 
 Each check of `doctor` finds what is really broken, says what to do, and says nothing where all is well.
 """
@@ -99,6 +99,46 @@ builder._options.pop("spark.sql.extensions", None)
 builder.config("spark.sql.extensions", "").getOrCreate()
 """
 
+RESTART = """
+from delta_variant.session import configure, disable, enable
+from delta_variant.report import explain, has_rules
+from delta_variant.errors import SessionError
+from pyspark.sql import SparkSession
+
+def start():
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    configure(builder.config("spark.sql.warehouse.dir", "WORK/warehouse"))._options.pop("spark.jars.packages")
+    return builder.getOrCreate()  # with the class path's JARs
+
+spark = start()
+enable(spark)
+spark.sql("create table delta.`WORK/t` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
+for n in (1, 2):
+    spark.sql(f"insert into delta.`WORK/t` select parse_json('{{\\"a\\": {n}}}')")
+spark.stop()
+try:
+    enable(spark)
+except SessionError as error:
+    assert "stopped" in str(error)
+again = start()
+assert not has_rules(again)
+for _ in range(2):
+    enable(again)
+df = again.read.format("delta").load("WORK/t").where("v:a::int = 2")
+assert len(df.collect()) == 1
+assert [scan.files_after_bounds for scan in explain(df).scans] == [1]
+again.sparkContext.setLogLevel("WARN")  # the commands have errors only
+again.sparkContext._gateway.gateway_property.pool.clear()
+df = again.read.format("delta").load("WORK/t").where("v:a::int = 1")
+assert len(df.collect()) == 1
+assert [scan.files_after_bounds for scan in explain(df).scans] == [2]
+disable(again)
+assert not has_rules(again)
+print("as it should be")
+again.stop()
+"""
+"""A session that is stopped, and the one after it."""
+
 ENDED = """
 gateway = SparkContext._gateway
 gateway.proc.stdin.close()
@@ -113,7 +153,7 @@ from delta_variant.cli import main
 path = [*sys.path]
 for arguments in json.loads(sys.argv[1]):
     sys.path[:] = path  # without the JARs of earlier sessions, in each of which `doctor` would look for metadata
-    code = "program"
+    code = 0
     try:
         main(arguments) if isinstance(arguments, list) else exec(arguments)
     except SystemExit as end:
@@ -126,14 +166,14 @@ for arguments in json.loads(sys.argv[1]):
 def run_all(environment, *commands, cwd=None):
     """The exit code, the output and the errors of each command. All of them run in one process, and so in one JVM.
 
-    A text among the commands is a program that runs between them.
+    A text among the commands is a program; the next ones find its names.
     """
     series = [sys.executable, "-c", SERIES, json.dumps(commands)]
     done = subprocess.run(series, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
     outputs, errors = (re.split(r"EXIT (\w+)\n", text) for text in (done.stdout, done.stderr))
     assert len(outputs) == 2 * len(commands) + 1, done.stderr
     results = zip(outputs[1::2], outputs[::2], errors[::2], strict=False)
-    return [(int(code), output, error) for code, output, error in results if code != "program"]
+    return [(int(code), output, error) for code, output, error in results]
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +202,7 @@ def commands(class_path, classes, tmp_path_factory):
         "nowhere": ["doctor", "--json", "--conf", "spark.hadoop.fs.defaultFS=nothing://nowhere"],
         "by hand": BY_HAND,
         "without": ["doctor", "--json"],
+        "restart": RESTART.replace("WORK", str(folder / "restart")),
         "end": ENDED,
     }
     kernels = lambda place: {path.name for path in place.glob("*.nbc")}  # noqa: E731
@@ -170,11 +211,9 @@ def commands(class_path, classes, tmp_path_factory):
         "NUMBA_CACHE_DIR": str(folder / "kernels"),
         "SPARK_MASTER": "local[1]",
     }  # a second Python worker would load kernels, too
-    results = run_all({**class_path, **own}, *series.values())
+    told = dict(zip(series, run_all({**class_path, **own}, *series.values()), strict=True))
     if new.exists():  # not every JVM makes archives
         new.rename(classes)
-    names = [name for name, words in series.items() if isinstance(words, list)]
-    told = dict(zip(names, results, strict=True))
     return {**told, "folder": folder / "it's", "python": python, "compiled": kernels(folder / "after") - before}
 
 
@@ -238,6 +277,15 @@ def test_sessions(commands):
     assert "fs.defaultFS" in found(nowhere[1])["round trip"]["advice"]
 
     assert states(by_hand[1]) == {"SQL extension": "problem", "round trip": "skipped"}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_stop_and_start(commands):
+    """The session after spark.stop() can be enabled, and skips; if Python has lost the rule, queries run without skipping."""
+    code, output, errors = commands["restart"]
+    assert (code, output.strip()) == (0, "as it should be"), errors
+    assert "skipping stepped aside" in (commands["folder"] / "spark.log").read_text()  # where the demo sent its JVM's messages
 
 
 @pytest.mark.spark

@@ -98,8 +98,8 @@ documents = [{"id": n, "name": f"x{n}"} for n in range(10)]
 variants = pa.array([dict(zip(("metadata", "value"), dv.binary.encode(d))) for d in documents],
                     pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]))
 shredded = dv.shredding.shred(variants, dv.schema.parse("id bigint"))
-back = dv.shredding.unshred(shredded)
-assert [dv.binary.decode(v["metadata"], v["value"]) for v in back.to_pylist()] == documents
+assert [row["id"]["typed_value"] for row in shredded.field("typed_value").to_pylist()] == [*range(10)]
+assert [dv.binary.decode(v["metadata"], v["value"]) for v in shredded.to_pylist()] == [{"name": f"x{n}"} for n in range(10)]
 dv.enable(dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate())
 print(dv.__file__)
 """

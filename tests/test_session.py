@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -213,54 +212,6 @@ def test_connect_is_refused():
     for refuse in (enable, disable):
         with pytest.raises(SessionError, match="classic Spark session"):
             refuse(Connect())
-
-
-RESTART = """
-from delta_variant.session import configure, disable, enable
-from delta_variant.report import explain, has_rules
-from delta_variant.errors import SessionError
-from pyspark.sql import SparkSession
-
-def start():
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    configure(builder.config("spark.sql.warehouse.dir", "WORK/warehouse"))._options.pop("spark.jars.packages")
-    return builder.getOrCreate()  # with the class path's JARs
-
-spark = start()
-enable(spark)
-spark.sql("create table delta.`WORK/t` (v variant) using delta tblproperties ('delta.enableVariantShredding' = 'true')")
-for n in (1, 2):
-    spark.sql(f"insert into delta.`WORK/t` select parse_json('{{\\"a\\": {n}}}')")
-spark.stop()
-try:
-    enable(spark)
-except SessionError as error:
-    assert "stopped" in str(error)
-again = start()
-assert not has_rules(again)
-for _ in range(2):
-    enable(again)
-df = again.read.format("delta").load("WORK/t").where("v:a::int = 2")
-assert len(df.collect()) == 1
-assert [scan.files_after_bounds for scan in explain(df).scans] == [1]
-again.sparkContext._gateway.gateway_property.pool.clear()
-df = again.read.format("delta").load("WORK/t").where("v:a::int = 1")
-assert len(df.collect()) == 1
-assert [scan.files_after_bounds for scan in explain(df).scans] == [2]
-disable(again)
-assert not has_rules(again)
-print("as it should be")
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_stop_and_start(jvm_environment, tmp_path):
-    """The session after spark.stop() can be enabled, and skips; if Python has lost the rule, queries run without skipping."""
-    script = RESTART.replace("WORK", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", script], env=jvm_environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip().endswith("as it should be"), done.stderr[-2000:]
-    assert "skipping stepped aside" in done.stderr
 
 
 @pytest.mark.parametrize(
