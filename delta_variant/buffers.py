@@ -129,6 +129,30 @@ def both(a: Flags, b: Flags) -> Flags:
     return b if len(a) == 0 else a if len(b) == 0 else a & b
 
 
+class _Memory:
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, size: int, owner: object) -> None:
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (address, False)}
+        self.owner = owner
+
+
+def memory_at(address: int, size: int, owner: object) -> Bytes:
+    """The bytes at an address, for kernels that read them. The array keeps the owner of the memory alive."""
+    return np.asarray(_Memory(address, size, owner)) if size else np.empty(0, np.uint8)
+
+
+def view(buffer: pa.Buffer | None, kind: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
+    """The items of a buffer, for kernels that read them; none if there is no buffer.
+
+    The array is writable even if the buffer is not, as those of Arrow's IPC and of Python's bytes: Numba has another type for
+    arrays that are not, and would compile each kernel once more.
+    """
+    if buffer is None:
+        return np.empty(0, kind)
+    return np.frombuffer(buffer, kind) if buffer.is_mutable else memory_at(buffer.address, buffer.size, buffer).view(kind)
+
+
 def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) -> pa.Array:
     """A binary or string array; `data` may have spare bytes after the last offset."""
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -137,8 +161,8 @@ def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) 
 def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
     """The offsets and the bytes of a binary, string or list array; a list has no bytes."""
     _, offsets, *data = array.buffers()[:3]
-    ends = np.frombuffer(offsets or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
-    return ends, np.frombuffer(data[0] if data and data[0] is not None else b"", np.uint8)
+    ends = view(offsets, np.int32)[array.offset : array.offset + len(array) + 1] if offsets else np.zeros(1, np.int32)
+    return ends, view(data[0] if data else None)
 
 
 def floats(array: pa.Array) -> npt.NDArray[Any]:

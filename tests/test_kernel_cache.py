@@ -1,7 +1,11 @@
-"""The cache of compiled kernels, which processes share: where it is, and that no process runs code for another type."""
+"""The cache of compiled kernels, which processes share: where it is, and that no process runs code for another type.
+
+Also that a kernel is compiled once, whoever made the arrays that it reads.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -11,10 +15,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import delta_variant
+from delta_variant import binary, shredding
 from delta_variant.kernels import cache
+from tests import tasks
 from tests.support import share
 
 # A kernel for two types, called for both in an order that an argument gives.
@@ -158,3 +165,39 @@ def test_whose_directory_it_is(monkeypatch, tmp_path):
     if os.geteuid() == 0:
         os.chown(own, 1, 1)
         assert cache._own_directory() is None
+
+
+def copied(array):
+    """The array in memory of its own, which can be written to."""
+    return pa.concat_arrays([array, array[:0]])
+
+
+def received(array):
+    """The array as a stream in Arrow's IPC format delivers it. Its memory is that of Python's bytes, which are read-only."""
+    batch = pa.RecordBatch.from_arrays([array], ["v"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue().to_pybytes()).read_next_batch().column(0)
+
+
+def test_read_only_memory(tmp_path):
+    """No kernel is compiled once more for arrays whose memory is read-only, although Numba has another type for them."""
+    texts = pa.array(
+        [
+            json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "w": n if n % 3 else "é"})
+            for n in range(99)
+        ]
+    )
+    schema = delta_variant.schema.parse("id bigint, s string, o struct<a double, l array<bigint>>, w bigint")
+
+    def work(of):
+        variants = of(binary.parse_json(of(texts)))
+        tasks.run(tasks.plan(tmp_path, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
+        return shredding.unshred(of(shredding.shred(variants, schema)))
+
+    assert all(buffer.is_mutable for buffer in copied(texts).buffers() if buffer)
+    assert not any(buffer.is_mutable for buffer in received(texts).buffers() if buffer)
+    expected, forms = work(copied), cache.counts()
+    assert work(received).equals(expected)
+    assert cache.counts() == forms

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, flags_of
+from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, flags_of, view
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
@@ -242,8 +242,8 @@ def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     if not wide and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
         raise InvalidLayoutError(f"parse_json takes strings or binaries, not {array.type}")
     _, offsets, text = array.buffers()
-    ends = np.frombuffer(offsets or bytes(8), np.int64 if wide else np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
-    data = np.frombuffer(text or b"", np.uint8)
+    ends = view(offsets, np.int64 if wide else np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
+    data = view(text)
     if not len(array):
         ends = np.zeros(1, np.int64)
     valid, at = flags_of(array), ends[:-1]

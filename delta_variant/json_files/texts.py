@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from delta_variant.buffers import view
 from delta_variant.errors import TableError
 from delta_variant.kernels import elements as k
 from delta_variant.kernels.lines import line_ends
@@ -275,5 +276,4 @@ def _refused(source: _Source, state: Int64s, before: bytes, records: tuple[str, 
 
 
 def _told(text: bytes, line: int, offset: int, reason: str) -> Texts:
-    data = np.frombuffer(text, np.uint8)
-    return Texts(data, np.zeros(1, np.int64), np.array([len(text)]), np.array([line]), offset, reason)
+    return Texts(view(pa.py_buffer(text)), np.zeros(1, np.int64), np.array([len(text)]), np.array([line]), offset, reason)

@@ -25,6 +25,7 @@ from delta_variant.buffers import (
     binary_array,
     buffers_of,
     flags_of,
+    view,
 )
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.kernels import rekey as k
@@ -124,7 +125,7 @@ def give_metadata(root: Group, names: list[str], used: Used) -> pa.Array:
 
 def _metadata(start: Int64s, ranks: Int64s, names: pa.Array) -> pa.Array:
     _, ends, texts = names.buffers()
-    name_at, data = np.frombuffer(ends or bytes(8), np.int64), np.frombuffer(texts or b"", np.uint8)
+    name_at, data = view(ends, np.int64) if ends else np.zeros(1, np.int64), view(texts)
     size = np.empty(len(start) - 1, np.int64)
     k.measure_metadata(start, ranks, name_at, size)
     offsets, out = _room(size)

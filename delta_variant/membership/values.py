@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from delta_variant.buffers import view
 from delta_variant.kernels import filters
 from delta_variant.membership.ribbon import MAX_VALUES, Hashes
 from delta_variant.types import is_exact, is_string
@@ -82,9 +83,9 @@ def hash_strings(values: pa.Array) -> Hashes | None:
         return None
     _, offsets, data = values.buffers()
     integer = np.int32 if pa.types.is_string(values.type) else np.int64
-    ends = np.frombuffer(offsets, integer)[values.offset : values.offset + len(values) + 1]
+    ends = view(offsets, integer)[values.offset : values.offset + len(values) + 1]
     hashes = np.empty(len(values), np.uint64)
-    filters.hash_texts(np.frombuffer(data or b"", np.uint8), ends, hashes)
+    filters.hash_texts(view(data), ends, hashes)
     return hashes
 
 

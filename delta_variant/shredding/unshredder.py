@@ -37,6 +37,7 @@ from delta_variant.buffers import (
     check_utf8,
     empty,
     flags_of,
+    memory_at,
     storage_of,
 )
 from delta_variant.errors import InvalidLayoutError
@@ -58,9 +59,6 @@ CHUNK_SLOTS = 1 << 20
 A quarter of both limits would take 0.8 to 1 times as long, but they show: faults are looked for chunk by chunk, and elements of
 lists are numbered by chunk.
 """
-
-NO_BYTES = np.frombuffer(b"", np.uint8)
-"""No bytes, in an array that cannot be written to, as those of Arrow: for Numba that is a type."""
 
 MAX_BYTES = np.iinfo(np.int32).max
 TOO_LARGE = "the Variants of one array take more than 2 GiB: pass smaller arrays"
@@ -224,7 +222,7 @@ class _Chunk:
         node, (slots, _, dictionary, _) = self.nodes[number], self.levels[self.steps.steps[number, k.LEVEL]].tolist()
         at, limit = empty(slots, np.int64), empty(slots, np.int64)
         size = k.residuals(node, slots, self.room, at, limit)
-        data = np.frombuffer(pa.foreign_buffer(int(node[k.DATA]), size, self.columns), np.uint8) if size else NO_BYTES
+        data = memory_at(int(node[k.DATA]), size, self.columns)
         numbers, keys, report = self.room[dictionary : dictionary + 4 * slots].view(np.int32), self.keys, self.faults.report
         self.faults.check(walk(data, at, limit, numbers, keys.start, *keys.names, 0, report), self.steps.nodes[number].path)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant.buffers import floats
+from delta_variant.buffers import floats, view
 from delta_variant.kernels import times
 from delta_variant.kernels.texts import text_extremes
 from delta_variant.types import is_string
@@ -34,7 +34,6 @@ _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MICROS_A_DAY = 86_400_000_000
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 _DAYS_IN_400_YEARS = 146_097
-_NO_BYTES = np.empty(0, np.uint8)
 _LOCAL, _INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _EXACT = Context(prec=76)  # the most digits of a decimal in Arrow
 _LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
@@ -106,9 +105,8 @@ def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
     """Strings as kernels take them: bytes, offsets, Arrow's bitmap of valid ones (empty if all are), and its first bit."""
     validity, offsets, data = values.buffers()
     integer = np.int32 if pa.types.is_string(values.type) else np.int64
-    ends = np.frombuffer(offsets, integer)[values.offset : values.offset + len(values) + 1]
-    valid = np.frombuffer(validity, np.uint8) if values.null_count else _NO_BYTES
-    return np.frombuffer(data or b"", np.uint8), ends, valid, values.offset
+    ends = view(offsets, integer)[values.offset : values.offset + len(values) + 1]
+    return view(data), ends, view(validity if values.null_count else None), values.offset
 
 
 class Times:
