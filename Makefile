@@ -14,6 +14,9 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 	/^Installing collected/         { print "  unpacking" } \
 	{ fflush() }'
 
+# Tests start a hundred Python processes, each of which would compile all that it imports if it found nothing compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo cluster test check soak pins lint docs bench clean
 

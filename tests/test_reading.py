@@ -595,11 +595,8 @@ QUERIES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "queries"),
-    # In `make test` one table for each query: `mixed` for two of three.
-    [
-        ("mixed", [query for number, query in enumerate(QUERIES) if SOAK or number % 3]),
-        ("typed", share(QUERIES, 3)),
-    ],
+    # In `make test` one table for each query.
+    [("mixed", share(QUERIES, 2, 1)), ("typed", share(QUERIES, 2))],
     ids=["mixed", "typed"],
 )
 def test_wherever_the_use_stands(spark, request, table, queries):
