@@ -158,10 +158,13 @@ def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) 
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def buffers_of(array: pa.Array) -> tuple[Int32s, Bytes]:
-    """The offsets and the bytes of a binary, string or list array; a list has no bytes."""
+def buffers_of(array: pa.Array, integer: npt.DTypeLike = np.int32) -> tuple[npt.NDArray[Any], Bytes]:
+    """The offsets and the bytes of a binary, string or list array; a list has no bytes.
+
+    integer: the type of the offsets, which is int64 in the large types.
+    """
     _, offsets, *data = array.buffers()[:3]
-    ends = view(offsets, np.int32)[array.offset : array.offset + len(array) + 1] if offsets else np.zeros(1, np.int32)
+    ends = view(offsets, integer)[array.offset : array.offset + len(array) + 1] if offsets else np.zeros(1, integer)
     return ends, view(data[0] if data else None)
 
 

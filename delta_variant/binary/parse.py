@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, flags_of, view
+from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, buffers_of, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
@@ -241,11 +241,8 @@ def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     if not wide and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
         raise InvalidLayoutError(f"parse_json takes strings or binaries, not {array.type}")
-    _, offsets, text = array.buffers()
-    ends = view(offsets, np.int64 if wide else np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
-    data = view(text)
-    if not len(array):
-        ends = np.zeros(1, np.int64)
+    offsets, data = buffers_of(array, np.int64 if wide else np.int32)
+    ends = offsets.astype(np.int64)
     valid, at = flags_of(array), ends[:-1]
     if len(valid):
         at = np.where(valid, at, -1)

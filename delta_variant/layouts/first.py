@@ -25,7 +25,6 @@ from delta_variant.buffers import (
     binary_array,
     buffers_of,
     flags_of,
-    view,
 )
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.kernels import rekey as k
@@ -124,8 +123,7 @@ def give_metadata(root: Group, names: list[str], used: Used) -> pa.Array:
 
 
 def _metadata(start: Int64s, ranks: Int64s, names: pa.Array) -> pa.Array:
-    _, ends, texts = names.buffers()
-    name_at, data = view(ends, np.int64) if ends else np.zeros(1, np.int64), view(texts)
+    name_at, data = buffers_of(names, np.int64)
     size = np.empty(len(start) - 1, np.int64)
     k.measure_metadata(start, ranks, name_at, size)
     offsets, out = _room(size)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from delta_variant.buffers import view
+from delta_variant.buffers import buffers_of
 from delta_variant.kernels import filters
 from delta_variant.membership.ribbon import MAX_VALUES, Hashes
 from delta_variant.types import is_exact, is_string
@@ -81,11 +81,9 @@ def hash_strings(values: pa.Array) -> Hashes | None:
         values.validate(full=True)
     except pa.ArrowInvalid:
         return None
-    _, offsets, data = values.buffers()
-    integer = np.int32 if pa.types.is_string(values.type) else np.int64
-    ends = view(offsets, integer)[values.offset : values.offset + len(values) + 1]
+    ends, data = buffers_of(values, np.int32 if pa.types.is_string(values.type) else np.int64)
     hashes = np.empty(len(values), np.uint64)
-    filters.hash_texts(view(data), ends, hashes)
+    filters.hash_texts(data, ends, hashes)
     return hashes
 
 

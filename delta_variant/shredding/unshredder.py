@@ -234,7 +234,7 @@ class _Chunk:
             places = [
                 (bits and bits + (node[k.TYPED_AT] >> 3), (first + slots + 7) >> 3),
                 (offsets - 4 * first, 4 * (first + slots + 1)),
-                (node[k.TEXT], int(np.frombuffer(pa.foreign_buffer(offsets + 4 * slots, 4), np.int32)[0])),
+                (node[k.TEXT], int(memory_at(offsets + 4 * slots, 4, self.columns).view(np.int32)[0])),
             ]
             buffers = [pa.foreign_buffer(at, size, self.columns) if at else None for at, size in places]
             check_utf8(pa.Array.from_buffers(pa.string(), slots, buffers, offset=first), self.steps.nodes[number].path)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant.buffers import floats, view
+from delta_variant.buffers import buffers_of, floats, view
 from delta_variant.kernels import times
 from delta_variant.kernels.texts import text_extremes
 from delta_variant.types import is_string
@@ -103,10 +103,8 @@ def _strings(values: pa.Array) -> tuple[bytes, bytes]:
 
 def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
     """Strings as kernels take them: bytes, offsets, Arrow's bitmap of valid ones (empty if all are), and its first bit."""
-    validity, offsets, data = values.buffers()
-    integer = np.int32 if pa.types.is_string(values.type) else np.int64
-    ends = view(offsets, integer)[values.offset : values.offset + len(values) + 1]
-    return view(data), ends, view(validity if values.null_count else None), values.offset
+    ends, data = buffers_of(values, np.int32 if pa.types.is_string(values.type) else np.int64)
+    return data, ends, view(values.buffers()[0] if values.null_count else None), values.offset
 
 
 class Times:
