@@ -177,12 +177,15 @@ def compared(spark: SparkSession, query: str) -> tuple[list[str] | str, DataFram
 
 
 def together(spark: SparkSession, queries: Iterable[str]) -> list[list[report.Scan]]:
-    """The scans of each query, after comparison of the rows of all of them, asked in one query, with those of Spark's scan."""
+    """The scans of each query, after comparison of its rows with those of Spark's scan. Four queries are asked as one.
+
+    Alone each is a job more; Spark plans thirteen as one in half as much time again as in fours.
+    """
     listed = [prepared(spark, query) for query in queries]
-    rows, _ = compared(
-        spark, " union all ".join(f"select {n} q, to_json(struct(*)) r from ({q}) t" for n, q in enumerate(listed))
-    )
-    assert isinstance(rows, list), rows
+    branches = [f"select {n} q, to_json(struct(*)) r from ({query}) t" for n, query in enumerate(listed)]
+    for start in range(0, len(branches), 4):
+        rows, _ = compared(spark, " union all ".join(branches[start : start + 4]))
+        assert isinstance(rows, list), rows
     return [scans(spark.sql(query)) for query in listed]
 
 
