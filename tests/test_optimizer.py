@@ -662,6 +662,7 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def places(spark, table, tmp_path_factory) -> Iterator[None]:
+    enable(spark)  # so that `pairs` has bounds
     pairs = str(tmp_path_factory.mktemp("places") / "pairs")
     source = spark.range(0, 20, 1, 2).selectExpr("id", f"{EVENT} v", f"{EVENT} w")
     source.write.format("delta").option("delta.enableVariantShredding", "true").save(pairs)
