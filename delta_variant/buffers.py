@@ -158,11 +158,12 @@ def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) 
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def buffers_of(array: pa.Array, integer: npt.DTypeLike = np.int32) -> tuple[npt.NDArray[Any], Bytes]:
-    """The offsets and the bytes of a binary, string or list array; a list has no bytes.
+_LARGE = frozenset(kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null())))
 
-    integer: the type of the offsets, which is int64 in the large types.
-    """
+
+def buffers_of(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
+    """The offsets, int64 in the large types, and the bytes of a binary, string or list array; a list has no bytes."""
+    integer = np.int64 if array.type.id in _LARGE else np.int32
     _, offsets, *data = array.buffers()[:3]
     ends = view(offsets, integer)[array.offset : array.offset + len(array) + 1] if offsets else np.zeros(1, integer)
     return ends, view(data[0] if data else None)

@@ -18,6 +18,7 @@ from delta_variant.kernels import parse as k
 from delta_variant.kernels.containers import OPEN, Work
 from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
+from delta_variant.types import is_string
 
 _BATCH_ROWS = 1 << 14
 _LONG_ROW = 1 << 20
@@ -238,10 +239,9 @@ def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())
         kind = array.type
-    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-    if not wide and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
+    if not is_string(kind) and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind):
         raise InvalidLayoutError(f"parse_json takes strings or binaries, not {array.type}")
-    offsets, data = buffers_of(array, np.int64 if wide else np.int32)
+    offsets, data = buffers_of(array)
     ends = offsets.astype(np.int64)
     valid, at = flags_of(array), ends[:-1]
     if len(valid):

@@ -123,7 +123,7 @@ def give_metadata(root: Group, names: list[str], used: Used) -> pa.Array:
 
 
 def _metadata(start: Int64s, ranks: Int64s, names: pa.Array) -> pa.Array:
-    name_at, data = buffers_of(names, np.int64)
+    name_at, data = buffers_of(names)
     size = np.empty(len(start) - 1, np.int64)
     k.measure_metadata(start, ranks, name_at, size)
     offsets, out = _room(size)

@@ -81,7 +81,7 @@ def hash_strings(values: pa.Array) -> Hashes | None:
         values.validate(full=True)
     except pa.ArrowInvalid:
         return None
-    ends, data = buffers_of(values, np.int32 if pa.types.is_string(values.type) else np.int64)
+    ends, data = buffers_of(values)
     hashes = np.empty(len(values), np.uint64)
     filters.hash_texts(data, ends, hashes)
     return hashes

@@ -103,7 +103,7 @@ def _strings(values: pa.Array) -> tuple[bytes, bytes]:
 
 def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
     """Strings as kernels take them: bytes, offsets, Arrow's bitmap of valid ones (empty if all are), and its first bit."""
-    ends, data = buffers_of(values, np.int32 if pa.types.is_string(values.type) else np.int64)
+    ends, data = buffers_of(values)
     return data, ends, view(values.buffers()[0] if values.null_count else None), values.offset
 
 
