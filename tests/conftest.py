@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
-# `doctor` leaves an archive of classes for the JVMs of others.
 LONGEST = [
     "doctor",
     "optimizer",
@@ -166,20 +165,6 @@ def class_path(spark: SparkSession) -> dict[str, str]:
     # Only Delta's JARs: the others would shadow Spark's versions of the same.
     jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars", "").split(",") if "/io.delta_" in jar]
     return {**os.environ, "SPARK_DIST_CLASSPATH": os.pathsep.join(jar.removeprefix("file://") for jar in jars)}
-
-
-@pytest.fixture(scope="session")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where test_doctor leaves an archive of the classes that its JVM has loaded."""
-    folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "classes.jsa"
-
-
-@pytest.fixture(scope="module")
-def jvm_environment(class_path: dict[str, str], classes: Path) -> dict[str, str]:
-    """`class_path`, and the archive of classes if it is there: it saves a driver a quarter of its processor time."""
-    options = f"{class_path['JAVA_TOOL_OPTIONS']} -XX:SharedArchiveFile={classes} -Xlog:disable"  # silent if it does not fit
-    return {**class_path, "JAVA_TOOL_OPTIONS": options} if classes.exists() else class_path
 
 
 @pytest.fixture(scope="session")

@@ -139,14 +139,6 @@ again.stop()
 """
 """A session that is stopped, and the one after it."""
 
-ENDED = """
-gateway = SparkContext._gateway
-gateway.proc.stdin.close()
-gateway.proc.wait()
-"""
-"""The JVM has ended, and written its archive."""
-
-
 SERIES = """
 import json, sys
 from delta_variant.cli import main
@@ -177,10 +169,10 @@ def run_all(environment, *commands, cwd=None):
 
 
 @pytest.fixture(scope="module")
-def commands(class_path, classes, tmp_path_factory):
+def commands(class_path, tmp_path_factory):
     """What became of each command, and the kernels that the demo compiled. In `make test` it asks each table twice.
 
-    Kernels are in a copy of the cache, since tests elsewhere compile some too. The JVM leaves its classes in an archive.
+    Kernels are in a copy of the cache, since tests elsewhere compile some too.
     """
     folder = tmp_path_factory.mktemp("commands")
     caches = folder / "kernels" / _CacheLocator.get_suitable_cache_subpath(validate.__file__)
@@ -188,11 +180,9 @@ def commands(class_path, classes, tmp_path_factory):
     other = folder / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     python = str(other / "bin" / "python")
-    new = folder / "classes.jsa"
-    options = f"-XX:+IgnoreUnrecognizedVMOptions -XX:ArchiveClassesAtExit={new} -Xlog:disable"
     series = {
         "rounds": f"from delta_variant.cli import demo; demo.ROUNDS = {3 if SOAK else 1}",
-        "demo": ["demo", "--path", str(folder / "it's"), "--conf", f"spark.driver.extraJavaOptions={options}"],
+        "demo": ["demo", "--path", str(folder / "it's")],
         "kernels": f"import shutil; shutil.copytree({str(caches)!r}, {str(folder / 'after')!r})",
         "refused": ["explain", "SELEC 1"],
         "well": ["doctor", "--json"],
@@ -203,7 +193,6 @@ def commands(class_path, classes, tmp_path_factory):
         "by hand": BY_HAND,
         "without": ["doctor", "--json"],
         "restart": RESTART.replace("WORK", str(folder / "restart")),
-        "end": ENDED,
     }
     kernels = lambda place: {path.name for path in place.glob("*.nbc")}  # noqa: E731
     before = kernels(caches)
@@ -212,8 +201,6 @@ def commands(class_path, classes, tmp_path_factory):
         "SPARK_MASTER": "local[1]",
     }  # a second Python worker would load kernels, too
     told = dict(zip(series, run_all({**class_path, **own}, *series.values()), strict=True))
-    if new.exists():  # not every JVM makes archives
-        new.rename(classes)
     return {**told, "folder": folder / "it's", "python": python, "compiled": kernels(folder / "after") - before}
 
 
