@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from hypothesis import settings
 
+from delta_variant.kernels import cache
 from tests import tasks
 from tests.strategies import column
 from tests.support import interpreted
@@ -54,14 +55,16 @@ LONGEST = [
     "analyze",
     "never_different",
     "parse_json",
-    "arrow",
     "writer_json",
     "writer_errors",
     "end_to_end",
     "quickstart",
+    "stats",
+    "transaction",
+    "writer_clustering",
+    "spark_codec",
+    "table",
     "writer_batches",
-    "kernel_cache",
-    "vectors",
 ]
 
 # For the JVMs of all processes. Tests run most code a few times, in as many JVMs as cores: C2 and the threads of G1 cost more
@@ -98,6 +101,19 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def kernels() -> contextlib.AbstractContextManager[None]:
+    """One process at a time that compiles kernels into the cache of this checkout."""
+    place = cache.place()
+    return locked(Path(place, "lock")) if place else contextlib.nullcontext()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels() -> None:
+    """Waits while another process compiles kernels, which this one would compile, too."""
+    with kernels():
+        pass
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
@@ -126,17 +142,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.jars.packages", ",".join(S3A))
         .config("spark.jars.excludes", "software.amazon.awssdk:bundle")
     )
-    # In a clean checkout one process compiles kernels while the other one starts its session, and then the rest.
-    shared = tmp_path_factory.getbasetemp().parent
+    # In a clean checkout one process compiles kernels while the other one starts its session.
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        with locked(shared / "write.lock"):
-            tasks.compile_write(tmp_path_factory.mktemp("kernels"))
-    with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
+        with kernels():
+            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
+    # Ivy's cache is not made for two processes that fill it at once.
+    with locked(tmp_path_factory.getbasetemp().parent / "session.lock"):
         session = configure(builder).getOrCreate()
-    with locked(shared / "unshred.lock"):
-        tasks.compile_unshred()
-    with locked(shared / "write.lock"):
-        tasks.compile_write(tmp_path_factory.mktemp("kernels"))
+    with kernels():
+        tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session
