@@ -64,6 +64,7 @@ LONGEST = [
     "writer_clustering",
     "spark_codec",
     "table",
+    "vectors",
     "writer_batches",
 ]
 
@@ -109,9 +110,10 @@ def kernels() -> contextlib.AbstractContextManager[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
-    """Waits while another process compiles kernels, which this one would compile, too."""
-    with kernels():
-        pass
+    """`make check` waits while a process with Spark beside it compiles kernels, which it would compile, too."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        with kernels():
+            pass
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +175,7 @@ def _interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def class_path(spark: SparkSession) -> dict[str, str]:
+def jvm_environment(spark: SparkSession) -> dict[str, str]:
     """The environment of a process that starts JVMs, with Delta's JARs on their class path: a builder without
     `spark.jars.packages` resolves nothing."""
     # Only Delta's JARs: the others would shadow Spark's versions of the same.

@@ -45,17 +45,9 @@ def schema(plan: Plan, add: dict) -> pa.Schema:
 
 def compile_kernels(directory: Path) -> None:
     """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
-    compile_write(directory)
-    compile_unshred()
-
-
-def compile_write(directory: Path) -> None:
     texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
     variants = binary.parse_json(_array([text.encode() for text in texts], pa.string()))
     run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
-
-
-def compile_unshred() -> None:
     columns = [_array([b"\x01\0\0"] * 2), _array([None, b"\x0c\x01"])]
     numbers = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.arange(1, 3))])
     fields = [

@@ -106,7 +106,7 @@ def told(connection: Any, query: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_servers(spark: SparkSession, class_path: dict[str, str], tmp_path: Path):
+def test_servers(spark: SparkSession, jvm_environment: dict[str, str], tmp_path: Path):
     """Queries of Connect and Thrift clients skip files and are read typed, if the servers run in a driver with new_sessions."""
     ports = []
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_servers(spark: SparkSession, class_path: dict[str, str], tmp_path: Path
             free.bind(("127.0.0.1", 0))
             ports.append(str(free.getsockname()[1]))
     kept = ("SPARK_DIST_CLASSPATH",)
-    known = {key: value for key, value in class_path.items() if key in kept or not key.startswith(("SPARK", "PYSPARK"))}
+    known = {key: value for key, value in jvm_environment.items() if key in kept or not key.startswith(("SPARK", "PYSPARK"))}
     environment = {**known, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_LOCAL_IP": "127.0.0.1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     query = f"SELECT v:n::bigint n FROM delta.`{tmp_path}/table` WHERE v:n::bigint = 5"

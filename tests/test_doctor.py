@@ -169,7 +169,7 @@ def run_all(environment, *commands, cwd=None):
 
 
 @pytest.fixture(scope="module")
-def commands(class_path, tmp_path_factory):
+def commands(jvm_environment, tmp_path_factory):
     """What became of each command, and the kernels that the demo compiled. In `make test` it asks each table twice.
 
     Kernels are in a copy of the cache, since tests elsewhere compile some too.
@@ -200,7 +200,7 @@ def commands(class_path, tmp_path_factory):
         "NUMBA_CACHE_DIR": str(folder / "kernels"),
         "SPARK_MASTER": "local[1]",
     }  # a second Python worker would load kernels, too
-    told = dict(zip(series, run_all({**class_path, **own}, *series.values()), strict=True))
+    told = dict(zip(series, run_all({**jvm_environment, **own}, *series.values()), strict=True))
     return {**told, "folder": folder / "it's", "python": python, "compiled": kernels(folder / "after") - before}
 
 

@@ -60,7 +60,7 @@ for thread in threads:
 
 
 @pytest.mark.parametrize("commits", share([1, 3], 2))
-def test_killed(spark, class_path, tmp_path, commits):
+def test_killed(spark, jvm_environment, tmp_path, commits):
     """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, I1)."""
     paths = {name: tmp_path / name for name in ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad")}
     test_analyze.create(spark, paths["analyze"])
@@ -76,7 +76,7 @@ def test_killed(spark, class_path, tmp_path, commits):
         lines = test_ingestion.lines(n * 500, n * 500 + 500, bad=(n * 500 + 7,))
         (paths["json"] / f"{n:02}.json").write_text(lines)
 
-    environment = {**class_path, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", OPERATIONS, str(tmp_path), str(commits), json.dumps(INTERPRETED)]
     ended = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-4000:]

@@ -106,7 +106,7 @@ print(dv.__file__)
 
 
 @pytest.mark.spark
-def test_an_empty_environment(wheel, class_path, tmp_path):
+def test_an_empty_environment(wheel, jvm_environment, tmp_path):
     """Installed in an environment of its own, the wheel runs from an empty directory: command, codec, and the rules in Java.
 
     The dependencies are those of this environment, which the new one finds by a path file: nothing is downloaded.
@@ -122,7 +122,7 @@ def test_an_empty_environment(wheel, class_path, tmp_path):
     file = tmp_path / "e.parquet"
     dv.parquet.write_table(pa.table({"v": _variants()}), file, shred={"v": "id bigint"})
 
-    environment = {key: value for key, value in class_path.items() if key != "PYTHONPATH"}
+    environment = {key: value for key, value in jvm_environment.items() if key != "PYTHONPATH"}
 
     def run(*command):
         done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
@@ -162,7 +162,7 @@ print(json.dumps(spark.sql("select v::int from delta.`TABLE`").first()[0]))
 
 
 @pytest.mark.spark
-def test_other_versions(spark, class_path, tmp_path):
+def test_other_versions(spark, jvm_environment, tmp_path):
     """A session of another Spark and another Delta is told the versions that it has and those that are needed; queries run on.
 
     The JVM finds the file with Spark's version, and the class with Delta's, in a directory that comes before their JARs.
@@ -178,7 +178,7 @@ def test_other_versions(spark, class_path, tmp_path):
     (tmp_path / "io" / "delta" / "package$.class").write_bytes(bytes(next(iter(compiler.getBytecodes().values()))))
     program = NEXT.replace("TABLE", str(tmp_path / "t"))
     command = [sys.executable, "-c", program, tmp_path]
-    done = subprocess.run(command, env=class_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=jvm_environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     message, value = map(json.loads, done.stdout.splitlines())
     assert "Spark 4.3.0 with Delta 4.5.0" in message

@@ -192,13 +192,13 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="find
 
 
 @pytest.fixture(scope="module")
-def spares(class_path):
+def spares(jvm_environment):
     """Makes sure that so many processes wait for a task. A test may leave one here that has done its task."""
     waiting: list[Writer] = []
 
     def made(count: int) -> list[Writer]:
         while len(waiting) < count:
-            waiting.append(Writer(class_path))
+            waiting.append(Writer(jvm_environment))
         return waiting
 
     yield made
