@@ -54,19 +54,24 @@ cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Co
 	docker compose --file docker/compose.yaml run --build --rm demo
 	@echo "The cluster is still there: docker compose --file docker/compose.yaml down"
 
-test: $(VENV)/.installed  ## all that CI runs: `make check`, and beside it the tests with Spark, in two processes
+test: $(VENV)/.installed  ## all that CI runs: `make check` and the cluster's tests, and beside them the others with Spark
 	@$(MAKE) --no-print-directory --jobs 2 .beside .spark
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark'
 
-# The processes with Spark leave a twelfth of two cores idle, which `make check` takes. Its output is shown when it ends.
-.PHONY: .beside .spark
+# Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: `make check`, and
+# the tests of a cluster, which is processes of its own. Their output is shown when they end.
+CLUSTER = tests/test_cluster.py
+.PHONY: .beside .spark .cluster
 .beside:
-	@output=$$(nice $(MAKE) --no-print-directory check 2>&1); code=$$?; echo "$$output"; exit $$code
+	@output=$$(nice $(MAKE) --no-print-directory check .cluster 2>&1); code=$$?; echo "$$output"; exit $$code
+
+.cluster:
+	$(BIN)/python -m pytest $(CLUSTER)
 
 .spark:
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n 2 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 50 kills, 20,000 predicates, 5,000 queries; some hours
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py

@@ -34,7 +34,6 @@ LONGEST = [
     "optimize",
     "convert",
     "writer",
-    "cluster",
     "writer_concurrency",
     "commands",
     "writer_tables",
