@@ -101,20 +101,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def kernels() -> contextlib.AbstractContextManager[None]:
-    """One process at a time that compiles kernels into the cache of this checkout."""
-    place = cache.place()
-    return locked(Path(place, "lock")) if place else contextlib.nullcontext()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _kernels() -> None:
-    """`make check` waits while a process with Spark beside it compiles kernels, which it would compile, too."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        with kernels():
-            pass
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores with Delta configured; delta_variant.enable is left to the tests."""
@@ -143,14 +129,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.jars.packages", ",".join(S3A))
         .config("spark.jars.excludes", "software.amazon.awssdk:bundle")
     )
-    # In a clean checkout one process compiles kernels while the other one starts its session.
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        with kernels():
-            tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     # Ivy's cache is not made for two processes that fill it at once.
     with locked(tmp_path_factory.getbasetemp().parent / "session.lock"):
         session = configure(builder).getOrCreate()
-    with kernels():
+    # Processes that are started without `make test` would all compile the kernels.
+    with locked(Path(cache.place() or tmp_path_factory.getbasetemp(), "lock")):
         tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))

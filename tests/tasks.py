@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -64,3 +65,8 @@ def _array(values: list[bytes | None], kind: pa.DataType | None = None) -> pa.Ar
     data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
     valid = np.array([value is not None for value in values], np.uint8)
     return buffers.binary_array(offsets, data, valid, kind or pa.binary())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        compile_kernels(Path(folder))
