@@ -35,10 +35,10 @@ $(VENV)/.package: pyproject.toml | $(BIN)/python
 	@$(call INSTALL,.)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	@echo "Installing delta-variant, PySpark, and the tools for tests and benchmarks in $(VENV), some 780 MB to download:"
+$(VENV)/.installed: $(VENV)/.package
+	@echo "Installing the tools for tests and benchmarks in $(VENV), some 170 MB to download:"
 	@$(call INSTALL,.[dev])
-	@touch $(VENV)/.package $@
+	@touch $@
 
 # Before the downloads, not after them. The demo then checks the version.
 .PHONY: java
@@ -54,27 +54,29 @@ cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Co
 	docker compose --file docker/compose.yaml run --build --rm demo
 	@echo "The cluster is still there: docker compose --file docker/compose.yaml down"
 
-test: $(VENV)/.installed  ## all that CI runs: lint, types, import order, and all tests, those with Spark in two processes
-	@$(MAKE) --no-print-directory --jobs 2 .kernels .collected lint
+test:  ## all that CI runs: `make check`, and beside it the tests with Spark, in two processes
+	@$(MAKE) --no-print-directory --jobs 2 .kernels .collected
 	@$(MAKE) --no-print-directory --jobs 2 .beside .spark
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark'
 
-.PHONY: .kernels .collected .beside .spark
-# In a clean checkout each process of the tests would compile the kernels, and all modules that it imports.
-.kernels:
+# In a clean checkout each of the processes would compile the kernels, and all modules that it imports. The kernels, which take
+# longest, need no tools.
+.PHONY: .kernels .collected
+.kernels: $(VENV)/.package
 	@$(BIN)/python -m tests.tasks
 
-.collected:
+.collected: $(VENV)/.installed
 	@$(BIN)/python -m pytest --collect-only --quiet | tail -n 1; exit $${PIPESTATUS[0]}
 
-# Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: the tests without
-# Spark, and those of a cluster, which is processes of its own. Their output is shown when they end.
+# Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: `make check`, and
+# the tests of a cluster, which is processes of its own. Their output is shown when they end.
 CLUSTER = tests/test_cluster.py
+.PHONY: .beside .spark
 .beside:
-	@output=$$(for tests in "-m 'not spark'" $(CLUSTER); do eval nice $(BIN)/python -m pytest $$tests || exit; done 2>&1); \
-		code=$$?; echo "$$output"; exit $$code
+	@output=$$({ nice $(MAKE) --no-print-directory check && nice $(BIN)/python -m pytest $(CLUSTER); } 2>&1); code=$$?; \
+		echo "$$output"; exit $$code
 
 .spark:
 	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n 2 --dist loadfile --no-loadscope-reorder
