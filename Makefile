@@ -68,7 +68,7 @@ check: lint  ## the fast part: lint, types, import order, tests without Spark
 	@$(BIN)/python -m tests.tasks
 
 .collected: $(VENV)/.installed
-	@$(BIN)/python -m pytest --collect-only --quiet | tail -n 1; exit $${PIPESTATUS[0]}
+	@output=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$output"; exit 1; }
 
 # Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: `make check`, and
 # the tests of a cluster, which is processes of its own. Their output is shown when they end.

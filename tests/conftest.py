@@ -15,7 +15,6 @@ import pytest
 import zstandard
 from hypothesis import settings
 
-from delta_variant.kernels import cache
 from tests import tasks
 from tests.strategies import column
 from tests.support import interpreted
@@ -129,12 +128,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.jars.packages", ",".join(S3A))
         .config("spark.jars.excludes", "software.amazon.awssdk:bundle")
     )
-    # Ivy's cache is not made for two processes that fill it at once.
-    with locked(tmp_path_factory.getbasetemp().parent / "session.lock"):
+    shared = tmp_path_factory.getbasetemp().parent
+    with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
         session = configure(builder).getOrCreate()
-    # Processes that are started without `make test` would all compile the kernels.
-    with locked(Path(cache.place() or tmp_path_factory.getbasetemp(), "lock")):
-        tasks.compile_kernels(tmp_path_factory.mktemp("kernels"))
+    with locked(shared / "kernels.lock"):  # without `make test`, both processes would compile the kernels
+        tasks.compile_kernels()
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))
     yield session

@@ -6,8 +6,6 @@ Spark starts new workers after a task that fails, and after a minute without one
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which are lost when a process forks
 
@@ -17,6 +15,5 @@ from delta_variant.analysis import index_task, task  # noqa: F401  # they import
 from tests.tasks import compile_kernels
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as directory:
-        compile_kernels(Path(directory))
+    compile_kernels()
     daemon.manager()

@@ -44,11 +44,12 @@ def schema(plan: Plan, add: dict) -> pa.Schema:
     return pq.read_schema(Path(plan.location.root, unquote(add["path"])))
 
 
-def compile_kernels(directory: Path) -> None:
+def compile_kernels() -> None:
     """Compiles the kernels that most tests use, or loads them: in a clean checkout each Python worker would compile them."""
     texts = [json.dumps({"id": n, "s": f"x{n}", "o": {"a": n / 4, "l": [1, "x", None]}, "b": True}) for n in range(200)]
     variants = binary.parse_json(_array([text.encode() for text in texts], pa.string()))
-    run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
+    with tempfile.TemporaryDirectory() as directory:
+        run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
     columns = [_array([b"\x01\0\0"] * 2), _array([None, b"\x0c\x01"])]
     numbers = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.arange(1, 3))])
     fields = [
@@ -68,5 +69,4 @@ def _array(values: list[bytes | None], kind: pa.DataType | None = None) -> pa.Ar
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        compile_kernels(Path(folder))
+    compile_kernels()
