@@ -280,12 +280,13 @@ class Transaction:
             info = jvm.scala_object(self.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
             return list(jvm.items(info.extractLogicalNames(self.delta.snapshot())))
 
-    def has_been_executed(self) -> bool:
-        """Whether the table has the transaction identifier of this write (`txnAppId`, `txnVersion`) or a later one.
+    def executed_version(self) -> int | None:
+        """The version of this write's application (`txnAppId`) in the table, if it is this write's version or a later one.
 
-        If not, and if the application records another identifier in between, Delta refuses the commit.
+        Else None; if the application then records another version in between, Delta refuses the commit.
         """
-        return bool(self._write.hasBeenExecuted())
+        version = self._write.executedVersion()
+        return None if version is None else int(version)
 
     def identify(self, identifiers: Mapping[str, int]) -> dict[str, int]:
         """Commit transaction identifiers with the rest: versions by application. Returns those that the table has already.
@@ -332,6 +333,11 @@ class Transaction:
             )  # fmt: skip
             self.delta.updateMetadataForTableOverwrite(new)
         self.__dict__.pop("features", None)
+
+    def rows(self, users: SparkSession) -> DataFrame:
+        """The rows of the snapshot, as a DataFrame of a session. They do not come from Spark's cache, which may be older."""
+        with jvm.delta_errors(f"reading {self._table.name}"):
+            return jvm.data_frame(users, self._write.rows().logicalPlan())
 
     def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Returns the rows of a DataFrame, to be planned anew in its own session, and a placeholder for them in this session.

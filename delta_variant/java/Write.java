@@ -8,9 +8,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonRDD;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -38,6 +40,7 @@ import org.apache.spark.sql.delta.commands.CreateDeltaTableCommand;
 import org.apache.spark.sql.delta.commands.TableCreationModes$Create$;
 import org.apache.spark.sql.delta.commands.WriteIntoDelta;
 import org.apache.spark.sql.delta.hooks.AutoCompact$;
+import org.apache.spark.sql.execution.CacheManager;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
@@ -60,6 +63,7 @@ import scala.collection.immutable.Seq;
  */
 public class Write {
   private static final String NAME = "delta_variant.write";
+  private static final String APPLICATION_OF_SESSION = "spark.databricks.delta.write.txnAppId";
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final WriteIntoDelta command;
@@ -102,9 +106,12 @@ public class Write {
     for (Iterator i = added.iterator(); i.hasNext(); ) actions.add(i.next());
   }
 
-  /** Whether the table has the transaction identifier of this write, or a later one. */
-  public boolean hasBeenExecuted() {
-    return command.hasBeenExecuted(transaction, users, Option.apply(command.options()));
+  /** The version of this write's application that the table has, if that is this write's version or a later one; else null. */
+  public Long executedVersion() {
+    if (!command.hasBeenExecuted(transaction, users, Option.apply(command.options()))) return null;
+    Option application = command.options().txnAppId();
+    String id = application.isDefined() ? (String) application.get() : users.conf().get(APPLICATION_OF_SESSION);
+    return Long.valueOf(transaction.txnVersion(id));
   }
 
   public boolean canMergeSchema() {
@@ -120,6 +127,14 @@ public class Write {
         command.configuration(), overwrite, false);
     addAll(command.getNewDomainMetadata(
         transaction, first, overwrite && !command.options().isInsertAtomicReplaceOp(), none()));
+  }
+
+  /**
+   * The rows of the snapshot, which the transaction thereby reads. They are read from the files, whatever Spark has cached of the
+   * table.
+   */
+  public org.apache.spark.sql.Dataset rows() {
+    return transaction.deltaLog().createDataFrame(transaction.snapshot(), transaction.filterFiles(), false, none());
   }
 
   // ---- the job --------------------------------------------------------------------------------------------------
@@ -334,7 +349,29 @@ public class Write {
     DeltaOperations.Operation operation = createsName
         ? (DeltaOperations.Operation) new DeltaOperations.CreateTable(transaction.metadata(), true, true, none())
         : write();
-    commit(operation, scala.collection.immutable.Map$.MODULE$.empty());
+    try {
+      commit(operation, scala.collection.immutable.Map$.MODULE$.empty());
+    } finally {
+      if (version() >= 0) recache();
+    }
+  }
+
+  /**
+   * Has Spark read anew what it has cached of the table, as the commands do that write to Delta tables: plans that read its
+   * directory, under whatever name, and for Delta's DSv2 reader, which has no directory, plans that read its name.
+   */
+  private void recache() {
+    CacheManager cache = users.sharedState().cacheManager();
+    if (cache.isEmpty()) return;
+    Path path = transaction.deltaLog().dataPath();
+    try {
+      cache.recacheByPath(users, path, path.getFileSystem(transaction.deltaLog().newDeltaHadoopConf()));
+    } catch (Throwable failure) {
+      // A plan with columns that the table has no longer. Spark has dropped all of these plans before it planned the first anew.
+      if (!(failure instanceof AnalysisException)) org.apache.spark.unsafe.Platform.throwException(failure);
+    }
+    Option entry = transaction.catalogTable();
+    if (entry.isDefined()) cache.recacheTableOrView(users, ((CatalogTable) entry.get()).identifier().nameParts(), false);
   }
 
   /** Commits the actions. tags: those of the CommitInfo. */

@@ -11,7 +11,7 @@ session and under its settings; the settings that a write needs for itself are s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as F  # what PySpark programs call it
@@ -48,6 +48,8 @@ class Commit:
     """The VARIANT columns that were shredded in at least one file."""
     left_plain: int = 0
     """How many files of few rows have a column that was left plain because shredding would have made the file larger."""
+    txn_version: int | None = field(default=None, compare=False)
+    """If nothing was written because of `txn`: the version of the application that the table has already. Else None."""
 
 
 def write(
@@ -130,6 +132,8 @@ def write_rows(
 ) -> tuple[Commit, Mapping[str, int]]:
     """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file.
 
+    df: the rows; for a request in place, a DataFrame with the columns of the table, whose rows the transaction reads.
+
     pieces: pieces of Parquet files, and the columns of their directories. Tasks read these pieces instead of getting the rows
     of `df`, which are the same, if no column has to be computed.
     """
@@ -145,8 +149,9 @@ def write_rows(
             properties=_new_properties(schema, request),
         )
         exists = transaction.version >= 0
-        if transaction.has_been_executed() or (exists and request.save_mode == "Ignore"):
-            return Commit(transaction.version, 0, 0, 0, ()), {}
+        done = transaction.executed_version()
+        if done is not None or (exists and request.save_mode == "Ignore"):
+            return Commit(transaction.version, 0, 0, 0, (), txn_version=done), {}
         if exists and request.save_mode == "ErrorIfExists":
             raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
         if transaction.identify(request.identifiers) and not request.again:
@@ -154,6 +159,7 @@ def write_rows(
         if not exists:
             table.check_free()
         if request.in_place:
+            df = transaction.rows(df.sparkSession)
             retyping.retype(transaction, request)
         elif not exists or request.overwrite_schema:
             _define(transaction, schema, request)
@@ -208,15 +214,15 @@ def _direct(df: DataFrame, pieces: DataFrame, transaction: Transaction, request:
         return None
     folders = {name.lower(): name for name in pieces.columns[1:]}
     columns = [F.col(quoted(pieces.columns[0]))]
-    for field in table:
-        name = field.name.lower()
+    for column in table:
+        name = column.name.lower()
         have = given.pop(name, None)
-        if (have.dataType != field.dataType) if have is not None else not field.nullable:
+        if (have.dataType != column.dataType) if have is not None else not column.nullable:
             return None
-        if (name in folders) != (field.name in features.partition_by):
+        if (name in folders) != (column.name in features.partition_by):
             return None
         if name in folders:
-            columns.append(F.col(quoted(folders[name])).alias(field.name))
+            columns.append(F.col(quoted(folders[name])).alias(column.name))
     return None if given else pieces.select(*columns)
 
 
