@@ -37,11 +37,11 @@ _OTHERS = {
     "columns: set it to AUTO (Delta's default) or NONE, and make the DataFrame again",
     "cache": "the rows come from Spark's cache, not from files, so no file is pruned: UNCACHE TABLE or unpersist() ends that",
     "changes": "the scan reads the table's change data feed, in which delta-variant prunes nothing",
-    "stream": "the scan is that of a stream, whose files Delta chooses for each batch: delta-variant prunes none of them",
+    "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant prunes none of them",
     "static": "a query with a stream is planned anew for each batch: a query on this table alone shows what is pruned then",
-    "files": "the files are not those of a Delta table, so no log has their bounds: delta_variant.convert loads them into one",
+    "files": "the files are not those of a Delta table, whose log has bounds: delta_variant.convert makes one of them",
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
-    "rows": "the rows come from {by}, which is not a scan of a Delta table",
+    "rows": "the rows come from {by}, which delta-variant does not know",
 }
 """By kind, as `java/Explain.java` has it: why nothing is done for a scan that the rules leave alone."""
 

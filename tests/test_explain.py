@@ -138,8 +138,15 @@ def test_other_scans(session, path, tmp_path):
         (NAME, True),
         (path, True),
     ]
+    session.conf.set("spark.databricks.delta.changelogV2.enabled", "true")
+    session.sql(
+        f"CREATE TABLE delta.`{tmp_path / 'c'}` (v VARIANT) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+    )
+    [(table, reason)] = unknown(session.sql(f"SELECT 1 FROM delta.`{tmp_path / 'c'}` CHANGES FROM VERSION 0"))
+    assert str(tmp_path / "c") in table
+    assert "change data feed" in reason
     numbers(session).write.parquet(str(tmp_path / "files"))
-    for sources, reason in [("parquet", "not those of a Delta table"), ("", "ParquetTable, which is not a scan of a Delta")]:
+    for sources, reason in [("parquet", "not those of a Delta table"), ("", "ParquetTable, which delta-variant does not know")]:
         session.conf.set("spark.sql.sources.useV1SourceList", sources)
         [(table, told)] = unknown(session.read.parquet(str(tmp_path / "files")).where(FIVE))
         assert str(tmp_path / "files") in table

@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PartitioningAwareFileIndex;
+import org.apache.spark.sql.execution.datasources.v2.ChangelogTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
@@ -125,7 +126,9 @@ public class Explain {
     if (table instanceof DeltaV2Table) {
       ObjectNode node = other(table.name(), inside == null ? "dsv2" : inside, null);
       if (inside == null) node.put("version", Long.parseLong(table.version()));
-    } else if (hasVariant(plan)) {
+    } else if (table instanceof ChangelogTable) {
+      other(table.name(), "changes", null);
+    } else if (hasVariant(plan) || table.getClass().getName().startsWith("org.apache.spark.sql.delta.")) {
       other(table.name(), "rows", table.getClass().getSimpleName());
     }
   }
