@@ -1,10 +1,11 @@
-"""The five queries of JSONBench on documents like its own: python -m benchmarks.jsonbench [ROWS]
+"""Five queries after JSONBench, on generated documents like its own: python -m benchmarks.jsonbench [ROWS]
 
 Side by side on the same documents, a million by default, in turns: Spark's scan over delta-spark's own shredded table, typed
 reading over the table of this package, DuckDB over the files of that table, the same questions of a table of ordinary columns,
 and ClickHouse's JSON type without hints or a sorting key, where the package chdb is installed, as `make bench` does. Printed
 are the seconds of hot runs (the median of three after one to warm up), ratios, sums, what the tables take on disk and how long
-they took to write. The documents are made up; kinds, collections and users follow the marginals that JSONBench publishes.
+they took to write. These are no results of JSONBench (https://github.com/ClickHouse/JSONBench): the documents are made up, with
+kinds, collections and users in about its proportions, and its questions are worded anew, so that every engine here takes them.
 """
 
 import importlib.util

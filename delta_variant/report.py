@@ -2,7 +2,8 @@
 
 In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
-columns, and why not more. `java/Scans.java` collects what the two rules recorded on the scans of a plan.
+columns, and why not more. `java/Scans.java` records on the scans of a plan what the two rules did. `java/Explain.java` collects
+that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,24 @@ SKIPPING = "delta_variant.SkipFiles"
 """The name of the optimizer rule for data skipping."""
 # `jvm.java_class` compiles a file once for each list of files before it. The lists of both rules begin with these files, so
 # that the rules and `explain` share their classes and static fields.
-SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans")
+SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Explain")
+
+READER = "spark.databricks.delta.v2.enableMode"
+"""Delta's setting for its DSv2 reader. By default, AUTO, that reader reads streams of tables in Unity Catalog alone."""
+DSV2 = "STRICT"
+"""The value with which it reads every table that a query names."""
+_OTHERS = {
+    "dsv2": f"this scan is by Delta's DSv2 reader ({READER} = {DSV2}), which delta-variant neither prunes nor reads from typed "
+    "columns: set it to AUTO (Delta's default) or NONE, and make the DataFrame again",
+    "cache": "the rows come from Spark's cache, not from files, so no file is pruned: UNCACHE TABLE or unpersist() ends that",
+    "changes": "the scan reads the table's change data feed, in which delta-variant prunes nothing",
+    "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant prunes none of them",
+    "static": "a query with a stream is planned anew for each batch: a query on this table alone shows what is pruned then",
+    "files": "the files are not those of a Delta table, whose log has bounds: delta_variant.convert makes one of them",
+    "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
+    "rows": "the rows come from {by}, which delta-variant does not know",
+}
+"""By kind, as `java/Explain.java` has it: why nothing is done for a scan that the rules leave alone."""
 
 _COMMANDS = ("Command", "ParsedStatement")
 """The kinds of logical plans that Spark runs when a DataFrame is made of them."""
@@ -33,10 +51,13 @@ _COMMANDS = ("Command", "ParsedStatement")
 
 @dataclass(frozen=True)
 class Scan:
-    """One Delta scan of a query. The first three counts are None if Delta does not plan the scan file by file."""
+    """One scan of a query: of a Delta table, or of other rows with VARIANT columns, for which `reasons` says what they are.
+
+    The first three counts are None if Delta does not plan the scan file by file, and the version if it is not known.
+    """
 
     table: str
-    version: int
+    version: int | None
     files_total: int | None
     files_after_delta: int | None
     files_after_bounds: int | None
@@ -52,11 +73,13 @@ class Scan:
 
 @dataclass(frozen=True)
 class Report:
-    """The Delta scans of one query, in the order of the plan; `str` gives an aligned table."""
+    """The scans of one query, in the order of the plan; `str` gives an aligned table."""
 
     scans: list[Scan]
 
     def __str__(self) -> str:
+        if not self.scans:
+            return "the plan of the query has no scan of a Delta table, and no scan with a VARIANT column"
         rows = [["table", "version", "files", "after Delta", "after bounds", "predicates, what they prove, and why not more"]]
         for scan in self.scans:
             proved = [
@@ -73,7 +96,7 @@ class Report:
                 notes.append(f"the log answers MIN, MAX and COUNT(*) for {scan.files_from_log} files")
             notes += [*(f"by Spark's scan: {reason}" for reason in scan.typed_reasons)] or [""] * (not notes)
             counts = [scan.files_total, scan.files_after_delta, scan.files_after_bounds]
-            numbers = [str(scan.version), *("?" if count is None else str(count) for count in counts)]
+            numbers = ["?" if number is None else str(number) for number in (scan.version, *counts)]
             rows.append([scan.table, *numbers, notes[0]])
             rows.extend(["", "", "", "", "", note] for note in notes[1:])
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
@@ -87,8 +110,12 @@ class Report:
 def explain(df: DataFrame) -> Report:
     """What data skipping and typed reading do for a query.
 
-    The query is planned anew under the session's current settings; no part of it runs. Raises SessionError for a DataFrame of
-    Spark Connect.
+    Example:
+        print(dv.explain(spark.sql("SELECT v:kind::int FROM events WHERE v:id::bigint = 5")))
+
+    The query is planned anew under the session's current settings; no part of it runs. Scans that are never pruned are in the
+    report with the reason: cached rows, streams, change data feeds, Parquet files outside of Delta tables, Delta's DSv2 reader.
+    Raises SessionError for a DataFrame of Spark Connect.
     """
     spark = jvm.classic(df.sparkSession)
     enabled = has_rules(spark)
@@ -122,11 +149,14 @@ def has_rules(spark: SparkSession) -> bool:
 
 
 def of(nodes: Iterable[Mapping[str, Any]], *, enabled: bool) -> Report:
-    """The report on scans that `java/Scans.java` described. enabled: whether the session has the optimizer rules."""
+    """The report on scans that `java/Explain.java` described. enabled: whether the session has the optimizer rules."""
     return Report([_scan(node, enabled) for node in nodes])
 
 
 def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
+    if "other" in node:
+        reason = _OTHERS[node["other"]].format(by=node.get("by"))
+        return Scan(node["table"], node.get("version"), None, None, None, (), (reason,))
     outcome = json.loads(node.get("outcome", "{}"))
     findings = _findings(outcome, node.get("delta") or 0)
     reasons = [*outcome.get("reasons", ()), *(reason for finding in findings for reason in finding.reasons)]

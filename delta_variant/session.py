@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ import pyspark
 from delta import configure_spark_with_delta_pip
 
 from delta_variant import jvm, optimizer, report
-from delta_variant.errors import SessionError
+from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
     servers in this driver make such a session for each client, so that clients' queries skip files too. Call `enable` before
     clients connect.
 
+    Warns (DeltaVariantWarning) if the session reads tables with Delta's DSv2 reader, whose scans cannot be pruned.
+
     Raises SessionError on Spark Connect, for versions of Spark and Delta that this package does not support, and if a query of
     its own does not skip the files that it should.
     """
@@ -103,6 +106,14 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
         optimizer.install(spark, {key: spark.conf.get(key, None) for key in wanted})
         for key, value in wanted.items():
             spark.conf.set(key, value)
+        if spark.conf.get(report.READER, None) == report.DSV2:
+            warnings.warn(
+                f"{report.READER} is {report.DSV2} in this session, so Delta's DSv2 reader scans every table that a query "
+                "names. delta-variant neither prunes such scans nor reads them from typed columns. Set it to AUTO (Delta's "
+                f"default) or NONE before queries are made: spark.conf.set('{report.READER}', 'AUTO')",
+                DeltaVariantWarning,
+                stacklevel=2,
+            )
     if new_sessions:
         always = delta_settings(lambda key, _: key)  # those of which a value of the user does not stay
         optimizer.offer(spark, always, {key: value for key, value in DELTA_SETTINGS.items() if key not in always})

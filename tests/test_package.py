@@ -21,6 +21,7 @@ import delta_variant as dv
 from delta_variant import jvm
 from delta_variant.errors import SessionError
 from delta_variant.session import disable, enable
+from tests.pins import PROJECT
 
 ROOT = Path(__file__).parent.parent
 pytestmark = [pytest.mark.slow]
@@ -86,6 +87,15 @@ def test_requirements():
     lacking = {name for name in names if not required("delta-variant") & set(map(canonicalize_name, providers[name]))}
     assert lacking == {"matplotlib"}
     assert "matplotlib" in required("delta-variant", "plot")
+
+
+def test_numba_has_an_upper_bound():
+    """Numba, whose internals the kernels import, is required up to a version that was tried, and is one of those here."""
+    kernels = (ROOT / "delta_variant" / "kernels").glob("*.py")
+    assert any("from numba.core" in file.read_text(encoding="utf-8") for file in kernels)
+    [numba] = [one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "numba"]
+    assert "<" in {one.operator for one in numba.specifier}
+    assert metadata.version("numba") in numba.specifier
 
 
 PROGRAM = """

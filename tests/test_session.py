@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from delta_variant import jvm, optimizer, report
 from delta_variant import session as session_module
-from delta_variant.errors import SessionError
+from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.session import _check_versions, check_java, configure, disable, enable
 
 PREFIX = "spark.databricks.delta."
@@ -167,6 +167,22 @@ def test_java_that_does_not_compile(session, monkeypatch):
     monkeypatch.setattr(optimizer, "_SOURCES", sources[1:])  # Tree without Bounds
     with pytest.raises(SessionError, match=r"cannot skip files in this session, which runs Spark 4\.2"):
         enable(session)
+
+
+@pytest.mark.spark
+def test_the_dsv2_reader_is_named(session):
+    """Enable warns of Delta's DSv2 reader if the session reads all tables with it, once; it says nothing of the other modes."""
+    for mode in ("NONE", "AUTO"):
+        session.conf.set(report.READER, mode)
+        enable(session)  # a warning would be an error
+        disable(session)
+    session.conf.set(report.READER, "STRICT")
+    with pytest.warns(DeltaVariantWarning, match=r"v2\.enableMode is STRICT .* Set it to AUTO .* or NONE") as told:
+        enable(session)
+    assert [Path(one.filename) for one in told] == [Path(__file__)]
+    enable(session)
+    assert session.conf.get(report.READER) == "STRICT"
+    disable(session)
 
 
 @pytest.mark.spark

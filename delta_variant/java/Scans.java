@@ -2,7 +2,6 @@ package delta_variant;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
@@ -14,7 +13,6 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet;
 import org.apache.spark.sql.catalyst.expressions.ExpressionSet$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.trees.TreePattern$;
@@ -40,7 +38,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * The Delta scans of a plan, for both rules: their files, what a rule did to them, and the data for `explain`.
+ * The Delta scans of a plan, for both rules: their files, and what a rule did to them.
  *
  * Janino compiles this file: no generics, no lambdas.
  */
@@ -49,7 +47,7 @@ public class Scans {
   public static final String READING = "delta_variant.TypedScans";
   public static final String LOGGED = "delta_variant.LogAggregates";  // the number of files that the log answered for
   private static final ThreadLocal BUSY = new ThreadLocal();  // set while a rule runs, which may plan queries of its own
-  private static final ThreadLocal EXPLAINING = new ThreadLocal();  // set while `explain` plans a query
+  public static final ThreadLocal EXPLAINING = new ThreadLocal();  // set while `explain` plans a query
   private static final ObjectMapper JSON = new ObjectMapper();
 
   /** What a rule did to a scan, as JSON; null if it did nothing. */
@@ -284,42 +282,7 @@ public class Scans {
     return EXPLAINING.get() != null;
   }
 
-  /** The Delta scans of the query, planned anew under the session's current rules, as a JSON array. */
-  public static String explain(org.apache.spark.sql.classic.Dataset query) {
-    LogicalPlan analyzed = query.queryExecution().analyzed();
-    EXPLAINING.set(Boolean.TRUE);
-    try {
-      return planned(org.apache.spark.sql.classic.Dataset.ofRows(query.sparkSession(), analyzed).queryExecution().optimizedPlan());
-    } finally {
-      EXPLAINING.remove();
-    }
-  }
-
-  /** The Delta scans of an optimized plan, as a JSON array. */
-  public static String planned(LogicalPlan plan) {
-    ArrayNode scans = JSON.createArrayNode();
-    describe(plan, scans);
-    return scans.toString();
-  }
-
-  private static void describe(LogicalPlan plan, ArrayNode scans) {
-    if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
-      Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
-      if (location instanceof TahoeFileIndex) add(scans, describe((LogicalRelation) plan));
-    }
-    if (plan instanceof LocalRelation && outcome(plan, READING) != null) add(scans, (ObjectNode) node(outcome(plan, READING)));
-    for (Iterator i = plan.children().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
-    for (Iterator i = plan.subqueries().iterator(); i.hasNext(); ) describe((LogicalPlan) i.next(), scans);
-  }
-
-  /** Adds a scan, unless it is there already: typed reading makes several relations of one scan. */
-  private static void add(ArrayNode scans, ObjectNode node) {
-    for (int s = 0; node.has("reading") && s < scans.size(); s++) {
-      if (node.get("reading").equals(Bounds.item(scans, s).get("reading"))) return;
-    }
-    scans.add(node);
-  }
-
+  /** A Delta scan of a plan, with what the rules did to it. */
   public static ObjectNode describe(LogicalRelation scan) {
     TahoeFileIndex index = (TahoeFileIndex) ((HadoopFsRelation) scan.relation()).location();
     ObjectNode node = JSON.createObjectNode();
@@ -347,7 +310,8 @@ public class Scans {
     return node.has("files") ? node.get("files").asInt() : otherwise;
   }
 
-  private static JsonNode node(String outcome) {
+  /** An outcome, as it was set. */
+  public static JsonNode node(String outcome) {
     try {
       return (JsonNode) JSON.readTree(outcome);
     } catch (java.io.IOException impossible) {

@@ -61,6 +61,10 @@ def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str 
         raise TableError(f"no query of this session has read {table.name} since enable: name queries that do")
     if not scans:
         raise TableError(f"none of the queries reads {table.name}: advise wants the queries that this table is asked")
+    if all(scan.files_after_delta is None for scan in scans):
+        raise TableError(
+            f"none of the queries reads files of {table.name} that Delta has chosen one by one: {scans[0].reasons[0]}"
+        )
     found = [*_to_bound(scans), *_to_shred(scans), *_to_cluster(table, bounds, scans)]
     return sorted(found, key=lambda advice: -advice.files_saved)
 
