@@ -17,7 +17,10 @@ from delta_variant import errors, jvm
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.expressions import Column, Get, Literal
 from delta_variant.scanning.predicate import parse_any, parse_column_text
-from tests.support import length
+from tests.strategies import column
+from tests.support import length, share
+from tests.test_scan import VARIANTS as PROTOCOL
+from tests.test_scan import by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,10 +133,12 @@ WORDS = st.sampled_from([
 ])  # fmt: skip
 BACKQUOTED = JUNK.map(lambda text: f"`{text.replace('`', '``')}`")
 QUOTED = st.one_of(
-    JUNK.map(lambda text: f"'{text}'"), JUNK.map(lambda text: f"'{text.replace(chr(39),
-    '')}'"), JUNK.map(lambda text: f'"{text}"'),
-    JUNK.map(lambda text: f"r'{text}'"), st.tuples(JUNK, JUNK).map(lambda pair: f"'{pair[0]}''{pair[1]}'"),
-)  # fmt: skip
+    JUNK.map("'{}'".format),
+    JUNK.map(lambda text: "'" + text.replace("'", "") + "'"),
+    JUNK.map('"{}"'.format),
+    JUNK.map("r'{}'".format),
+    st.tuples(JUNK, JUNK).map(lambda pair: "'" + "''".join(pair) + "'"),
+)
 INDEXES = st.sampled_from([
     "0", "1", "007", "-1", "+1", "2147483647", "2147483648", "99999999999999999999", "1L", "1.0", ".5", "*", "a", "0x1", "٣",
     "1:2",
@@ -143,11 +148,10 @@ STEPS = st.one_of(
     st.tuples(st.sampled_from([".", ".", ".", "", ":"]), BLANKS, KEYS),
     st.tuples(st.just("["), BLANKS, st.one_of(QUOTED, INDEXES), BLANKS, st.just("]")),
 ).map("".join)
-COLUMNS = st.sampled_from(
-    ["v"] * 8 + ["V", "`v`", "s.w", "S.`W`", "s . in", "`A b`", "A b", "`é`", "é", "date", "order", "1a", "is", "in",
-    "variant_path_0",
-                 "`x``y`", "x`y", "(v)", "'v'", '"v"']
-)  # fmt: skip
+COLUMNS = st.sampled_from([
+    *["v"] * 8, "V", "`v`", "s.w", "S.`W`", "s . in", "`A b`", "A b", "`é`", "é", "date", "order", "1a", "is", "in",
+    "variant_path_0", "`x``y`", "x`y", "(v)", "'v'", '"v"',
+])  # fmt: skip
 TYPES = st.sampled_from(
     ["int", "BIGINT", "string", "double", "decimal( 9 , 2 )", "timestamp", "timestamp_ntz", "timestamp_ltz", "date", "boolean",
     "bool",
@@ -302,13 +306,12 @@ def test_spark_parses_keywords_alike(spark):
     parser = Parser(spark)
     assert len(words) > 300
     inner = schemas.Struct(tuple(field(word, schemas.Variant()) for word in words))
-    for start in range(0, len(words), 20):
-        path = ".".join(words[start : start + 20])
-        assert ours(parse_any, f"v:{path}") == parser.path(f"v:{path}")
-        for word in words[start : start + 20]:
-            found = parse_any(f"s.{word}:{word}", schemas.Struct((field("s", inner),)), UTC)
-            assert isinstance(found, Get)
-            assert ([one.name for one in found.fields], found.keys) == (["s", word], (word,))
+    for word in words:
+        found = parse_any(f"s.{word}:{word}.{word}", schemas.Struct((field("s", inner),)), UTC)
+        assert isinstance(found, Get)
+        assert ([one.name for one in found.fields], found.keys) == (["s", word], (word, word))
+    for word in share(words, 8):
+        assert ours(parse_any, f"v:{word}") == parser.path(f"v:{word}") == (("v",), (word,), "variant")
 
 
 @pytest.mark.spark
@@ -346,49 +349,62 @@ def test_spark_parses_strings_alike(spark):
 # ---- rows ---------------------------------------------------------------------------------------------------------------
 
 DOCUMENTS: list[dict[str, Any]] = [
-    {"a\\b": 1}, {"a\b": 2}, {"n\n": 3}, {"n\\n": 4}, {"uA": 5}, {"u\\u0041": 6}, {"C:\\temp": 7}, {"C:\temp": 8}, {"p\\\\q": 9},
-    {"p\\q": 10}, {"it's": 11}, {'a"b': 12}, {"a`b": 13}, {"é": 14}, {"select": 15}, {"1a": 16}, {"": 17}, {" ": 18}, {"*": 19},
+    {"a\\b": 1}, {"a\b": 2}, {"n\n": 3}, {"n\\n": 4}, {"uA": 5}, {"u\\u0041": 6}, {"C:\\temp": 7}, {"C:\temp": 8},
+    {"p\\\\q": 9}, {"p\\q": 10}, {"it's": 11}, {'a"b': 12}, {"a`b": 13}, {"é": 14}, {"select": 15},
+    {"1a": 16}, {"": 17}, {" ": 18}, {"*": 19},
     {"a.b": 20}, {"a": {"b": 21}}, {"A": 22}, {"s": "C:\\temp"}, {"s": "C:\temp"}, {"s": "a%b"}, {"s": "a\\b"}, {"s": "axb"},
     {"s": "it's"}, {"s": "a\nb"}, {"s": "a_b"}, {"s": "a\\%b"},
 ]  # fmt: skip
-ROWS = [
-    *(f"{path}{form}" for form in (" IS NOT NULL", "::int > 0") for path in (
-        r"v:['a\b']", r"v:['n\n']", r"v:['u\u0041']", r"v:['C:\temp']", r"v:['p\\q']", r"v:['p\q']", "v:`it's`", "v:['a\"b']",
-        "v:`a``b`",
-        "v:`é`", "v:select", "v:1a", "v:`*`", "v:['a.b']", "v:a.b", "v:A", "V : /* c */ a -- b\n . b",
-    )),
-    r"""variant_get(v, '$["a\\b"]', 'int') = 1""", r"""variant_get(v, '$["C:\\temp"]', 'int') = 7""",
-    r"""try_variant_get(v, '$["n\n"]', 'int') = 3""", r"""variant_get(v, r'$.n\n', 'int') = 4""", "variant_get(v, '$['''']',
-    'int') = 17",
-    "variant_get(v, '$[\"\"]', 'int') = 17", "variant_get(v, '$. ', 'int') = 18", r"variant_get(v, '$.u\u0041', 'int') = 5",
-    r"v:s::string = 'C:\temp'", r"v:s::string = 'C:\\temp'", r"v:s::string = r'C:\temp'", r'v:s::string == "it\'s"',
-    "v:s::string = 'it' '''s'", r"v:s::string LIKE 'a\%b'", r"v:s::string LIKE 'a\\%b'", r"v:s::string LIKE r'a\\b'",
-    r"v:s::string LIKE 'a\\\\b'", r"v:s::string LIKE 'a\_b'", "v:s::string LIKE 'a!%b' ESCAPE '!'",
-    r"v:s::string LIKE 'a\\%b' ESCAPE '!'",
-    r"v:s::string LIKE 'a\\\\\\%b'", "v:s::string LIKE 'a_b'", r"v:s::string IN ('a\nb', 'a%b')", r"v:s::string IN ('a\nb',
-    'a\%b')",
-    "date'2024-01-01' = '2024-01-01' AND v:1a::int !< 16", r"s = 'C:\\temp' OR `s` = 'a\\b'",
+KEYS_OF_ROWS = [
+    r"v:['a\b']", r"v:['n\n']", r"v:['u\u0041']", r"v:['C:\temp']", r"v:['p\\q']", r"v:['p\q']", "v:`it's`", "v:['a\"b']",
+    "v:`a``b`", "v:`é`", "v:select", "v:1a", "v:`*`", "v:['a.b']", "v:a.b", "v:A", "V : /* c */ a -- b\n . b",
 ]  # fmt: skip
+ROWS = [
+    *(f"{path} IS NOT NULL" for path in KEYS_OF_ROWS),
+    *(f"{path}::int > 0" for path in KEYS_OF_ROWS),
+    r"""variant_get(v, '$["a\\b"]', 'int') = 1""",
+    r"""variant_get(v, '$["C:\\temp"]', 'int') = 7""",
+    r"""try_variant_get(v, '$["n\n"]', 'int') = 3""",
+    r"variant_get(v, r'$.n\n', 'int') = 4",
+    r"variant_get(v, '$.u\u0041', 'int') = 5",
+    "variant_get(v, '$['''']', 'int') = 17",
+    "variant_get(v, '$[\"\"]', 'int') = 17",
+    "variant_get(v, '$. ', 'int') = 18",
+    r"v:s::string = 'C:\temp'",
+    r"v:s::string = 'C:\\temp'",
+    r"v:s::string = r'C:\temp'",
+    r"s = 'C:\\temp' OR `s` = 'a\\b'",
+    r'v:s::string == "it\'s"',
+    "v:s::string = 'it' '''s'",
+    r"v:s::string LIKE 'a\%b'",
+    r"v:s::string LIKE 'a\\%b'",
+    r"v:s::string LIKE r'a\\b'",
+    r"v:s::string LIKE 'a\\\\b'",
+    r"v:s::string LIKE 'a\\\\\\%b'",
+    r"v:s::string LIKE 'a\_b'",
+    "v:s::string LIKE 'a_b'",
+    "v:s::string LIKE 'a!%b' ESCAPE '!'",
+    r"v:s::string IN ('a\nb', 'a%b')",
+    r"v:s::string IN ('a\nb', 'a\%b')",
+    "date'2024-01-01' = '2024-01-01' AND v:1a::int !< 16",
+]
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_rows_of_texts(spark, tmp_path):
     """Predicates with escapes in keys, strings and patterns give the rows that Spark gives, and paths give their values."""
-    path = str(tmp_path / "t")
     rows = [(number, json.dumps(document), document.get("s")) for number, document in enumerate(DOCUMENTS)]
-    dv.write(spark.createDataFrame(rows, "id int, j string, s string").coalesce(1), path, parse_json={"v": "j"})
-    asked = ROWS[:17]
-    texts = [text.removesuffix(" IS NOT NULL") for text in asked]
-    df = spark.read.format("delta").load(path)
-    table = df.selectExpr(
-        "id", *(f"({text}) p{n}" for n, text in enumerate(ROWS)), *(f"{text}::string c{n}" for n, text in enumerate(texts))
-    )
-    found = table.orderBy("id").collect()
+    ids, texts = pa.array([row[0] for row in rows], pa.int32()), pa.array([row[2] for row in rows], pa.string())
+    table = pa.table({"id": ids, "s": texts, "v": column(DOCUMENTS)})
+    path = by_hand(tmp_path / "t", {"id": "integer", "s": "string", "v": "variant"}, [(table, {})], protocol=PROTOCOL)
+    paths = [f"{text}::string" for text in KEYS_OF_ROWS[:6]]
+    df = spark.createDataFrame(rows, "id int, j string, s string").coalesce(1).selectExpr("id", "s", "parse_json(j) v")
+    tests = (f"({text}) p{number}" for number, text in enumerate(ROWS))
+    found = df.selectExpr("id", *tests, *(f"{text} c{number}" for number, text in enumerate(paths))).collect()
     want = {text: [row["id"] for row in found if row[f"p{number}"]] for number, text in enumerate(ROWS)}
     assert {text: sorted(dv.scan(path, ["id"], text).read_all()["id"].to_pylist()) for text in ROWS} == want
     assert sum(map(bool, want.values())) > 40
-    scanned = (
-        dv.scan(path, {"id": "id", **{f"c{n}": f"{text}::string" for n, text in enumerate(texts)}}).read_all().sort_by("id")
-    )
-    assert scanned.to_pylist() == [{"id": row["id"], **{f"c{n}": row[f"c{n}"] for n in range(len(texts))}} for row in found]
+    columns = {f"c{number}": text for number, text in enumerate(paths)}
+    scanned = dv.scan(path, {"id": "id", **columns}).read_all().sort_by("id").to_pylist()
+    assert scanned == [{name: row[name] for name in ("id", *columns)} for row in found]
