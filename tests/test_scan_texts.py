@@ -239,10 +239,11 @@ class Parser:
             case "Cast":
                 return self._under(node.child(), "$", node.dataType().sql().lower())
             case "UnresolvedFunction":
-                path, *kinds = (
-                    node.arguments().apply(number).value().toString() for number in range(1, node.arguments().size())
-                )
-                return self._under(node.arguments().apply(0), path, (kinds or ["variant"])[0].lower().replace(" ", ""))
+                of, *texts = (node.arguments().apply(number) for number in range(node.arguments().size()))
+                if any(text.getClass().getSimpleName() != "Literal" for text in texts):
+                    return None  # an expression: '$[' % ']'
+                path, *kinds = (text.value().toString() for text in texts)
+                return self._under(of, path, (kinds or ["variant"])[0].lower().replace(" ", ""))
         return None
 
     def _under(self, node: Any, path: str, kind: str) -> Path | None:
