@@ -3,7 +3,8 @@
 Paths have two syntaxes: RFC 9535 normalized paths, which key the bounds in the Delta log (`$['actor']['id']`, Delta
 variantShredding, "Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`,
 `$.tags[0]`). An object key is a str, an array index an int. Columns are written as in SQL: `v`, `s.w`, `` `a.b`.c ``; a column
-and a path into it have a colon between them: `v:actor.id`.
+and a path into it have a colon between them: `v:actor.id`. The path behind a colon has the forms of `variant_get` without the
+`$`, and keys in backquotes, as in Spark SQL. `scan` takes Spark's SQL alone: its lexical rules are in `scanning.lexing`.
 
 Invariants: `parse_normalized(normalized(keys)) == keys` for all keys, and `parse_column(dotted(column)) == column` for all
 names.
@@ -31,8 +32,10 @@ _SPARK_STEP = re.compile(r"\.(?P<dotted>[^.\[]+)|\[(?P<index>[0-9]+)\]|\['(?P<si
 _PLAIN = re.compile(r"[\w$-]+")
 _PLAIN_COLUMN = re.compile(r"[\w-]+")
 _LISTED = re.compile(r"""((?:\['[^']*'\]|\["[^"]*"\]|`[^`]*`|[^,])+)(?:,|$)""")
+_WRITTEN_STEP = re.compile(rf"\.`(?P<backquoted>(?:[^`]|``)+)`(?=[.\[]|\Z)|(?!\.`)(?:{_SPARK_STEP.pattern})")
 _COLUMN_STEP = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|$)")
-_MAX_INDEX = 2**31 - 1
+MAX_INDEX = 2**31 - 1
+"""The largest index of a path in Spark."""
 
 
 def normalized(keys: Sequence[str]) -> str:
@@ -93,7 +96,7 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
     while at < len(text):
         step = _SPARK_STEP.match(text, at)
         syntax = step.lastgroup if step else None
-        if step is None or syntax is None or (syntax == "index" and int(step[syntax]) > _MAX_INDEX):
+        if step is None or syntax is None or (syntax == "index" and int(step[syntax]) > MAX_INDEX):
             raise InvalidPathError(f"{text!r} is not a Variant path at character {at}: write each step as .key, ['key'] or [0]")
         steps.append(int(step[syntax]) if syntax == "index" else step[syntax])
         at = step.end()
@@ -103,10 +106,33 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
 def rooted(path: str) -> str:
     """A `variant_get` path with its `$`, which users may omit; empty text is the root.
 
-    >>> rooted("actor.id"), rooted("[0]"), rooted("")
-    ('$.actor.id', '$[0]', '$')
+    Without the `$`, a key may be in backquotes, as in Spark's SQL. Raises InvalidPathError for text that is no path, and for a
+    key in backquotes with a dot or a bracket, which is more than one key in Spark.
+
+    >>> rooted("actor.id"), rooted("[0]"), rooted(""), rooted("`two words`.id")
+    ('$.actor.id', '$[0]', '$', '$.two words.id')
     """
-    return path if path.startswith("$") else f"${path}" if path[:1] in ("", "[") else f"$.{path}"
+    if path.startswith("$"):
+        return path
+    text = path if path[:1] in ("", "[") else f".{path}"
+    steps, at = "$", 0
+    while step := _WRITTEN_STEP.match(text, at):
+        key = step["backquoted"]
+        steps += step[0] if key is None else f".{one_step(key.replace('``', '`'), path)}"
+        at = step.end()
+    if at < len(text):
+        raise InvalidPathError(f"{path!r} is not a Variant path: write each step as .key, .`odd key`, ['key'] or [0]")
+    return steps
+
+
+def one_step(key: str, text: str) -> str:
+    """A key that was in backquotes. Raises InvalidPathError if it is more than one key in Spark, which drops the backquotes."""
+    if "." in key or "[" in key:
+        raise InvalidPathError(
+            f"{text!r} is not a Variant path: `{key}` is more than one step in Spark: "
+            "write a key with such characters as ['key']"
+        )
+    return key
 
 
 def parse_column(text: str) -> ColumnPath:
@@ -129,7 +155,8 @@ def parse_column(text: str) -> ColumnPath:
 def parse_column_path(text: str) -> tuple[ColumnPath, str | None]:
     """The column and the `variant_get` path in text like `v:actor.id`.
 
-    The path is None if the text names a column only. Its `$` may be omitted. A colon in a column's name needs backquotes.
+    The path is None if the text names a column only. Its `$` may be omitted (`rooted`). A colon in a column's name needs
+    backquotes.
     Raises InvalidSchemaError if the text before the colon is not a column, InvalidPathError if the text after it is not a path.
 
     >>> parse_column_path("s.w:actor.id")

@@ -122,14 +122,18 @@ COLUMN_PATHS = [
     ("s.w:[0]", ("s", "w"), "$[0]"),
     ("`a.b`.w:x", ("a.b", "w"), "$.x"),
     ("`a:b`", ("a:b",), None),
-    ("`a``:b`:`c", ("a`:b",), "$.`c"),
+    ("`a``:b`:`c`", ("a`:b",), "$.c"),
+    ("v:`two words`.`it``s`[0].`é`", ("v",), "$.two words.it`s[0].é"),
+    (r"v:['a\b']", ("v",), r"$['a\b']"),
+    ("v:['`a`.`b`']", ("v",), "$['`a`.`b`']"),
+    ("v:$.`c`", ("v",), "$.`c`"),
     ("naïve column:id", ("naïve column",), "$.id"),
 ]
 
 
 @pytest.mark.parametrize(("text", "column", "path"), COLUMN_PATHS)
 def test_columns_and_paths_into_them(text, column, path):
-    """The first colon outside of backquotes ends the column; the path may begin with `$`."""
+    """The first colon outside of backquotes ends the column. The path may begin with `$`, where backquotes mean nothing."""
     assert paths.parse_column_path(text) == (column, path)
 
 
@@ -143,7 +147,8 @@ def test_columns_round_trip(column):
 @pytest.mark.parametrize(
     ("text", "error"),
     [("", InvalidSchemaError), ("a.", InvalidSchemaError), (".a", InvalidSchemaError), ("`a", InvalidSchemaError),
-     (":id", InvalidSchemaError), ("v:a..b", InvalidPathError), ("v:a[", InvalidPathError)],
+     (":id", InvalidSchemaError), ("v:a..b", InvalidPathError), ("v:a[", InvalidPathError), ("v:`a", InvalidPathError),
+     ("v:`a`b", InvalidPathError), ("v:``", InvalidPathError), ("v:`a.b`", InvalidPathError), ("v:`a[0]`.c", InvalidPathError)],
 )  # fmt: skip
 def test_what_is_neither_column_nor_path(text, error):
     """An invalid column and an invalid path raise different errors."""

@@ -1,7 +1,8 @@
 """The text of a predicate or of a column → an expression whose names are bound to the table's fields.
 
-sqlglot parses the text in the dialect of Databricks, which has `v:path::type`. This module takes a subset of the tree, listed
-in `scan`, and gives it Spark's types: literals, implicit casts (ANSI mode) and LIKE. Everything else is refused by name.
+`lexing` reads strings, names and paths by Spark's rules, and sqlglot parses the rest in the dialect of Databricks, which has
+`v:path::type`. This module takes a subset of the tree, listed in `scan`, and gives it Spark's types: literals, implicit casts
+(ANSI mode) and LIKE. Everything else is refused by name.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from typing import Any
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import SqlglotError
 
 from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.paths import parse_column, parse_variant_path, rooted
-from delta_variant.scanning import casts, schemas
+from delta_variant.paths import parse_column, parse_variant_path
+from delta_variant.scanning import casts, lexing, schemas
 from delta_variant.scanning.expressions import (
     And,
     Cast,
@@ -42,25 +42,18 @@ from delta_variant.scanning.expressions import (
 )
 from delta_variant.scanning.schemas import Kind, Struct, Variant, spark_name
 
-
-class SparkSql(Databricks):
-    """Databricks' dialect, in which a quote is doubled inside a string, as in Spark 4: 'it''s' is one string with a quote."""
-
-    class Tokenizer(Databricks.Tokenizer):
-        """The lexical rules."""
-
-        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012  # as sqlglot declares it
-
-
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
-_CALL = re.compile(r"\s*(try_)?variant_get\s*\(", re.IGNORECASE)
-_CAST = re.compile(r"""((?:'[^']*'|"[^"]*"|`[^`]*`|[^'"`:]|:(?!:))*)::(.*)""", re.DOTALL)
-_BACKQUOTED = re.compile(r"(^|\.)`([^`]*)`(?=$|[.\[])")
-_STEPS = set(".[]'\"")
-_LAST_INDEX = 2**31 - 1
-_LOOSER = (*_COMPARISONS, exp.In, exp.Between, exp.Like)  # operands that sqlglot binds first, and Spark does not
+_DIALECT = "databricks"
+_EXPRESSION = re.compile(r"\s*(?:try_)?variant_get\s*\(|(?:`[^`]*`|[^`:])*:", re.IGNORECASE)
+_PLACEHOLDER = re.compile(rf"\b{lexing.PLACEHOLDER}([0-9]+)\b")
+_PLAIN = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*)`")
+_TESTS = (exp.In, exp.Between, exp.Like, exp.Is, exp.NullSafeNEQ)
+# In Spark, comparisons bind before tests and NOT, from left to right, and a test is no operand of either: `a = b IS NULL` is
+# `(a = b) IS NULL`. In sqlglot tests bind first. IS NOT DISTINCT FROM is a NullSafeEQ there.
+_NO_LEFT = (*_TESTS, exp.Escape, exp.Not, exp.NullSafeEQ)
+_NO_RIGHT = (*_COMPARISONS, *_TESTS, exp.Escape, exp.Not)
 _LONG, _INT = pa.int64(), pa.int32()
 _NAMES = {exp.DType.TIME: "time", exp.DType.UUID: "uuid", exp.DType.TIMESTAMPLTZ: "timestamp"}
 _WHOLE = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
@@ -68,9 +61,9 @@ _BOOLEAN, _STRING = pa.bool_(), pa.string()
 
 
 def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
-    """A predicate. Raises UnsupportedFeatureError for what is not supported, and TableError for a column that is not there."""
-    tree = _tree(text, "a predicate")
-    found = _Binder(schema, at, text).value(tree)
+    """A predicate. Raises UnsupportedFeatureError for what is not supported, InvalidPathError for a path that is none, and
+    TableError for a column that is not there."""
+    found = parse_any(text, schema, at, "a predicate")
     if isinstance(found, Literal) and found.value is None:
         return Literal(None, _BOOLEAN)
     if found.kind != _BOOLEAN:
@@ -79,62 +72,37 @@ def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
 
 
 def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
-    """A column or a path, as `v:actor.id` or `v:actor.id::bigint` or `try_variant_get(v, '$.actor.id', 'bigint')`."""
-    place, name = split_type(text)
-    if _CALL.match(place):
-        found = parse_any(text, schema, at)
-        if isinstance(found, Get):
-            return found
-        raise UnsupportedFeatureError(f"{text!r} is no column: scan returns columns and paths; cast them afterwards")
-    kind = None if name is None else _type(name, text)
-    column, path = _split(place)
-    fields = schemas.resolved(schema, column)
-    if path is None and kind is None:
-        return Column(fields)
-    if not isinstance(fields[-1].kind, Variant):
-        raise InvalidPathError(
-            f"{text!r}: {place.partition(':')[0]} is {spark_name(fields[-1].kind)}, not VARIANT: leave out the rest"
-        )
-    keys = parse_variant_path(rooted(_BACKQUOTED.sub(_bracketed, (path or "").strip())))
-    return Get(fields, keys, Variant() if kind is None else kind)
+    """A column or a path, as `v:actor.id` or `v:actor.id::bigint` or `try_variant_get(v, '$.actor.id', 'bigint')`.
 
-
-def split_type(text: str) -> tuple[str, str | None]:
-    """What stands before the first `::` outside quotes, and the type behind it.
-
-    >>> split_type("v:a :: bigint"), split_type("v:['x::y']")
-    (('v:a', 'bigint'), ("v:['x::y']", None))
+    Text with a colon is an expression of Spark SQL. Text without is the name of a column, as in `DataFrame.select`.
     """
-    match = _CAST.match(text)
-    return (match[1].strip(), match[2].strip()) if match else (text.strip(), None)
+    if not _EXPRESSION.match(text):
+        return Column(schemas.resolved(schema, parse_column(text.strip())))
+    found = parse_any(text, schema, at)
+    if isinstance(found, Column | Get):
+        return found
+    raise UnsupportedFeatureError(f"{text!r} is no column: scan returns columns and paths; cast them afterwards")
 
 
-def _bracketed(match: re.Match[str]) -> str:
-    """The step `['two words']` for one in backquotes."""
-    if set(match[2]) & _STEPS:
-        raise InvalidPathError(f"`{match[2]}` is more than one step in Spark: write a key with such characters as ['key']")
-    return f"['{match[2]}']"
+def without_type(text: str) -> str:
+    """The text of a column without its type: what stands before the first `::`.
+
+    >>> without_type("v:a :: bigint"), without_type("v:['x::y']")
+    ('v:a', "v:['x::y']")
+    """
+    typed = [token.at for token in lexing.tokens(text) if token.text == "::"] if _EXPRESSION.match(text) else []
+    return text[: typed[0] if typed else None].strip()
 
 
-def _split(text: str) -> tuple[tuple[str, ...], str | None]:
-    """The column and the path in `v:a.b`; dots in names need backquotes."""
-    quoted = False
-    for at, char in enumerate(text):
-        quoted ^= char == "`"
-        if char == ":" and not quoted:
-            return parse_column(text[:at].rstrip()), text[at + 1 :]
-    return parse_column(text), None
-
-
-def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
+def parse_any(text: str, schema: Struct, at: tzinfo, what: str = "an expression") -> Value:
     """Any supported expression."""
-    tree = _tree(text, "an expression")
-    return _Binder(schema, at, text).value(tree)
+    read = lexing.read(text)
+    return _Binder(schema, at, text, read.paths).value(_tree(read.sql, text, what))
 
 
-def _tree(text: str, what: str) -> exp.Expr:
+def _tree(sql: str, text: str, what: str) -> exp.Expr:
     try:
-        return sqlglot.parse_one(text, dialect=SparkSql)
+        return sqlglot.parse_one(sql, dialect=_DIALECT)
     except SqlglotError as error:
         reason = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
     except RecursionError:
@@ -175,11 +143,16 @@ def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
 class _Binder:
     """Binds the nodes of one text."""
 
-    def __init__(self, schema: Struct, at: tzinfo, text: str) -> None:
-        self._schema, self._zone, self._text = schema, at, text
+    def __init__(self, schema: Struct, at: tzinfo, text: str, paths: Sequence[tuple[str, Keys]]) -> None:
+        self._schema, self._zone, self._text, self._paths = schema, at, text, paths
+
+    def spelled(self, node: exp.Expr) -> str:
+        """A node as SQL, with names and paths as users write them."""
+        spelled = {str(number): text for number, (text, _) in enumerate(self._paths)}
+        return _PLACEHOLDER.sub(lambda match: spelled.get(match[1], match[0]), _PLAIN.sub(r"\1", node.sql(dialect=_DIALECT)))
 
     def refuse(self, node: exp.Expr | str, why: str = "is not supported") -> UnsupportedFeatureError:
-        shown = node if isinstance(node, str) else node.sql(dialect=SparkSql)
+        shown = node if isinstance(node, str) else self.spelled(node)
         return UnsupportedFeatureError(
             f"{shown} in {self._text!r} {why}: scan takes AND, OR, NOT, comparisons, IN, BETWEEN, IS NULL and LIKE over "
             "columns, v:path::type, casts and literals. Filter the rows afterwards, for example with DuckDB"
@@ -187,11 +160,13 @@ class _Binder:
 
     def value(self, node: exp.Expr) -> Value:
         """The expression of a node."""
-        for kind, op in _COMPARISONS.items():
-            if type(node) is kind:
-                if isinstance(node.expression, _LOOSER):
-                    raise self.refuse(node, "needs parentheses (Spark reads comparisons from left to right)")
-                return self.compare(op, self.value(node.this), self.value(node.expression), node)
+        op = _COMPARISONS.get(type(node))
+        if (op and (isinstance(node.this, _NO_LEFT) or isinstance(node.expression, _NO_RIGHT))) or (
+            isinstance(node, _TESTS) and isinstance(node.this, _NO_LEFT)
+        ):
+            raise self.refuse(node, "needs parentheses (Spark reads comparisons from left to right, and tests like IN last)")
+        if op:
+            return self.compare(op, self.value(node.this), self.value(node.expression), node)
         handler: Callable[[Any], Value] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         if handler is None:
             raise self.refuse(node)
@@ -304,22 +279,19 @@ class _Binder:
     def _on_jsonextract(self, node: exp.JSONExtract) -> Value:
         if not node.args.get("variant_extract"):
             raise self.refuse(node)
-        keys: list[str | int] = []
-        for part in node.expression.expressions[1:]:
-            key = part.this if isinstance(part, exp.JSONPathKey | exp.JSONPathSubscript) else None
-            if not isinstance(key, int | str) or (isinstance(key, int) and not 0 <= key <= _LAST_INDEX):
-                raise self.refuse(node)
-            if isinstance(key, str) and set(key) & _STEPS and f"`{key}`" in self._text:
-                raise self.refuse(node, f"has `{key}`, which is more than one step in Spark: write ['{key}']")
-            keys.append(key)
-        return self._at(self.value(node.this), tuple(keys), node)
+        parts = [getattr(part, "this", None) for part in node.expression.expressions[1:]]
+        placeholder = _PLACEHOLDER.fullmatch(str(parts[0])) if len(parts) == 1 else None
+        if placeholder is None:  # sqlglot takes more for paths than Spark: v:a::string[0]
+            raise self.refuse(node)
+        return self._at(self.value(node.this), self._paths[int(placeholder[1])][1], node)
 
     def _at(self, child: Value, keys: Keys, node: exp.Expr) -> Get:
         if isinstance(child, Column) and isinstance(child.kind, Variant):
             return Get(child.fields, keys, Variant())
         if isinstance(child, Get) and isinstance(child.kind, Variant):
             return replace(child, keys=child.keys + keys)
-        raise self.refuse(node, "has a path into something that is not VARIANT")
+        what = self.spelled(node.this if isinstance(node, exp.JSONExtract) else node.expressions[0])
+        raise InvalidPathError(f"{self._text!r}: {what} is {spark_name(child.kind)}, not VARIANT: leave out the path")
 
     def _on_anonymous(self, node: exp.Anonymous) -> Value:
         name = str(node.this).lower()
@@ -329,8 +301,16 @@ class _Binder:
         texts = [part.value for part in arguments[1:] if isinstance(part, Literal) and isinstance(part.value, str)]
         if len(texts) < len(arguments) - 1:
             raise self.refuse(node)
-        found = self._at(arguments[0], parse_variant_path(texts[0]), node)
-        return replace(found, kind=_type(texts[1], self._text) if texts[1:] else Variant(), strict=name == "variant_get")
+        try:
+            keys = parse_variant_path(texts[0])
+        except InvalidPathError as error:
+            raise InvalidPathError(f"{self._text!r}: {error}") from None
+        found = self._at(arguments[0], keys, node)
+        if not texts[1:]:
+            return replace(found, strict=name == "variant_get")
+        if re.split(r"[\s(<]", texts[1].strip().lower())[0] not in lexing.TYPES:
+            raise UnsupportedFeatureError(f"{self._text!r}: {texts[1]} is not a type of Spark")
+        return replace(found, kind=_type(texts[1], self._text), strict=name == "variant_get")
 
     # ---- casts ----------------------------------------------------------------------------------------------------
 
@@ -395,16 +375,6 @@ class _Binder:
         if precision > t.MAX_PRECISION:
             raise self.refuse(node, "has more than 38 digits")
         return Literal(number, pa.decimal128(precision, scale))
-
-    def _on_rawstring(self, node: exp.RawString) -> Value:
-        return Literal(str(node.this), _STRING)
-
-    def _on_concat(self, node: exp.Concat) -> Value:
-        """Literals of strings that stand side by side are one."""
-        parts = [self.value(part) for part in node.expressions]
-        if node.meta or not all(isinstance(part, Literal) and isinstance(part.value, str) for part in parts):
-            raise self.refuse(node)
-        return Literal("".join(str(part.value) for part in parts if isinstance(part, Literal)), _STRING)
 
     def _on_neg(self, node: exp.Neg) -> Value:
         inner = node.this

@@ -21,7 +21,7 @@ from delta_variant.scanning.expressions import Column, Get
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.index import Index
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.predicate import parse_column_text, parse_where, split_type
+from delta_variant.scanning.predicate import parse_column_text, parse_where, without_type
 from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
 from delta_variant.scanning.schemas import Variant, resolved
 from delta_variant.scanning.stream import in_order
@@ -46,14 +46,19 @@ def scan(
     timezone: str = "UTC",
     storage_options: Mapping[str, str] | None = None,
 ) -> pa.RecordBatchReader:
-    """The rows of a Delta table, without Spark, as a stream of Arrow record batches.
+    r"""The rows of a Delta table, without Spark, as a stream of Arrow record batches.
 
     path: a directory, or a location as Spark has it (s3a://, gs://, abfss://).
 
     columns: names of columns and of fields (`s.a`), and paths of VARIANT columns (`v:actor.id`, `v:actor.id::bigint`,
-    `try_variant_get(v, '$.actor.id', 'bigint')`). Odd names stand in backquotes, odd keys in brackets: `v:['a key']`. A list
-    names each column of the result by its text without the type; a dict has its names as keys. None: all columns. An empty
-    list: rows without columns.
+    `try_variant_get(v, '$.actor.id', 'bigint')`). A list names each column of the result by its text without the type; a dict
+    has its names as keys, and takes the place of AS. None: all columns. An empty list: rows without columns.
+
+    Names, paths and strings are read as Spark's SQL reads them, here and in where. Names other than letters of ASCII, digits
+    and _ stand in backquotes, and so may keys: `` v:`a key` ``. Any key that is not blank may stand in brackets and single
+    quotes, where no character but the quote is special: `v:['a.b']`, `v:['C:\temp']`. A number in brackets is an index:
+    `v:tags[0]`. Spark has no other forms behind a colon. The path of `variant_get` is a string, with its escapes:
+    `'$["two words"].tags[0]'`, and there double quotes and empty keys are allowed. Paths are case-sensitive, columns are not.
 
     where: a predicate of Spark SQL: AND, OR, NOT, = <> <=> < <= > >=, IN, BETWEEN, IS NULL, LIKE, startswith, over columns,
     fields, `v:path::type`, `variant_get` and `try_variant_get`, casts and literals. The rows are exactly those for which Spark,
@@ -76,9 +81,9 @@ def scan(
     that is closed or dropped ends its threads.
 
     Raises TableError for a table, a version or a column that is not there, arguments of another type, and a damaged log;
-    InvalidPathError for text that is no path; UnsupportedFeatureError for a reader feature, a type or a predicate that is not
-    supported; CastError for a literal that cannot be cast. While the reader is read, with the name of the file: TableError for
-    a file that is gone or damaged, CastError for a value that Spark cannot cast (`try_variant_get` gives NULL),
+    InvalidPathError for text that is no path in Spark; UnsupportedFeatureError for a reader feature, a type or a predicate that
+    is not supported; CastError for a literal that cannot be cast. While the reader is read, with the name of the file:
+    TableError for a file that is gone or damaged, CastError for a value that Spark cannot cast (`try_variant_get` gives NULL),
     InvalidLayoutError and MalformedVariantError for a VARIANT that the specification does not allow.
 
     >>> import delta_variant as dv, duckdb
@@ -119,7 +124,7 @@ def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, 
     texts = list(columns.items() if isinstance(columns, Mapping) else columns)
     if not all(isinstance(text, str) for item in texts for text in (item if isinstance(item, tuple) else (item,))):
         raise TableError(f"columns is a list of texts, or a dict from names to texts, not {columns!r}")
-    named = columns if isinstance(columns, Mapping) else {split_type(text)[0]: text for text in columns}
+    named = columns if isinstance(columns, Mapping) else {without_type(text): text for text in columns}
     if len(named) < len(columns):
         raise TableError("two columns of the result have the same name: pass columns as a dict from names to columns")
     return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
