@@ -85,6 +85,8 @@ class TableFeatures:
     schema: Mapping[str, Any]
     """The table's schema in the JSON that Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
     partition_by: tuple[str, ...]
+    id: str
+    """The id of the table, which no other one has."""
 
     @classmethod
     def from_json(cls, table: str, protocol: str, metadata: str) -> TableFeatures:
@@ -101,6 +103,7 @@ class TableFeatures:
             meta.get("configuration") or {},
             json.loads(meta.get("schemaString") or '{"type": "struct", "fields": []}'),
             tuple(meta.get("partitionColumns") or ()),
+            meta["id"],
         )
 
     @property
