@@ -133,9 +133,15 @@ class Table:
         with jvm.delta_errors(f"reading the storage settings of {self.name}"):
             return storage_of(self.spark, log.dataPath(), log.newDeltaHadoopConf())
 
-    def features(self) -> TableFeatures:
-        """The table features of the newest snapshot."""
+    def features(self, *, to_change: bool = False) -> TableFeatures:
+        """The table features of the newest snapshot.
+
+        to_change: raises TableError, with Delta's message, if Delta does not know a feature and would refuse every commit.
+        """
         snapshot = self.snapshot()
+        if to_change:
+            with jvm.delta_errors(f"changing {self.name}"):
+                self.log.protocolWrite(snapshot.protocol())
         return TableFeatures.from_json(self.name, snapshot.protocol().json(), snapshot.metadata().json())
 
     def exists(self) -> bool:
@@ -252,6 +258,9 @@ class Transaction:
             self.delta = self._write.transaction()
             """Delta's OptimisticTransaction."""
             self.version = int(self.delta.readVersion())
+            self.log.protocolWrite(
+                self.delta.protocol()
+            )  # a feature that Delta does not know is refused before anything is done
 
     @cached_property
     def features(self) -> TableFeatures:

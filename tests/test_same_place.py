@@ -301,7 +301,7 @@ def test_footers_of_another_table(spark, on, tmp_path):  # noqa: F811
 
 
 def test_bounds_of_another_table(spark, on, tmp_path):  # noqa: F811
-    """Bounds in the log of one table are not taken for those of the next one, at the same version (M1)."""
+    """Bounds in the log of one table are not taken for those of the next one, at the same version."""
     made = []
     for number in range(2):
         source = tmp_path / str(number)

@@ -113,7 +113,6 @@ public class Write {
 
   /** Merges the schema of the rows into the table's, replaces the table's, or checks that both agree, as the options say. */
   public void updateMetadata(StructType schema) {
-    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
     boolean first = transaction.canUpdateMetadata();
     boolean overwrite = command.mode() == SaveMode.Overwrite;
     command.updateMetadata(command.data().sparkSession(), transaction, schema, command.partitionColumns(),
@@ -165,6 +164,7 @@ public class Write {
    * the totals of the reports, as JSON.
    */
   public String run(final Dataset source, final Dataset rows, final PythonFunction task, final String batches) {
+    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
     transaction.hasWritten_$eq(true);
     final QueryExecution execution = source.queryExecution();
     final Function0 job = new scala.runtime.AbstractFunction0() {

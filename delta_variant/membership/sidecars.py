@@ -33,8 +33,8 @@ DIRECTORY = "_delta_variant_index"
 FORMAT = "2"
 _VERSION, _TABLE, _PATH = b"delta_variant.index", b"delta_variant.table", b"delta_variant.path"
 _SCHEMA = pa.schema({
-    "path": pa.string(), "size": pa.int64(), "time": pa.int64(), "budget": pa.float64(), "kind": pa.string(), "scale": pa.int32(),
-    "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
+    "path": pa.string(), "size": pa.int64(), "time": pa.int64(), "budget": pa.float64(), "kind": pa.string(),
+    "scale": pa.int32(), "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
 })  # fmt: skip
 APPLICATION = "delta_variant.index"
 """The application of the transaction identifier that says that the table may have an index."""
