@@ -8,6 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable, IdentityGenerator
 from pyspark.sql.types import LongType
@@ -71,7 +72,7 @@ WRITE = UNSUPPORTED + r"write with DataFrame\.write\.format\('delta'\) instead"
 OPTIMIZE = UNSUPPORTED + r"run OPTIMIZE delta"
 UPDATE = UNSUPPORTED + r"run UPDATE delta"
 WHERE = "is not a predicate on the partition columns"
-OF_WRITES = {"append": WRITE, "overwrite": WRITE, "ingest": WRITE}
+OF_WRITES = {"append": WRITE, "overwrite": WRITE, "ingest": WRITE, "ingest beside": WRITE, "load": WRITE}
 REFUSED = {"shred": UPDATE, "unshred": UPDATE, "optimize": OPTIMIZE, **OF_WRITES}
 BY_DELTA = "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE|notInventedYet"
 CASES = {
@@ -91,8 +92,8 @@ CASES = {
     },
     "texts": {"convert": "row ids", "drop_feature": "there is nothing to drop", "bloom unknown": "is not a VARIANT column"},
     "unknown": dict.fromkeys(
-        ["append", "overwrite", "ingest", "analyze", "analyze tags", "bloom", "optimize", "shred", "unshred", "drop_feature",
-         "enable", "disable", "cluster_by"],
+        ["append", "overwrite", "ingest", "load", "analyze", "analyze tags", "bloom", "optimize", "shred", "unshred",
+         "drop_feature", "enable", "disable", "cluster_by"],
         BY_DELTA,
     ),
 }  # fmt: skip
@@ -108,6 +109,8 @@ def operations(spark, path, documents):
         "shred given": lambda: dv.write(rows, path, shred={"v": "a int"}),
         "replace_where": lambda: dv.write(rows, path, mode="overwrite", replace_where="id = 1"),
         "ingest": lambda: dv.ingest(spark, documents, path, column="v"),
+        "ingest beside": lambda: dv.ingest(spark, documents, path.parent / "beside", column="v", bad_records=path),
+        "load": lambda: dv.convert(spark, documents.replace(".json", ".parquet"), path),
         "analyze": table.analyze,
         "analyze tags": lambda: table.analyze(tags_only=True),
         "analyze where": lambda: table.analyze(where="id = 1"),
@@ -144,6 +147,8 @@ def tables(spark, tmp_path_factory):
 def documents(tmp_path_factory):
     file = tmp_path_factory.mktemp("documents") / "documents.json"
     file.write_text('{"a": 1}\n')
+    rows = pa.table({"id": [1], "v": dv.arrow.VariantArray.from_pylist([{"a": 1}])})
+    dv.parquet.write_table(rows, file.with_suffix(".parquet"))
     return str(file)
 
 
@@ -175,6 +180,7 @@ def test_nothing_is_left_behind(spark, tables, documents, kind):
         assert re.search(message, found), (name, found)
         assert listing(path) == before, name
         assert jobs == 0, name
+        assert not (tables / "beside").exists()
 
 
 NEW = {

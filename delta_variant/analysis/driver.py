@@ -200,9 +200,8 @@ def _plan(
     variants = {physical[path] for path in _in_structs(schema)}
     if tags_only:  # which need no statistics
         indexed |= variants
-    elif features.names.isdisjoint(
-        SHREDDING_FEATURES
-    ):  # with the feature, VARIANT columns whose nulls Delta counts have bounds
+    elif features.names.isdisjoint(SHREDDING_FEATURES):
+        # With the feature, the VARIANT columns have bounds whose nulls Delta counts.
         indexed |= variants & {path for path, _ in fields(counted.get("nullCount") or {"fields": []})}
     ids = mapping.ids_in_files(features)
     given = shredding_schemas.given("auto", schema, features.properties)
