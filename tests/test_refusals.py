@@ -74,7 +74,7 @@ UPDATE = UNSUPPORTED + r"run UPDATE delta"
 WHERE = "is not a predicate on the partition columns"
 OF_WRITES = {"append": WRITE, "overwrite": WRITE, "ingest": WRITE, "ingest beside": WRITE, "load": WRITE}
 REFUSED = {"shred": UPDATE, "unshred": UPDATE, "optimize": OPTIMIZE, **OF_WRITES}
-BY_DELTA = "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE|notInventedYet"
+BY_DELTA = "notInventedYet"
 CASES = {
     "identity": {**REFUSED, "drop_feature": UNSUPPORTED + "copy the rows"},
     "identity always": {**REFUSED, "append": WRITE + ", which fills identity columns"},

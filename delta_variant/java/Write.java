@@ -121,6 +121,11 @@ public class Write {
         transaction, first, overwrite && !command.options().isInsertAtomicReplaceOp(), none()));
   }
 
+  /** Makes the directories of a new table. */
+  public void createLog() {
+    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
+  }
+
   // ---- the job --------------------------------------------------------------------------------------------------
 
   private static final scala.reflect.ClassTag ROW = scala.reflect.ClassTag$.MODULE$.apply(InternalRow.class);
@@ -164,7 +169,6 @@ public class Write {
    * the totals of the reports, as JSON.
    */
   public String run(final Dataset source, final Dataset rows, final PythonFunction task, final String batches) {
-    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
     transaction.hasWritten_$eq(true);
     final QueryExecution execution = source.queryExecution();
     final Function0 job = new scala.runtime.AbstractFunction0() {
