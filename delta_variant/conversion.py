@@ -183,6 +183,7 @@ class _Conversion:
     ) -> Converted:
         """Converts the files that the table has not, one commit after the other."""
         done = Converted(None, 0, 0, 0, 0, 0, 0, 0)
+        sources.check_writable(self.spark, self.target, self.storage_options)
         skipped = self._known(files)
         new = [file for file in files if file.name not in skipped]
         if not new:

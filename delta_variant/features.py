@@ -32,6 +32,8 @@ DELTA_SETTINGS = {
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"
+WITH_SPARK = "write with DataFrame.write.format('delta') instead"
+"""What works where `write` refuses a table."""
 
 # PROTOCOL.md, "Writer Version Requirements": what each legacy version added.
 _LEGACY = {
@@ -42,6 +44,7 @@ _LEGACY = {
     6: ("identityColumns",),
 }
 _TABLE_FEATURES_VERSION = 7
+_ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
 
 # A feature is handled in one of four ways. Delta handles it when it commits (row ids, commit timestamps, checkpoints). `writer`
 # applies Delta's expressions before files are written (constraints, defaults, generated columns). `writer` handles it itself
@@ -85,6 +88,8 @@ class TableFeatures:
     schema: Mapping[str, Any]
     """The table's schema in the JSON that Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
     partition_by: tuple[str, ...]
+    id: str
+    """The id of the table, which no other one has."""
 
     @classmethod
     def from_json(cls, table: str, protocol: str, metadata: str) -> TableFeatures:
@@ -101,6 +106,7 @@ class TableFeatures:
             meta.get("configuration") or {},
             json.loads(meta.get("schemaString") or '{"type": "struct", "fields": []}'),
             tuple(meta.get("partitionColumns") or ()),
+            meta["id"],
         )
 
     @property
@@ -125,8 +131,8 @@ class TableFeatures:
         is_preview = "variantType-preview" in self.names and "variantType" not in self.names
         return "variantShredding-preview" if is_preview or "variantShredding-preview" in self.names else "variantShredding"
 
-    def check_shredding(self) -> None:
-        """Raises TableError if new files must not be shredded, and says what to switch on."""
+    def check_shredding(self, advice: str = "") -> None:
+        """Raises TableError if new files must not be shredded, and says what to switch on. advice: what else can be done."""
         if self.shredding:
             return
         value = self.properties.get(SHREDDING_PROPERTY)
@@ -134,31 +140,41 @@ class TableFeatures:
         if value == "true":
             reason = "is 'true', but the protocol lacks the feature variantShredding"
         raise TableError(
-            f"{self.table} must not hold shredded files: {SHREDDING_PROPERTY} {reason}. Switch it on with ALTER TABLE … "
-            f"SET TBLPROPERTIES ('{SHREDDING_PROPERTY}' = 'true'), or leave out shred="
+            f"{self.table} must not hold shredded files: {SHREDDING_PROPERTY} {reason}. Switch it on with ALTER TABLE "
+            f"{self.table} SET TBLPROPERTIES ('{SHREDDING_PROPERTY}' = 'true'){advice}"
         )
 
-    def check_writable(self, *, overwrite: bool) -> None:
+    def check_writable(self, *, overwrite: bool, operation: str = "delta_variant.write", instead: str = "") -> None:
         """Raises UnsupportedFeatureError for a feature that is not handled, TableError for overwriting an append-only table.
 
-        overwrite: whether the write removes files.
+        overwrite: whether the write removes files. operation: its name in messages. instead: what does it without this package.
         """
         for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
-            self._refuse(name, "is in the protocol")
+            self._refuse(name, "is in the protocol", operation, instead or WITH_SPARK)
         for name, uses in _IN_USE.items():
             used = list(uses(self))
             if used:
-                self._refuse(name, f"is in use ({', '.join(used)})")
+                self._refuse(name, f"is in use ({', '.join(used)})", operation, instead or WITH_SPARK)
         if overwrite and _is_true(self.properties, "delta.appendOnly"):
             raise TableError(
                 f"{self.table} is append-only (delta.appendOnly = true) and cannot be overwritten: append to it, or set "
                 "the property to false"
             )
 
-    def _refuse(self, feature: str, reason: str) -> None:
+    def check_new_bounds(self) -> None:
+        """Raises UnsupportedFeatureError if the table must not get the feature that announces bounds in its statistics."""
+        if not self.names.isdisjoint(SHREDDING_FEATURES):
+            return
+        for name in _ICEBERG:
+            if used := list(_IN_USE[name](self)):
+                instead = "call analyze(tags_only=True), which adds no table feature"
+                self._refuse(name, f"is in use ({', '.join(used)})", "analyze", instead)
+
+    def _refuse(self, feature: str, reason: str, operation: str, instead: str) -> None:
+        if instead == WITH_SPARK and feature == "identityColumns":
+            instead += ", which fills identity columns that the DataFrame lacks"
         raise UnsupportedFeatureError(
-            f"the table feature {feature} of {self.table} {reason} and delta_variant.write does not handle it yet: write "
-            "with DataFrame.write.format('delta') instead"
+            f"the table feature {feature} of {self.table} {reason} and {operation} does not handle it yet: {instead}"
         )
 
 
@@ -217,9 +233,7 @@ def _materialized(table: TableFeatures) -> Iterator[str]:
 # Refused only if the metadata uses them, whether or not the protocol lists them.
 _IN_USE: dict[str, Callable[[TableFeatures], Iterator[str]]] = {
     "columnMapping": _column_mapping,  # a mode other than none, id and name
-    "icebergCompatV1": _with_property("delta.enableIcebergCompatV1"),
-    "icebergCompatV2": _with_property("delta.enableIcebergCompatV2"),
-    "icebergCompatV3": _with_property("delta.enableIcebergCompatV3"),
+    **{name: _with_property(f"delta.enableI{name[1:]}") for name in _ICEBERG},
     "identityColumns": _with_metadata("delta.identity."),
     "materializePartitionColumns": _materialized,
 }

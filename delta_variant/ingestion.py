@@ -177,6 +177,9 @@ class _Ingestion:
         """Ingests the files that the table has not, one commit after the other."""
         done = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0)
         self._check_bad_records()
+        for table in (self.target, self.bad_records):
+            if table is not None:
+                sources.check_writable(self.spark, table, self.storage_options)
         skipped = self._known(files)
         new = [file for file in files if file.name not in skipped]
         if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these

@@ -93,6 +93,14 @@ def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str],
     return found
 
 
+def check_writable(spark: SparkSession, target: str | os.PathLike[str], storage_options: Mapping[str, str]) -> None:
+    """Refuses a table that `write` refuses, before files are read for it."""
+    with own_session(spark) as own:
+        transaction = Transaction(Table.of(own, target, storage_options))
+        if transaction.version >= 0:
+            transaction.features.check_writable(overwrite=False)
+
+
 def known(
     spark: SparkSession,
     target: str | os.PathLike[str],

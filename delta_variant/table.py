@@ -148,7 +148,8 @@ class VariantTable:
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
         InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that is none or leads into an array,
-        TableError for what Delta refuses and if Delta keeps no statistics of the columns.
+        UnsupportedFeatureError if the table has IcebergCompat and would get a feature, TableError for what Delta refuses and if
+        Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)

@@ -133,9 +133,14 @@ class Table:
         with jvm.delta_errors(f"reading the storage settings of {self.name}"):
             return storage_of(self.spark, log.dataPath(), log.newDeltaHadoopConf())
 
-    def features(self) -> TableFeatures:
-        """The table features of the newest snapshot."""
+    def features(self, *, to_change: bool = False) -> TableFeatures:
+        """The table features of the newest snapshot.
+
+        to_change: raises UnsupportedFeatureError if Delta does not know a feature and would refuse every commit.
+        """
         snapshot = self.snapshot()
+        if to_change:
+            _check_protocol(self, self.log, snapshot.protocol())
         return TableFeatures.from_json(self.name, snapshot.protocol().json(), snapshot.metadata().json())
 
     def exists(self) -> bool:
@@ -156,6 +161,22 @@ class Table:
         if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
             shown = path.toUri().getPath()
             raise TableError(f"{shown} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
+
+
+def _check_protocol(table: Table, log: Any, protocol: Any) -> None:
+    """Raises UnsupportedFeatureError for features that Delta does not know: it reads the table and refuses every commit."""
+    try:
+        log.protocolWrite(protocol)
+    except (Py4JError, PySparkException) as error:
+        known = jvm.scala_object(table.spark, "org.apache.spark.sql.delta.TableFeature").allSupportedFeaturesMap()
+        listed = json.loads(protocol.json())["protocol"].get("writerFeatures") or ()
+        names = ", ".join(name for name in listed if not known.contains(name.lower()))
+        said = (
+            f"the table feature {names} of {table.name} is in the protocol" if names else f"{table.name} is of a later protocol"
+        )
+        raise UnsupportedFeatureError(
+            f"{said}, and this release of Delta does not write such tables: use a release that does ({jvm.message(error)})"
+        ) from error
 
 
 def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
@@ -252,6 +273,8 @@ class Transaction:
             self.delta = self._write.transaction()
             """Delta's OptimisticTransaction."""
             self.version = int(self.delta.readVersion())
+            protocol = self.delta.protocol()
+        _check_protocol(table, self.log, protocol)
 
     @cached_property
     def features(self) -> TableFeatures:
@@ -362,6 +385,8 @@ class Transaction:
         (`writer.record_batches`) to reports in JSON (`writer.task`). Raises what Spark raises.
         """
         function = jvm.python_function(self.spark, task)
+        with jvm.delta_errors(f"creating {self._table.name}"):
+            self._write.createLog()
         totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
         if "error" in totals:
             name, text = totals["error"]

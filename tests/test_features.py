@@ -24,6 +24,7 @@ def table(
         protocol |= {"readerFeatures": [], "writerFeatures": list(features)}
     fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}, *columns]
     metadata = {
+        "id": "t",
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
         "partitionColumns": list(partition_by),
         "configuration": {key.replace("__", "."): value for key, value in properties.items()},

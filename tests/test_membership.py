@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -13,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_variant import membership, parquet, schema, shredding
-from delta_variant.membership import Entry, IndexedColumn, IndexPlan, index_file, sidecars
+from delta_variant.membership import DataFile, Entry, IndexedColumn, IndexPlan, index_file, sidecars
 from delta_variant.storage import Storage
 from tests.strategies import DECIMALS, INTEGERS, KEYS, SPARK_VARIANTS, TEXTS, column
 
-V = ("v",)
+V, TABLE = ("v",), "f3a0c1de"
 XXH64 = {
     "": 0xEF46DB3751D8E999,
     "a": 0xD24EC4F1A98C6E5B,
@@ -103,46 +105,97 @@ def test_false_positives(count, at_most, bits):
 def entries(count=20):
     hashes = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
     data = membership.build(hashes, *membership.shape(100, 150, 20))
-    return [Entry(f"part-{n}.parquet", n, 0.01, "exact", 2, 100, 2, data) for n in range(count)]
+    return [Entry(DataFile(f"part-{n}.parquet", n, 1 << n), 0.01, "exact", 2, 100, 2, data) for n in range(count)]
 
 
-def read(location, **arguments):
-    return list(membership.read_entries(location, location.open(), V, ("a", "b"), **arguments))
+def written(folder, table=TABLE, keys=("a", "b"), given=None):
+    """Writes a file of the index, and returns its path."""
+    location = Storage.of(str(folder))
+    before = set(folder.rglob("*.parquet"))
+    size = membership.write_sidecar(location, location.open(), table, V, keys, given or entries())
+    [path] = set(folder.rglob("*.parquet")) - before
+    assert path.stat().st_size == size
+    return path
+
+
+def read(folder, keys=("a", "b"), table=TABLE, **arguments):
+    location = Storage.of(str(folder))
+    return list(membership.read_entries(location, location.open(), table, V, keys, **arguments))
 
 
 def test_entries_come_back(tmp_path):
     """What is written is read, with or without filters; another path has none of it (I1)."""
-    location = Storage.of(str(tmp_path))
-    assert read(location) == []
-    size = membership.write_sidecar(location, location.open(), V, ("a", "b"), entries())
-    [path] = (tmp_path / membership.directory(V, ("a", "b"))).iterdir()
-    assert path.stat().st_size == size
-    assert read(location, filters=True) == entries()
-    assert [entry.filter for entry in read(location)] == [None] * 20
-    assert list(membership.read_entries(location, location.open(), V, ("a",))) == []
+    assert read(tmp_path) == []
+    written(tmp_path)
+    assert read(tmp_path, filters=True) == entries()
+    assert [entry.filter for entry in read(tmp_path)] == [None] * 20
+    assert read(tmp_path, ("a",)) == []
 
 
 @pytest.mark.parametrize("damage", range(40))
 def test_damaged_files(tmp_path, damage):
     """A file of the index that is cut or changed anywhere has its entries as they were, or none (I1)."""
-    location = Storage.of(str(tmp_path))
-    membership.write_sidecar(location, location.open(), V, ("a", "b"), entries())
-    [path] = (tmp_path / membership.directory(V, ("a", "b"))).iterdir()
+    path = written(tmp_path)
     data = bytearray(path.read_bytes())
     at = len(data) * damage // 40
     path.write_bytes(data[:at] if damage % 2 else data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
-    assert read(location, filters=True) in ([], entries())
+    assert read(tmp_path, filters=True) in ([], entries())
+
+
+CHANGES = {
+    b"delta_variant.index": b"1",
+    b"delta_variant.table": b"another",
+    b"delta_variant.path": sidecars.place(V, ("a",)).encode(),
+}
 
 
 def test_files_of_other_versions(tmp_path):
-    """A file of another version, and one of another path, are left out (I1)."""
-    location = Storage.of(str(tmp_path))
-    membership.write_sidecar(location, location.open(), V, ("a", "b"), entries())
-    [path] = (tmp_path / membership.directory(V, ("a", "b"))).iterdir()
+    """A file of another version, of another table, and one of another path, are left out (I1)."""
+    path = written(tmp_path)
     table = pq.read_table(path)
-    for key, value in ((b"delta_variant.index", b"2"), (b"delta_variant.path", sidecars.place(V, ("a",)).encode())):
+    for key, value in CHANGES.items():
         pq.write_table(table.replace_schema_metadata({**table.schema.metadata, key: value}), path)
-        assert read(location) == []
+        assert read(tmp_path) == []
+    pq.write_table(table, path)
+    assert read(tmp_path, filters=True) == entries()
+    assert read(tmp_path, table="another") == []
+
+
+@pytest.mark.parametrize("many", [0, 16])
+def test_outdated_files_are_deleted(tmp_path, monkeypatch, many):
+    """Files of other tables and of older versions are deleted a day after they were written, and no others (I1)."""
+    monkeypatch.setattr(sidecars, "MANY", many)
+    location, given = Storage.of(str(tmp_path)), entries()
+    mine, theirs, young = written(tmp_path), written(tmp_path, "theirs"), written(tmp_path, "young")
+    damaged, newer, older = (written(tmp_path) for _ in range(3))
+    damaged.write_bytes(b"PAR1")
+    for path, version in ((newer, b"3"), (older, b"1")):
+        table = pq.read_table(path)
+        columns = table if path is newer else table.drop_columns(["time"])
+        pq.write_table(columns.replace_schema_metadata({**table.schema.metadata, b"delta_variant.index": version}), path)
+    for path in {mine, theirs, damaged, newer, older}:
+        os.utime(path, (0, 0))
+    membership.compact(location, location.open(), TABLE, V, ("a", "b"), {entry.file for entry in given})
+    left = set(tmp_path.rglob("*.parquet"))
+    assert not left & {theirs, older}
+    assert left >= {young, damaged, newer}
+    assert len(left) == 4
+    assert (mine in left) == (many > 0)
+    assert read(tmp_path, filters=True) == given
+
+
+def test_put_together(tmp_path, monkeypatch):
+    """Of the entries of a data file the largest stays; those of another file of its name, size or time go (I1)."""
+    monkeypatch.setattr(sidecars, "MANY", 1)
+    location, given = Storage.of(str(tmp_path)), entries(4)
+    small = [replace(entry, kind="small", filter=None) for entry in given]
+    other = [replace(entry, file=entry.file._replace(time=0)) for entry in given]
+    other += [replace(entry, file=entry.file._replace(size=99)) for entry in given]
+    for each in (small, given[:3], other):
+        os.utime(written(tmp_path, given=each), (0, 0))
+    membership.compact(location, location.open(), TABLE, V, ("a", "b"), {entry.file for entry in given})
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    assert sorted(read(tmp_path, filters=True), key=lambda entry: entry.file) == [*given[:3], small[3]]
 
 
 # ---- one data file -------------------------------------------------------------------------------------------------------
@@ -155,8 +208,8 @@ def indexed(array, *keys, shredded=None, budget=1.0, size=1_000_000, group_bytes
     given = {"variants": [V], "metadata": {"org.apache.spark.version": "4.2.0"}, "row_group_bytes": group_bytes}
     with parquet.FileWriter(sink, batch.schema, **given) as writer:
         writer.write(batch)
-    plan = IndexPlan(Storage.of("/"), (IndexedColumn(V, (), keys),), budget, 20)
-    found = index_file(io.BytesIO(sink.getvalue()), ("f", size), plan, {(V, path) for path in keys})
+    plan = IndexPlan(Storage.of("/"), TABLE, (IndexedColumn(V, (), keys),), budget, 20)
+    found = index_file(io.BytesIO(sink.getvalue()), DataFile("f", size, 0), plan, {(V, path) for path in keys})
     return {path: found[V, path] for path in keys}
 
 

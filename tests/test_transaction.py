@@ -25,6 +25,7 @@ SCHEMA = t.StructType([t.StructField("id", t.LongType())])
 def add(directory, number: int) -> str:
     """A data file of one row, and its Add action."""
     path = Path(directory) / f"{number}.parquet"
+    path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"id": pa.array([number])}), path)
     action = {
         "path": path.name,

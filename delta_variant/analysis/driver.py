@@ -21,7 +21,7 @@ from delta_variant.analysis.index import Indexed, index
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages, remove_messages
 from delta_variant.errors import InvalidSchemaError, TableError
-from delta_variant.features import SHREDDING_FEATURES, TableFeatures
+from delta_variant.features import SHREDDING_FEATURES, TableFeatures, fields
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
@@ -72,15 +72,23 @@ def analyze(
     budget: float | None,
     progress: Callable[[Progress], object] | None,
 ) -> Analyzed:
-    """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own."""
-    features, done = table.features(), Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+    """Analyzes a table, as `VariantTable.analyze` says. table: in a session of its own.
+
+    All arguments are checked before the table is changed or a file is written.
+    """
+    features, done = table.features(to_change=True), Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
     share = indexing.share(budget, features.properties)
     by_name = columns is not None or paths is not None
     to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
     if bloom is None and not by_name:
         to_index = indexing.stored(t.StructType.fromJson(dict(features.schema)), features.properties)
+    if where is not None:
+        with jvm.delta_errors(f"analyzing {table.name}"):
+            _analysis(table, everything=True).check(where)
     if by_name or not bloom:
-        done = _analyzed(table, features, _asked(features, columns, paths), where, by_name, tags_only, progress)
+        plan = _plan(table, features, _asked(features, columns, paths), tags_only=tags_only, by_name=by_name)
+        if plan.columns:
+            done = _analyzed(table, features, plan, where, progress)
     if to_index:
         with jvm.delta_errors(f"indexing {table.name}"):
             analysis = _analysis(table, everything=True)
@@ -102,13 +110,13 @@ def _analysis(table: Table, *, everything: bool) -> Any:
 
 
 def _analyzed(
-    table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], where: str | None, by_name: bool,
-    tags_only: bool, progress: Callable[[Progress], object] | None,
+    table: Table, features: TableFeatures, plan: AnalysisPlan, where: str | None,
+    progress: Callable[[Progress], object] | None,
 ) -> Analyzed:  # fmt: skip
     """Gives the files their bounds."""
-    feature = _prepared(table, features, tags_only=tags_only)
-    plan = _plan(table, features, asked, tags_only=tags_only, by_name=by_name)
-    return replace(_run(table, partial(analyze_messages, plan), where, all_files=by_name, progress=progress), feature=feature)
+    feature = _prepared(table, features, tags_only=plan.tags_only)
+    done = _run(table, partial(analyze_messages, plan), where, all_files=plan.by_name, progress=progress)
+    return replace(done, feature=feature)
 
 
 def remove_bounds(table: Table) -> Analyzed:
@@ -169,6 +177,15 @@ def _asked(
     return asked or dict.fromkeys(variants, cast("list[ColumnPath]", []))
 
 
+def _in_structs(struct: t.StructType, parents: ColumnPath = ()) -> Iterator[ColumnPath]:
+    """The VARIANT columns, those in structs included."""
+    for one in struct:
+        if isinstance(one.dataType, t.VariantType):
+            yield *parents, one.name
+        elif isinstance(one.dataType, t.StructType):
+            yield from _in_structs(one.dataType, (*parents, one.name))
+
+
 def _plan(
     table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], *, tags_only: bool, by_name: bool
 ) -> AnalysisPlan:
@@ -176,9 +193,16 @@ def _plan(
     with jvm.delta_errors(f"reading {table.name}"):
         snapshot = table.snapshot()
         indexed = {tuple(names) for names in table.bounds(snapshot).columns()}
+        counted = {field["name"]: field["type"] for field in json.loads(snapshot.statsSchema().json())["fields"]}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = job.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
+    variants = {physical[path] for path in _in_structs(schema)}
+    if tags_only:  # which need no statistics
+        indexed |= variants
+    elif features.names.isdisjoint(SHREDDING_FEATURES):
+        # With the feature, the VARIANT columns have bounds whose nulls Delta counts.
+        indexed |= variants & {path for path, _ in fields(counted.get("nullCount") or {"fields": []})}
     ids = mapping.ids_in_files(features)
     given = shredding_schemas.given("auto", schema, features.properties)
     first = shredding_schemas.first_bounds(schema, features.properties)
@@ -216,6 +240,7 @@ def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str 
             )
         properties = {} if features.properties.get(stats.TAGS_ONLY) == "true" else {stats.TAGS_ONLY: "true"}
     elif features.names.isdisjoint(SHREDDING_FEATURES):
+        features.check_new_bounds()
         properties = {f"delta.feature.{features.shredding_feature}": "supported"}
     else:
         properties = {}

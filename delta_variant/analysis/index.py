@@ -10,7 +10,7 @@ written stay, and the next call builds the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from delta_variant.analysis.index_task import Report, index_files
 from delta_variant.features import TableFeatures
-from delta_variant.membership import APPLICATION, IndexPlan, Path, compact, read_entries
+from delta_variant.membership import APPLICATION, DataFile, IndexPlan, Path, compact, read_entries
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
@@ -60,15 +60,15 @@ def index(
     everything: whether these are all files of the table; then the small files of the index are put together too.
     """
     spark = table.spark
-    rows = DataFrame(analysis.listed(), spark).select("path", "size").collect()
+    files = {DataFile(*row) for row in DataFrame(analysis.listed(), spark).select("path", "size", "modificationTime").collect()}
     physical = mapping.physical_paths(features.schema)
     names = {
         (physical[logical], path): f"{dotted(logical)}:{'.'.join(path)}" for logical, keys in asked.items() for path in keys
     }
     plan = indexing.plan(table.storage, features, asked, budget, int(table.snapshot().numOfFiles()))
-    todo = list(_lacking(plan, {row.path: row.size for row in rows}, names))
+    todo = list(_lacking(plan, files, names))
     context = spark.sparkContext
-    total, looked, whole = Report(), 0, sum(size for _, size, _ in todo)
+    total, looked, whole = Report(), 0, sum(file.size for file, _ in todo)
     counts: Counter[tuple[Path, str]] = Counter()
     for first in range(0, len(todo), _BATCH_FILES):
         batch = todo[first : first + _BATCH_FILES]
@@ -79,14 +79,14 @@ def index(
             total.written += report.written
             total.read += report.read
             total.failed.update(report.failed)
-        looked += sum(size for _, size, _ in batch)
+        looked += sum(file.size for file, _ in batch)
         if progress is not None:
             progress(Progress(first + len(batch), len(todo), looked, whole, 0))
     if everything:
-        system, sizes = plan.location.open(), {row.path: row.size for row in rows}
+        system = plan.location.open()
         for path in plan.paths:
-            compact(plan.location, system, *path, sizes)
-    version = int(analysis.announce(APPLICATION, bool(total.written))) if rows else -1
+            compact(plan.location, system, plan.table, *path, files)
+    version = int(analysis.announce(APPLICATION, bool(total.written))) if files else -1
 
     def of_kind(kind: str) -> dict[str, int]:
         return {names[path]: count for (path, found), count in counts.items() if found == kind}
@@ -96,17 +96,17 @@ def index(
     return Indexed(len(todo), filters, total.written, whole, total.read, no_room, mixed, total.failed), version
 
 
-def _lacking(plan: IndexPlan, files: dict[str, int], paths: Iterable[Path]) -> Iterator[tuple[str, int, frozenset[Path]]]:
-    """The files that lack an entry for some of the paths: their path, size, and these paths."""
+def _lacking(plan: IndexPlan, files: Collection[DataFile], paths: Iterable[Path]) -> Iterator[tuple[DataFile, frozenset[Path]]]:
+    """The files that lack an entry for some of the paths, with these paths."""
     system = plan.location.open()
-    known: dict[Path, set[str]] = {}
+    known: dict[Path, set[DataFile]] = {}
     for path in paths:
         known[path] = {
-            entry.path
-            for entry in read_entries(plan.location, system, *path)
-            if files.get(entry.path) == entry.size and (entry.kind != "small" or entry.budget >= plan.budget)
+            entry.file
+            for entry in read_entries(plan.location, system, plan.table, *path)
+            if entry.kind != "small" or entry.budget >= plan.budget
         }
-    for name, size in files.items():
-        lacking = frozenset(path for path in known if name not in known[path])
+    for file in sorted(files):
+        lacking = frozenset(path for path in known if file not in known[path])
         if lacking:
-            yield name, size, lacking
+            yield file, lacking

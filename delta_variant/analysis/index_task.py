@@ -14,7 +14,7 @@ import pyarrow as pa
 from delta_variant.analysis.files import CountingFile
 from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
-from delta_variant.membership import IndexPlan, Path, SidecarWriter, index_file
+from delta_variant.membership import DataFile, IndexPlan, Path, SidecarWriter, index_file
 
 
 @dataclass
@@ -27,18 +27,18 @@ class Report:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def index_files(plan: IndexPlan, files: Iterable[tuple[str, int, frozenset[Path]]]) -> Iterator[Report]:
-    """Runs one task. files: their paths and sizes in the log, and the paths of Variants that the index lacks for them."""
+def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]]]) -> Iterator[Report]:
+    """Runs one task. files: with the paths of Variants that the index lacks for them."""
     check_version(plan.version)
     system, report = plan.location.open(), Report()
-    sidecars = SidecarWriter(plan.location, system)
-    for name, bytes_, lacking in files:
+    sidecars = SidecarWriter(plan.location, system, plan.table)
+    for file, lacking in files:
         try:
-            with CountingFile(system.open_input_file(plan.location.file(name))) as source:
-                found = index_file(source, (name, bytes_), plan, lacking)
+            with CountingFile(system.open_input_file(plan.location.file(file.path))) as source:
+                found = index_file(source, file, plan, lacking)
                 report.read += source.count
         except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
-            report.failed[name] = str(error)
+            report.failed[file.path] = str(error)
             continue
         for path, entry in found.items():
             report.counts[path, entry.kind] += 1

@@ -97,6 +97,11 @@ public class Analysis {
         .put("bytes", totals.isNullAt(1) ? 0 : totals.getLong(1)).toString();
   }
 
+  /** Throws IllegalArgumentException if `where` is not a predicate on the partition columns. */
+  public void check(String where) {
+    AddFiles.predicates(spark, log.update(false, Option.empty(), entry).metadata(), where);
+  }
+
   /** The Add actions of all batches, as a DataFrame. */
   public Dataset listed() {
     return files(snapshot).toDF();

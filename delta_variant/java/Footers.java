@@ -43,8 +43,8 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex;
  * `value`, and each `value` above it, holds at most JSON nulls in every row group. In files of Spark and of this package
  * those above may hold anything (VariantShredding, "Objects").
  *
- * Footers are read on the driver, several at a time, and are cached until an hour after their last use, since files never
- * change. Janino compiles this file: no generics, no lambdas.
+ * Footers are read on the driver, several at a time, and are cached until an hour after their last use, since the files of a
+ * table never change. Janino compiles this file: no generics, no lambdas.
  */
 public class Footers {
   private static final int AT_ONCE = 16;
@@ -52,7 +52,7 @@ public class Footers {
   private static final long MAX_SECONDS = 60;  // that a query waits for footers
   private static final int MAX_LEAVES = 400000;  // in the cache
   private static final Cache FILES = CacheBuilder.newBuilder().maximumWeight(MAX_LEAVES).weigher(new Weight())
-      .expireAfterAccess(1, TimeUnit.HOURS).build();  // name, size and time of a file -> Known
+      .expireAfterAccess(1, TimeUnit.HOURS).build();  // table, and name, size and time of a file -> Known
   private static final Interner SHAPES = Interners.newWeakInterner();  // most files of a table have the same leaves
   private static final ThreadPoolExecutor THREADS = threads();
   private static final String WRITER = "org.apache.spark.version";  // a key of files that Spark or this package wrote
@@ -68,12 +68,13 @@ public class Footers {
   public static Map[] of(TahoeFileIndex index, List files, long minBytes) throws InterruptedException {
     Map[] found = new Map[files.size()];
     Future[] pending = new Future[files.size()];
+    String table = index.path() + "\n" + index.metadata().id();  // another table may take its place, with the same files' names
     Configuration configuration = null;
     int submitted = 0;
     for (int f = 0; f < found.length; f++) {
       AddFile file = (AddFile) files.get(f);
       if (file.size() < minBytes) continue;
-      String key = index.path() + "\n" + file.path() + "\n" + file.size() + "\n" + file.modificationTime();
+      String key = table + "\n" + file.path() + "\n" + file.size() + "\n" + file.modificationTime();
       Known known = (Known) FILES.getIfPresent(key);
       if (known != null) found[f] = known.leaves;
       if (known != null || submitted == MAX_FILES) continue;

@@ -50,6 +50,9 @@ import scala.collection.immutable.Seq;
  * The index of values of one path: filters that say that a value is not in a file (delta_variant/membership; protocol/README.md,
  * "The index of values").
  *
+ * A filter counts for the table and the Add action that it was made for: the directory stays when a log is deleted, and the next
+ * table in its place may have other files under the same names.
+ *
  * The files of the index are listed once for a table version, and those that are new are read, when the first comparison asks.
  * They are kept until an hour after their last use, up to KEPT_BYTES for all tables. An index of more than MAX_BYTES is not
  * read. A file that cannot be read has no filters. Janino compiles this file: no generics, no lambdas.
@@ -58,14 +61,16 @@ public class Index extends Tree.Members {
   private static final String DIRECTORY = "_delta_variant_index";
   private static final String APPLICATION = "delta_variant.index";  // of the transaction identifier of tables with an index
   private static final String VERSION = "delta_variant.index";  // keys in the footers of its files
+  private static final String TABLE = "delta_variant.table";
   private static final String PLACE = "delta_variant.path";
-  private static final String FORMAT = "1";
+  private static final String FORMAT = "2";
   private static final long MAX_BYTES = 128 << 20;
   private static final long KEPT_BYTES = 256 << 20;
   private static final int AT_ONCE = 16;
   private static final int MAX_WORDS = 1 << 24;
+  private static final Map OUTDATED = new HashMap();  // what was read of a file of another table or version
   private static final Cache TABLES = CacheBuilder.newBuilder().maximumWeight(KEPT_BYTES).weigher(new Weight())
-      .expireAfterAccess(1, TimeUnit.HOURS).concurrencyLevel(1).build();  // directory -> Known
+      .expireAfterAccess(1, TimeUnit.HOURS).concurrencyLevel(1).build();  // directory and id of the table -> Known
 
   private final Snapshot snapshot;
   private final List files;  // AddFiles
@@ -136,7 +141,8 @@ public class Index extends Tree.Members {
     for (int f = 0; f < files.size() && !known.filters.isEmpty(); f++) {
       AddFile file = (AddFile) files.get(f);
       Filter filter = (Filter) known.filters.get(file.path());
-      int number = filter == null || filter.size != file.size() ? -1 : numbers.number(file.path());
+      boolean same = filter != null && filter.size == file.size() && filter.time == file.modificationTime();
+      int number = same ? numbers.number(file.path()) : -1;
       if (number >= 0 && (scale < 0 ? filter.scale < 0 : filter.scale >= 0 && filter.scale <= scale)) found[number] = filter;
     }
     filters = found;
@@ -162,12 +168,14 @@ public class Index extends Tree.Members {
   /** A ribbon filter (delta_variant/kernels/filters.py). */
   public static class Filter {
     final long size;  // of the data file
+    final long time;  // its modification time
     final int scale;  // the decimal places of its numbers; -1 for strings
     private final int words;
     private final long[] columns;
 
-    public Filter(long size, int scale, int words, byte[] bytes) {
+    public Filter(long size, long time, int scale, int words, byte[] bytes) {
       this.size = size;
+      this.time = time;
       this.scale = scale;
       this.words = words;
       this.columns = new long[bytes.length / 8];
@@ -196,7 +204,7 @@ public class Index extends Tree.Members {
   /** What the index has of one path, for one version of a table. */
   private static class Known {
     final WeakReference snapshot;
-    final Map sidecars = new HashMap();  // name and size of a file -> Map of its filters, by data file; empty if it is unreadable
+    final Map sidecars = new HashMap();  // name, size and time of a file -> Map of its filters, by data file; empty if it is unreadable
     final Map filters = new HashMap();  // data file -> Filter
     long bytes;
     String reason;
@@ -208,15 +216,17 @@ public class Index extends Tree.Members {
     static Known of(Snapshot snapshot, String place) throws Exception {
       String name = String.format("%016x", new Object[] {Long.valueOf(XXH64.hashUTF8String(UTF8String.fromString(place), 0))});
       Path directory = new Path(new Path(snapshot.deltaLog().dataPath(), DIRECTORY), name);
-      Known before = (Known) TABLES.getIfPresent(directory.toString());
+      String table = snapshot.metadata().id();
+      String key = directory + "\n" + table;
+      Known before = (Known) TABLES.getIfPresent(key);
       if (before != null && before.snapshot.get() == snapshot) return before;
       Known known = new Known(snapshot);
-      known.read(directory, snapshot.deltaLog().newDeltaHadoopConf(), before, place);
-      TABLES.put(directory.toString(), known);
+      known.read(directory, snapshot.deltaLog().newDeltaHadoopConf(), before, table, place);
+      TABLES.put(key, known);
       return known;
     }
 
-    private void read(Path directory, Configuration configuration, Known before, String place) throws Exception {
+    private void read(Path directory, Configuration configuration, Known before, String table, String place) throws Exception {
       FileStatus[] listed;
       try {
         listed = directory.getFileSystem(configuration).listStatus(directory);
@@ -228,9 +238,9 @@ public class Index extends Tree.Members {
         String name = listed[f].getPath().getName();
         if (!listed[f].isFile() || name.startsWith(".") || !name.endsWith(".parquet")) continue;
         bytes += listed[f].getLen();
-        String key = name + "\n" + listed[f].getLen();
+        String key = name + "\n" + listed[f].getLen() + "\n" + listed[f].getModificationTime();
         Map read = before == null ? null : (Map) before.sidecars.get(key);
-        if (read == null) reads.add(new Read(key, listed[f], configuration, place));
+        if (read == null) reads.add(new Read(key, listed[f], configuration, table, place));
         else sidecars.put(key, read);
       }
       if (bytes > MAX_BYTES) {
@@ -248,7 +258,15 @@ public class Index extends Tree.Members {
           threads.shutdownNow();
         }
       }
-      for (java.util.Iterator i = sidecars.values().iterator(); i.hasNext(); ) filters.putAll((Map) i.next());
+      boolean outdated = false;
+      for (java.util.Iterator i = sidecars.values().iterator(); i.hasNext(); ) {
+        Map read = (Map) i.next();
+        outdated |= read == OUTDATED;
+        filters.putAll(read);
+      }
+      if (outdated && filters.isEmpty()) {
+        reason = "the index has filters of another table or of an older version at this path: call analyze(bloom=…)";
+      }
     }
 
     private static Map found(Future read) throws InterruptedException {
@@ -272,12 +290,14 @@ public class Index extends Tree.Members {
     final String key;
     private final FileStatus file;
     private final Configuration configuration;
+    private final String table;
     private final String place;
 
-    Read(String key, FileStatus file, Configuration configuration, String place) {
+    Read(String key, FileStatus file, Configuration configuration, String table, String place) {
       this.key = key;
       this.file = file;
       this.configuration = configuration;
+      this.table = table;
       this.place = place;
     }
 
@@ -288,7 +308,8 @@ public class Index extends Tree.Members {
       ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromStatus(file, configuration), options.build());
       try {
         Map about = reader.getFooter().getFileMetaData().getKeyValueMetaData();
-        if (!FORMAT.equals(about.get(VERSION)) || !place.equals(about.get(PLACE))) return found;
+        if (!FORMAT.equals(about.get(VERSION)) || !table.equals(about.get(TABLE))) return OUTDATED;
+        if (!place.equals(about.get(PLACE))) return found;
         MessageType schema = reader.getFooter().getFileMetaData().getSchema();
         for (PageReadStore pages = reader.readNextRowGroup(); pages != null; pages = reader.readNextRowGroup()) {
           RecordReader rows = new ColumnIOFactory().getColumnIO(schema).getRecordReader(pages, new GroupRecordConverter(schema));
@@ -310,7 +331,8 @@ public class Index extends Tree.Members {
         throw new IOException("not a filter");
       }
       int scale = isNumber ? row.getInteger("scale", 0) : -1;
-      found.put(row.getString("path", 0), new Filter(row.getLong("size", 0), scale, words, bytes));
+      Filter filter = new Filter(row.getLong("size", 0), row.getLong("time", 0), scale, words, bytes);
+      found.put(row.getString("path", 0), filter);
     }
   }
 }

@@ -120,7 +120,6 @@ public class Write {
 
   /** Merges the schema of the rows into the table's, replaces the table's, or checks that both agree, as the options say. */
   public void updateMetadata(StructType schema) {
-    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
     boolean first = transaction.canUpdateMetadata();
     boolean overwrite = command.mode() == SaveMode.Overwrite;
     command.updateMetadata(command.data().sparkSession(), transaction, schema, command.partitionColumns(),
@@ -135,6 +134,11 @@ public class Write {
    */
   public org.apache.spark.sql.Dataset rows() {
     return transaction.deltaLog().createDataFrame(transaction.snapshot(), transaction.filterFiles(), false, none());
+  }
+
+  /** Makes the directories of a new table. */
+  public void createLog() {
+    if (transaction.readVersion() < 0) transaction.deltaLog().createLogDirectoriesIfNotExists();
   }
 
   // ---- the job --------------------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ value in many files, and opens a file for values that are in none. So each file 
 The bound holds for any index: with distinct values in random order, 3 of 100 files take 5.1 bits a value. A hundredth of
 the data has these only if a row takes 63 bytes or more.
 
-Invariants: no false negatives. A file whose filter is missing, damaged or of another version is kept.
+Invariants: no false negatives. A file whose filter is missing, damaged, of another version or of another table is kept.
 """
 
 from delta_variant.membership.data_files import index_file
-from delta_variant.membership.plan import IndexedColumn, IndexPlan, Path
+from delta_variant.membership.plan import DataFile, IndexedColumn, IndexPlan, Path
 from delta_variant.membership.ribbon import MAX_COLUMNS, MIN_COLUMNS, build, contains, shape
 from delta_variant.membership.sidecars import (
     APPLICATION,
@@ -49,6 +49,7 @@ __all__ = [
     "MAX_COLUMNS",
     "MIN_COLUMNS",
     "STRING",
+    "DataFile",
     "Entry",
     "IndexPlan",
     "IndexedColumn",

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from delta_variant import layouts, schema, shredding
 from delta_variant.membership import ribbon, sidecars
-from delta_variant.membership.plan import IndexPlan, Path
+from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import Entry
 from delta_variant.membership.values import Values, kind_of
 from delta_variant.parquet import columns
@@ -28,10 +28,10 @@ from delta_variant.paths import ColumnPath
 from delta_variant.stats.variants import children_of, json_nulls
 
 
-def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
+def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
     """The entries of a file. A column that the file lacks has none.
 
-    source: the open file. file: its path and size in the log. lacking: the paths that it has no entries for.
+    source: the open file. file: what the log has of it. lacking: the paths that it has no entries for.
     """
     opened = columns.opened(source)
     groups = {column.names: columns.group_of(opened.schema_arrow, column.names, column.ids) for column in plan.columns}
@@ -45,23 +45,23 @@ def index_file(source: Any, file: tuple[str, int], plan: IndexPlan, lacking: Col
     return _entries(found, file, plan)
 
 
-def _entries(found: Mapping[Path, Values | None], file: tuple[str, int], plan: IndexPlan) -> dict[Path, Entry]:
+def _entries(found: Mapping[Path, Values | None], file: DataFile, plan: IndexPlan) -> dict[Path, Entry]:
     """Filters in the room that they may have together. Those of few values leave room for the others."""
     paths = len(plan.paths)
-    room = file[1] * plan.budget - sidecars.ENTRY_SIZE * paths
+    room = file.size * plan.budget - sidecars.ENTRY_SIZE * paths
     entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())
     room *= left / paths
     for path, values in sorted(found.items(), key=lambda item: 0 if item[1] is None else len(item[1].hashes)):
         if values is None or len(values.hashes) > ribbon.MAX_VALUES:
-            entries[path] = Entry(*file, plan.budget, "mixed")
+            entries[path] = Entry(file, plan.budget, "mixed")
             continue
         count = len(values.hashes)
         shape = ribbon.shape(count, max(0, int(room / left)), plan.max_columns)
         if shape is None:
-            entries[path] = Entry(*file, plan.budget, "small", values=count)
+            entries[path] = Entry(file, plan.budget, "small", values=count)
         else:
             data = ribbon.build(values.hashes, *shape)
-            entries[path] = Entry(*file, plan.budget, values.kind, values.scale, count, shape[0], data)
+            entries[path] = Entry(file, plan.budget, values.kind, values.scale, count, shape[0], data)
             room -= len(data)
         left -= 1
     return entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from delta_variant.paths import ColumnPath
 from delta_variant.storage import Storage
@@ -10,6 +11,16 @@ from delta_variant.version import __version__
 
 Path = tuple[ColumnPath, ColumnPath]
 """The physical names of a column, and the keys of a path in it."""
+
+
+class DataFile(NamedTuple):
+    """A data file as its Add action has it. A table may get another file under the same name."""
+
+    path: str
+    size: int
+    """Its bytes."""
+    time: int
+    """Its modification time, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,8 @@ class IndexPlan:
 
     location: Storage
     """The directory of the table."""
+    table: str
+    """The id of the table, in its metadata."""
     columns: tuple[IndexedColumn, ...]
     budget: float
     """The share of a file's bytes that its filters may take, all together."""

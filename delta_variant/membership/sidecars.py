@@ -3,7 +3,8 @@
 In: the filters of some data files. Out: one file, written once and never changed. Source: `protocol/README.md`, "The index of
 values", I1. Pages have checksums, so that a damaged file is noticed.
 
-Invariant: a file is complete when it can be seen under its name.
+Invariants: a file is complete when it can be seen under its name. It has entries of one table, whose id it names: the directory
+stays when a log is deleted, and the next table in this place may have other files under the same names.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from delta_variant.membership.plan import Path
+from delta_variant.membership.plan import DataFile, Path
 from delta_variant.membership.values import hash_strings
 from delta_variant.paths import normalized
 from delta_variant.storage import Storage
 
 DIRECTORY = "_delta_variant_index"
 """The directory of the index in that of the table. Delta's VACUUM leaves directories alone that begin with an underscore."""
-FORMAT = "1"
-_VERSION, _PATH = b"delta_variant.index", b"delta_variant.path"
+FORMAT = "2"
+_VERSION, _TABLE, _PATH = b"delta_variant.index", b"delta_variant.table", b"delta_variant.path"
 _SCHEMA = pa.schema({
-    "path": pa.string(), "size": pa.int64(), "budget": pa.float64(), "kind": pa.string(), "scale": pa.int32(),
-    "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
+    "path": pa.string(), "size": pa.int64(), "time": pa.int64(), "budget": pa.float64(), "kind": pa.string(),
+    "scale": pa.int32(), "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
 })  # fmt: skip
 APPLICATION = "delta_variant.index"
 """The application of the transaction identifier that says that the table may have an index."""
@@ -50,10 +51,7 @@ ENTRY_SIZE = 256
 class Entry:
     """What the index has of one path of one data file."""
 
-    path: str
-    """The data file, as its Add action has it."""
-    size: int
-    """Its bytes, by the same action."""
+    file: DataFile
     budget: float
     """The share of the file's bytes that the filter had room in."""
     kind: str
@@ -83,17 +81,18 @@ def directory(column: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def write_sidecar(
-    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], entries: Collection[Entry]
+    location: Storage, system: fs.FileSystem, table: str, column: Sequence[str], keys: Sequence[str], entries: Collection[Entry]
 ) -> int:
-    """Writes a file with some entries of a path. Returns its size in bytes."""
+    """Writes a file with some entries of a path. table: the id of the table. Returns its size in bytes."""
+    rows = [entry.file._asdict() | vars(entry) for entry in entries]
     sink = io.BytesIO()
     compression = {name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names}
     with pq.ParquetWriter(
         sink, _SCHEMA, compression=compression, use_dictionary=["kind"], write_statistics=False, store_schema=False,
         write_page_checksum=True,
     ) as writer:  # fmt: skip
-        writer.write_table(pa.Table.from_pylist([vars(entry) for entry in entries], _SCHEMA))
-        writer.add_key_value_metadata({_VERSION: FORMAT, _PATH: place(column, keys)})
+        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+        writer.add_key_value_metadata({_VERSION: FORMAT, _TABLE: table, _PATH: place(column, keys)})
     folder, name = f"{location.root}/{directory(column, keys)}", f"{uuid.uuid4()}.parquet"
     if location.has_directories:
         system.create_dir(folder)
@@ -109,8 +108,8 @@ def write_sidecar(
 class SidecarWriter:
     """Writes the entries of many data files: a file for each path, and another one whenever filters have FLUSH_BYTES."""
 
-    def __init__(self, location: Storage, system: fs.FileSystem) -> None:
-        self._location, self._system = location, system
+    def __init__(self, location: Storage, system: fs.FileSystem, table: str) -> None:
+        self._location, self.system, self._table = location, system, table
         self._waiting: dict[Path, list[Entry]] = defaultdict(list)
         self._bytes = 0
         self.written = 0
@@ -127,55 +126,69 @@ class SidecarWriter:
     def flush(self) -> None:
         """Writes what has been added."""
         for path, entries in self._waiting.items():
-            self.written += write_sidecar(self._location, self._system, *path, entries)
+            self.written += write_sidecar(self._location, self.system, self._table, *path, entries)
         self._waiting.clear()
         self._bytes = 0
 
 
 def read_entries(
-    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
+    location: Storage, system: fs.FileSystem, table: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
 ) -> Iterator[Entry]:
     """The entries of a path, by default without their filters.
 
-    Files that cannot be read, or are of another version, are left out.
+    Files that cannot be read, or are of another version or table, are left out.
     """
     for info in listed(location, system, column, keys):
-        yield from read_sidecar(system, info.path, column, keys, filters=filters)
+        yield from read_sidecar(system, info.path, table, column, keys, filters=filters)
 
 
 def compact(
-    location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str], files: Mapping[str, int]
+    location: Storage,
+    system: fs.FileSystem,
+    table: str,
+    column: Sequence[str],
+    keys: Sequence[str],
+    files: Collection[DataFile],
 ) -> None:
     """Puts the many small files of a path together, without the entries of data files that the table has no more.
 
-    files: the sizes of the table's data files, by path. A file is left alone if it is younger than a day and has an entry of
-    another data file, which its writer may be about to commit. Readers that find a file gone keep its data files.
+    files: the table's data files. A file is left alone if it is younger than a day and has an entry of another data file, which
+    its writer may be about to commit. Older files of other tables, and of older versions, are deleted. Readers that find a file
+    gone keep its data files.
     """
     settled = datetime.now(timezone.utc) - _SETTLED
-    small = []
+    small, outdated = [], []
     for info in listed(location, system, column, keys):
-        entries = list(read_sidecar(system, info.path, column, keys))
-        dead = sum(files.get(entry.path) != entry.size for entry in entries)
+        about, entries = _read(system, info.path, filters=False)
+        if _is_outdated(about, table) and info.mtime < settled:
+            outdated.append(info.path)
+        if not _is_of(about, table, column, keys):
+            continue
+        dead = sum(entry.file not in files for entry in entries)
         worth = info.size < FLUSH_BYTES // 2 or 2 * dead > len(entries)
         if entries and worth and (not dead or info.mtime < settled):
             small.append(info.path)
-    if len(small) <= MANY:
-        return
-    best: dict[str, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
-    for path in small:
-        for entry in read_sidecar(system, path, column, keys, filters=True):
-            size = len(entry.filter or b"")
-            if files.get(entry.path) == entry.size and size >= best.get(entry.path, (0, ""))[0]:
-                best[entry.path] = size, path
-    writer = SidecarWriter(location, system)
-    for path in small:
-        for entry in read_sidecar(system, path, column, keys, filters=True):
-            if best.get(entry.path) == (len(entry.filter or b""), path) and files[entry.path] == entry.size:
-                writer.add({(tuple(column), tuple(keys)): entry})
-    writer.flush()
-    for path in small:
+    if len(small) > MANY:
+        _put_together(small, SidecarWriter(location, system, table), (tuple(column), tuple(keys)), files)
+        outdated += small
+    for path in outdated:
         with suppress(FileNotFoundError):  # another driver did the same
             system.delete_file(path)
+
+
+def _put_together(small: Sequence[str], writer: SidecarWriter, path: Path, files: Collection[DataFile]) -> None:
+    """Writes the entries of these data files once more, each the one of its largest filter."""
+    best: dict[DataFile, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
+    for name in small:
+        for entry in _read(writer.system, name, filters=True)[1]:
+            size = len(entry.filter or b"")
+            if entry.file in files and size >= best.get(entry.file, (0, ""))[0]:
+                best[entry.file] = size, name
+    for name in small:
+        for entry in _read(writer.system, name, filters=True)[1]:
+            if best.get(entry.file) == (len(entry.filter or b""), name):
+                writer.add({path: entry})
+    writer.flush()
 
 
 def listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str]) -> Iterator[fs.FileInfo]:
@@ -187,20 +200,38 @@ def listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys
 
 
 def read_sidecar(
-    system: fs.FileSystem, path: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
+    system: fs.FileSystem, path: str, table: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
 ) -> list[Entry]:
     """The entries of one file of the index, by default without filters.
 
-    There are none if it cannot be read, or is of another version or path.
+    There are none if it cannot be read, or is of another version, table or path.
     """
-    columns = [name for name in _SCHEMA.names if filters or name != "filter"]
+    about, entries = _read(system, path, filters=filters)
+    return entries if _is_of(about, table, column, keys) else []
+
+
+def _is_of(about: Mapping[bytes, bytes], table: str, column: Sequence[str], keys: Sequence[str]) -> bool:
+    """Whether a file with this in its footer has the entries of a path of a table."""
+    wanted = {_VERSION: FORMAT, _TABLE: table, _PATH: place(column, keys)}
+    return all(about.get(key) == text.encode() for key, text in wanted.items())
+
+
+def _is_outdated(about: Mapping[bytes, bytes], table: str) -> bool:
+    """Whether a file with this in its footer is of an older version, or of this version and another table."""
+    version = about.get(_VERSION, b"")
+    if version == FORMAT.encode():
+        return about.get(_TABLE) != table.encode()
+    return version.isdigit() and int(version) < int(FORMAT)
+
+
+def _read(system: fs.FileSystem, path: str, *, filters: bool) -> tuple[Mapping[bytes, bytes], list[Entry]]:
+    """What the footer of a file of the index says, and its entries; nothing if it cannot be read."""
     try:
         with system.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
-            found = file.metadata.metadata or {}
-            is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == place(column, keys).encode()
-            if not is_ours or file.schema_arrow.names != _SCHEMA.names:
-                return []
-            rows = file.read(columns).to_pylist()
+            about: Mapping[bytes, bytes] = file.metadata.metadata or {}
+            if file.schema_arrow.names != _SCHEMA.names:
+                return about, []
+            rows = file.read([name for name in _SCHEMA.names if filters or name != "filter"]).to_pylist()
     except (OSError, pa.ArrowException):
-        return []
-    return [Entry(**row) for row in rows]
+        return {}, []
+    return about, [Entry(DataFile(*map(row.pop, DataFile._fields)), **row) for row in rows]

@@ -26,7 +26,7 @@ from delta_variant.optimizer import queries as ran
 from delta_variant.report import Scan, explain, has_rules
 from delta_variant.report import query as query_of
 from delta_variant.rewriting.arrangement import NONE, overlaps
-from delta_variant.rewriting.driver import files_of, planning
+from delta_variant.rewriting.driver import files_of, optimizing, reorganizing
 from delta_variant.transaction import Table
 
 _FEW = 2
@@ -65,7 +65,7 @@ def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str 
         raise TableError(
             f"none of the queries reads files of {table.name} that Delta has chosen one by one: {scans[0].reasons[0]}"
         )
-    found = [*_to_bound(scans), *_to_shred(scans), *_to_cluster(table, bounds, scans)]
+    found = [*_to_bound(table, scans), *_to_shred(table, scans), *_to_cluster(table, bounds, scans)]
     return sorted(found, key=lambda advice: -advice.files_saved)
 
 
@@ -81,7 +81,12 @@ def _ran(spark: SparkSession) -> Iterator[Scan]:
             yield from explain(df).scans
 
 
-def _to_bound(scans: Sequence[Scan]) -> Iterable[Advice]:
+def _to_bound(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
+    more = ""
+    try:
+        table.features().check_new_bounds()
+    except DeltaVariantError:
+        more = ", tags_only=True"
     lacking: dict[str, list[int]] = defaultdict(list)
     for scan in scans:
         for path, files in {finding.path: finding.files_lacking for finding in scan.findings if finding.files_lacking}.items():
@@ -89,10 +94,14 @@ def _to_bound(scans: Sequence[Scan]) -> Iterable[Advice]:
     for path, each in lacking.items():
         if sum(each):
             reason = f"up to {max(each):,} files have no bounds for {path} that can be used"
-            yield Advice("bound", (path,), len(each), sum(each), reason, f"table.analyze(paths=[{path!r}])")
+            yield Advice("bound", (path,), len(each), sum(each), reason, f"table.analyze(paths=[{path!r}]{more})")
 
 
-def _to_shred(scans: Sequence[Scan]) -> Iterable[Advice]:
+def _to_shred(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
+    try:
+        reorganizing(table, shreds=False)
+    except DeltaVariantError:
+        return  # a table that `shred` refuses, whatever its properties are
     plain: dict[str, int] = {}  # by path, in how many files no typed column is proven
     saved = []
     for scan in scans:
@@ -119,7 +128,7 @@ def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[S
     overlap: dict[str, float] = {}
     count = 1
     try:
-        snapshot = planning(table)
+        snapshot = optimizing(table)
     except DeltaVariantError:
         return  # a table that `optimize` refuses
     for path, questions in asked.items():

@@ -9,6 +9,7 @@ Invariant: after any failure the jobs that are committed stay, and the next call
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -89,12 +90,8 @@ def optimize(
 
     table: in a session of its own. bounds: makes the DataFrame of `VariantTable.stats`.
     """
-    chosen = planning(table)
+    chosen = optimizing(table)
     features = chosen.features
-    if chosen.clustering_columns:
-        raise UnsupportedFeatureError(
-            f"{table.name} is clustered by Delta (CLUSTER BY): run OPTIMIZE, or ALTER TABLE {table.name} CLUSTER BY NONE first"
-        )
     cluster_by = checked_keys(features, listed(features.properties.get(clustering.CLUSTER_BY, "")) if keys is None else keys)
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
     if file_bytes < 1:
@@ -128,7 +125,6 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
 
 def shred(table: Table, where: str | None, progress: Callable[[Progress], object] | None) -> Rewritten:
     """Writes plain files anew, shredded, as `VariantTable.shred` says. table: in a session of its own."""
-    table.features().check_shredding()
     return _reorganize(table, where, progress, shreds=True)
 
 
@@ -139,7 +135,7 @@ def unshred(table: Table, where: str | None, progress: Callable[[Progress], obje
 
 def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
     """Writes the files anew in which a VARIANT column has another layout than it is to have."""
-    chosen = planning(table)
+    chosen = reorganizing(table, shreds=shreds)
     files = chosen.add_actions(where)
     if shreds:
         # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
@@ -168,10 +164,32 @@ def is_shredded() -> Column:
     return F.col("schema").isNotNull() | (F.col("layout") != "final")
 
 
-def planning(table: Table) -> Rewriting:
-    """A transaction that is not committed, on the snapshot by which files are chosen."""
+def optimizing(table: Table) -> Rewriting:
+    """The snapshot by which `optimize` chooses files. Raises UnsupportedFeatureError for a table that it refuses."""
+    chosen = _planning(table, "optimize", f"run OPTIMIZE {table.name} instead")
+    if chosen.clustering_columns:
+        raise UnsupportedFeatureError(
+            f"{table.name} is clustered by Delta (CLUSTER BY): run OPTIMIZE {table.name}, or first ALTER TABLE {table.name} "
+            "CLUSTER BY NONE"
+        )
+    return chosen
+
+
+def reorganizing(table: Table, *, shreds: bool) -> Rewriting:
+    """The snapshot by which `shred` and `unshred` choose files. Raises UnsupportedFeatureError and TableError."""
+    columns = [field["name"] for field in table.features().schema["fields"] if '"variant"' in json.dumps(field["type"])]
+    updates = ", ".join(f"{quoted(name)} = {quoted(name)}" for name in columns)
+    instead = f"run UPDATE {table.name} SET {updates} instead, by which Delta writes all rows anew"  # noqa: S608  # a message
+    chosen = _planning(table, "shred" if shreds else "unshred", instead)
+    if shreds:
+        chosen.features.check_shredding()
+    return chosen
+
+
+def _planning(table: Table, operation: str, instead: str) -> Rewriting:
+    """A transaction that is not committed, on the snapshot by which files are chosen. instead: what works if it is refused."""
     transaction = Rewriting(table, Operation(reorganizes=False), {})
-    transaction.features.check_writable(overwrite=False)
+    transaction.features.check_writable(overwrite=False, operation=operation, instead=instead)
     return transaction
 
 

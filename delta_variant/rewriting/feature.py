@@ -30,11 +30,12 @@ from delta_variant.transaction import Table
 
 def drop_feature(table: Table, progress: Callable[[Progress], object] | None) -> int:
     """Drops the feature, as `VariantTable.drop_feature` says. table: in a session of its own."""
-    spark, features = table.spark, table.features()
+    spark, features = table.spark, table.features(to_change=True)
     names = sorted(features.names & SHREDDING_FEATURES)
     if not names:
         raise TableError(f"the protocol of {table.name} does not name the feature variantShredding: there is nothing to drop")
-    features.check_writable(overwrite=False)
+    instead = f"copy the rows with CREATE TABLE … USING delta AS SELECT * FROM {table.name}"  # noqa: S608  # a message
+    features.check_writable(overwrite=False, operation="drop_feature", instead=instead)
     if features.properties.get(SHREDDING_PROPERTY) == "true":
         with jvm.delta_errors(f"altering {table.name}"):
             spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{SHREDDING_PROPERTY}' = 'false')")

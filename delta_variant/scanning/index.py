@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from delta_variant import membership
+from delta_variant.membership import DataFile
 from delta_variant.skipping.casts import indexed_scale
 
 if TYPE_CHECKING:
@@ -33,11 +35,11 @@ _AT_ONCE = 16
 
 
 class Index:
-    """The filters of a table's files, by path."""
+    """The filters of a table's files, by path. table: the id of the table."""
 
-    def __init__(self, storage: Storage, system: fs.FileSystem) -> None:
-        self._storage, self._system = storage, system
-        self._entries: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, Entry]] = {}
+    def __init__(self, storage: Storage, system: fs.FileSystem, table: str) -> None:
+        self._storage, self._system, self._table = storage, system, table
+        self._entries: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[DataFile, Entry]] = {}
         self._hashes: dict[int, tuple[Sequence[Any], Any]] = {}
 
     def may_have(self, file: File, path: skipping.Path, values: Sequence[Any]) -> bool | None:
@@ -46,8 +48,8 @@ class Index:
         values: in the type that the path is compared in, as `casts.plain` has them, at least one and none of them NULL. It is
         the same list for every file.
         """
-        scale, entry = indexed_scale(path), self._of(path).get(file.path)
-        if scale is None or entry is None or entry.filter is None or entry.size != file.size or entry.words < 1:
+        scale, entry = indexed_scale(path), self._of(path).get(DataFile(file.path, file.size, file.modification_time))
+        if scale is None or entry is None or entry.filter is None or entry.words < 1:
             return None
         if entry.kind != (membership.STRING if scale < 0 else membership.EXACT) or entry.scale > max(0, scale):
             return None
@@ -68,17 +70,20 @@ class Index:
             self._hashes[id(values)] = values, hashes  # the list stays, so that no other one gets its id
         return self._hashes[id(values)][1]
 
-    def _of(self, path: skipping.Path) -> dict[str, Entry]:
+    def _of(self, path: skipping.Path) -> dict[DataFile, Entry]:
         key = (path.column, path.keys)
         if key not in self._entries:
             self._entries[key] = self._read(*key)
         return self._entries[key]
 
-    def _read(self, column: Sequence[str], keys: Sequence[str]) -> dict[str, Entry]:
+    def _read(self, column: Sequence[str], keys: Sequence[str]) -> dict[DataFile, Entry]:
         """The entries of a path that have a filter, by data file."""
         found = list(membership.listed(self._storage, self._system, column, keys))
         if not found or sum(info.size for info in found) > MAX_BYTES:
             return {}
         with ThreadPoolExecutor(min(_AT_ONCE, len(found))) as pool:
-            read = pool.map(lambda info: membership.read_sidecar(self._system, info.path, column, keys, filters=True), found)
-            return {entry.path: entry for entries in read for entry in entries if entry.filter is not None}
+            read = pool.map(partial(self._sidecar, column, keys), found)
+            return {entry.file: entry for entries in read for entry in entries if entry.filter is not None}
+
+    def _sidecar(self, column: Sequence[str], keys: Sequence[str], info: fs.FileInfo) -> list[Entry]:
+        return membership.read_sidecar(self._system, info.path, self._table, column, keys, filters=True)

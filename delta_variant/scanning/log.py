@@ -58,7 +58,7 @@ _CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-fA-F-]{36}))?\.(?P<form>parquet|json)"
 )
 _AT_ONCE = 16
-_ADD = ("path", "partitionValues", "size", "stats", "stats_parsed", "tags", "deletionVector")
+_ADD = ("path", "partitionValues", "size", "modificationTime", "stats", "stats_parsed", "tags", "deletionVector")
 _ICT = "delta.enableInCommitTimestamps"
 _ICT_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
@@ -71,6 +71,7 @@ class File:
 
     path: str
     size: int
+    modification_time: int
     partition: Mapping[str, str | None]
     stats_text: str | None
     tags: Mapping[str, str]
@@ -155,6 +156,7 @@ class _State:
         self.files[action["path"], None if vector is None else vector.id] = File(
             action["path"],
             int(action.get("size") or 0),
+            int(action.get("modificationTime") or 0),
             _as_dict(action.get("partitionValues")),
             action.get("stats"),
             _as_dict(action.get("tags")),

@@ -134,7 +134,7 @@ def _files(snapshot: Snapshot, query: Query) -> list[File]:
     """The files that can have matching rows."""
     if query.predicate is None:
         return snapshot.files
-    index = Index(query.storage, query.system)
+    index = Index(query.storage, query.system, str(snapshot.metadata.get("id")))
     return [file for file in snapshot.files if query.predicate.may_match(LogEvidence(file, query.facts, index))]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from delta_variant.transaction import Removal
     from delta_variant.writer.shredding_schemas import Shred
 
 
@@ -158,6 +159,8 @@ def write_rows(
             raise ConflictError(f"another writer has committed the same input to {table.name} in between")
         if not exists:
             table.check_free()
+        else:
+            _check_writable(transaction, request)
         if request.in_place:
             df = transaction.rows(df.sparkSession)
             retyping.retype(transaction, request)
@@ -167,8 +170,7 @@ def write_rows(
             check_partitioning(request.partition_by, transaction.features.partition_by, table.name)
             evolution.evolve(spark, schema, transaction)
         features = transaction.features
-        removal = modes.removal(features, request)
-        features.check_writable(overwrite=exists and removal is not None)
+        removal = _check_writable(transaction, request)
         direct = None
         if pieces is not None:
             direct = _direct(df, pieces, transaction, request)
@@ -186,6 +188,17 @@ def write_rows(
         version = transaction.commit()
     shredded = job.shredded_columns(written, features)
     return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain), written.malformed
+
+
+def _check_writable(transaction: Transaction, request: Request) -> Removal | None:
+    """Refuses a table that cannot take the write. Returns what the write removes from it."""
+    removal = modes.removal(transaction.features, request)
+    removes = transaction.version >= 0 and removal is not None
+    if request.in_place:
+        transaction.features.check_writable(overwrite=removes, operation="VariantTable.convert", instead=retyping.ELSEWHERE)
+    else:
+        transaction.features.check_writable(overwrite=removes)
+    return removal
 
 
 def _new_properties(schema: t.StructType, request: Request) -> dict[str, str]:

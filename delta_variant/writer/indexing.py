@@ -56,4 +56,4 @@ def plan(
     for logical, keys in paths.items():
         names = physical[logical]
         columns.append(IndexedColumn(names, ids(names), tuple(dict.fromkeys(keys))))
-    return IndexPlan(location, tuple(columns), budget, min(MAX_COLUMNS, max(8, max(1, files).bit_length() + 2)))
+    return IndexPlan(location, features.id, tuple(columns), budget, min(MAX_COLUMNS, max(8, max(1, files).bit_length() + 2)))

@@ -62,7 +62,7 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
     given = shredding_schemas.given(shred, schema, features.properties)
     clustering.keys(schema, request.cluster_by)
     if shred not in ("auto", False):
-        features.check_shredding()
+        features.check_shredding(", or leave out shred=")
     by = tuple(names[name] for name in features.partition_by)
     data = t.StructType([field for field in physical if field.name not in by])
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))

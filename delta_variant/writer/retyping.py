@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ROW_IDS = "delta.enableRowTracking"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
+ELSEWHERE = "write to another table with write(table.toDF(), …, parse_json={…})"
+"""What works where texts cannot become VARIANT in place."""
 _OWN = ("delta.", "__")
 """What the names of metadata begin with that Delta and Spark keep about a column and its type."""
 
@@ -40,13 +42,12 @@ def retype(transaction: Transaction, request: Request) -> None:
     for source in request.texts.columns.values():
         for reason in _uses(transaction, source.name):
             raise UnsupportedFeatureError(
-                f"{reason} of {features.table} uses {source.name}, which would be VARIANT: change that first, or write to "
-                "another table with write(table.toDF(), …, parse_json={…})"
+                f"{reason} of {features.table} uses {source.name}, which would be VARIANT: change that first, or {ELSEWHERE}"
             )
     if features.properties.get(_ROW_IDS, "").lower() == "true":
         raise UnsupportedFeatureError(
             f"{features.table} has row ids ({_ROW_IDS} = true), and all rows would get new ones: set the property to false, or "
-            "write to another table with write(table.toDF(), …, parse_json={…})"
+            f"{ELSEWHERE}"
         )
     columns = {source.name: name for name, source in request.texts.columns.items()}
     fields = [_field(field, columns) for field in features.schema["fields"]]

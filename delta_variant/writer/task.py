@@ -31,7 +31,7 @@ from delta_variant import stats
 from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.json_files import documents
 from delta_variant.json_files.pieces import JsonFiles
-from delta_variant.membership import SidecarWriter, index_file
+from delta_variant.membership import DataFile, SidecarWriter, index_file
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
@@ -162,7 +162,7 @@ class _Task:
         self._rows = 0  # of the current file, including pending ones
         self._reports: list[dict[str, Any]] = []
         self._path = ""  # of the current file, relative to the table
-        self._sidecars = SidecarWriter(plan.location, self._fs)
+        self._sidecars = None if plan.index is None else SidecarWriter(plan.location, self._fs, plan.index.table)
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -201,7 +201,8 @@ class _Task:
 
     def close(self) -> list[dict[str, Any]]:
         self._finish()
-        self._sidecars.flush()
+        if self._sidecars is not None:
+            self._sidecars.flush()
         return self._reports
 
     def abort(self) -> None:
@@ -316,9 +317,10 @@ class _Task:
             add["tags"] = {stats.BOUNDS_TAG: marker, **(shredded.stats.tags() if self._plan.tags else {})}
         if self._plan.infer and kept.has_plain:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
-        if self._plan.index is not None:
+        if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                self._sidecars.add(index_file(source, (add["path"], kept.size), self._plan.index, self._plan.index.paths))
+                file = DataFile(add["path"], kept.size, add["modificationTime"])
+                self._sidecars.add(index_file(source, file, self._plan.index, self._plan.index.paths))
         self._reports.append({
             "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
             "rows": kept.rows,
