@@ -33,6 +33,7 @@ from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
 from delta_variant.reloading import Changed, Reload, Reloads
+from delta_variant.shredding.shredder import UNREADABLE
 from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
@@ -108,7 +109,7 @@ def convert(
     Returns counts of files, rows and bytes. Raises InvalidSchemaError for columns that differ between files or have a type that
     Spark has not, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for Variants that are none;
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
-    what `write` raises. Messages name the file.
+    what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """
     for name in options:
         if name in _FIXED:
@@ -275,8 +276,15 @@ class _Conversion:
         request = replace(Request.of(rows, **_FIXED | options), files=reading, identifiers=identifiers, again=self.force)
         if reload is not None:
             request = replace(request, known=reload.known, removal=reload.removal)
-        with _own_errors("reading the files"):
-            return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+        try:
+            with _own_errors("reading the files"):
+                return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+        except UnsupportedFeatureError as error:
+            if UNREADABLE not in str(error):
+                raise
+            with _own_errors("reading the files"):  # what is written has no files and no rows of them any more
+                pieces.select(quoted(PIECE)).mapInArrow(partial(_checked, replace(reading, for_spark=True)), _SCHEMAS).collect()
+            raise
 
     def _pieces(
         self, files: Sequence[SourceFile], folders: t.StructType, *, whole: bool = False
@@ -327,6 +335,13 @@ def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([piece.name]), pa.array([schema], pa.binary())], names=["file", "schema"]
                 )
+
+
+def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Reads pieces, for their errors."""
+    for _ in Reader(reading).batches(batches):
+        pass
+    yield from ()
 
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -193,7 +193,14 @@ class Loads:
         """The data files with the rows of files, all files that have rows there, and why this is not known, or None."""
         with jvm.delta_errors("reading the log"):
             found = json.loads(self._loads.of(list(identifiers)))
-        fault = next((f"{load['fault']} may have moved or changed them" for load in found["loads"] if load["fault"]), None)
+        fault = next(
+            (
+                f"{load['fault']} has moved, changed or deleted rows of the same data files"
+                for load in found["loads"]
+                if load["fault"]
+            ),
+            None,
+        )
         if found["missing"]:
             fault = f"the log begins with version {found['oldest']}, after the commit that took the file"
         taken = dict.fromkeys(identifiers, 0)

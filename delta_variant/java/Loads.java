@@ -28,7 +28,7 @@ import scala.collection.immutable.Seq;
  * which adds files that were there before, move no rows. Janino compiles this file: no generics, no lambdas.
  */
 public class Loads {
-  private static final String GONE = "gone";
+  private static final String GONE = "gone: ";  // and what removed the data file with all of its rows
 
   private static final class Load {
     long version;
@@ -38,7 +38,7 @@ public class Loads {
   }
 
   private final List loads = new ArrayList();
-  private final Map states = new HashMap();  // data files of loads -> null if there and whole, GONE, or what became of the rows
+  private final Map states = new HashMap();  // data files of loads -> null if whole, GONE…, or what moved or changed rows
   private final Set moved = new HashSet();  // those whose rows another commit has put into other files
   private long oldest = -1;
 
@@ -83,7 +83,7 @@ public class Loads {
     String told = operation + " in version " + version;
     for (Iterator i = removes.iterator(); i.hasNext(); ) {
       String path = (String) i.next();
-      if (states.containsKey(path)) states.put(path, moves ? told : GONE);
+      if (states.containsKey(path)) states.put(path, moves ? told : GONE + told);
       if (moves && states.containsKey(path)) moved.add(path);
     }
     for (Iterator i = adds.entrySet().iterator(); i.hasNext(); ) {
@@ -96,13 +96,17 @@ public class Loads {
     if (operation.equals("RESTORE")) {
       for (Iterator i = moved.iterator(); i.hasNext(); ) {
         Object path = i.next();
-        if (GONE.equals(states.get(path))) states.put(path, told);  // the files with its rows may be there again
+        if (isGone((String) states.get(path))) states.put(path, told);  // the files with its rows may be there again
       }
     }
     if (load.identifiers.isEmpty()) return;
     boolean appends = operation.startsWith("CREATE TABLE") || (operation.equals("WRITE") && mode.equals("Append"));
     if (!whole && (!appends || !removes.isEmpty())) load.fault = told;
     loads.add(load);
+  }
+
+  private static boolean isGone(String state) {
+    return state != null && state.startsWith(GONE);
   }
 
   private static String text(CommitInfo info, String key) {
@@ -137,11 +141,10 @@ public class Loads {
         String fault = load.fault;
         for (Iterator i = load.files.iterator(); i.hasNext(); ) {
           String state = (String) states.get(i.next());
-          if (GONE.equals(state)) gone++;
-          else if (state != null && fault == null) fault = state;
+          if (isGone(state)) gone++;
+          if (state != null && fault == null) fault = isGone(state) ? state.substring(GONE.length()) : state;
         }
         if (gone == load.files.size()) continue;
-        if (gone > 0 && fault == null) fault = "the removal of some of its data files";
         ObjectNode one = all.addObject().put("version", load.version).put("fault", fault);
         ObjectNode versions = one.putObject("identifiers");
         ArrayNode files = one.putArray("files");
