@@ -282,8 +282,13 @@ class _Conversion:
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise
-            with _own_errors("reading the files"):  # what is written has no files and no rows of them any more
-                pieces.select(quoted(PIECE)).mapInArrow(partial(_checked, replace(reading, for_spark=True)), _SCHEMAS).collect()
+            check = partial(
+                _checked, replace(reading, for_spark=True)
+            )  # what is written has no files and rows of them any more
+            with _own_errors("reading the files"):
+                found = sorted(pieces.select(quoted(PIECE)).mapInArrow(check, "error string").collect())
+            if found:
+                raise UnsupportedFeatureError(found[0].error) from error
             raise
 
     def _pieces(
@@ -338,10 +343,12 @@ def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 
 def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Reads pieces, for their errors."""
-    for _ in Reader(reading).batches(batches):
-        pass
-    yield from ()
+    """The first value in the pieces of a task that Spark cannot read, in words."""
+    try:
+        for _ in Reader(reading).batches(batches):
+            pass
+    except UnsupportedFeatureError as error:
+        yield pa.RecordBatch.from_arrays([pa.array([str(error)])], names=["error"])
 
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

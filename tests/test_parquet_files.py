@@ -252,6 +252,8 @@ def broken(rows: int, at: int, kind: str) -> pa.Table:
     if kind == "byte":  # of the number in the list
         value = binary.encode({"id": at, "in": [dt.date(2024, 1, 1), "x"], "text": ""})[1]
         value = value.replace(bytes([t.DATE << 2]), bytes([63 << 2]), 1)
+    elif kind == "cast":
+        metadata, value = binary.encode({"id": at, "in": ["text"]})
     elif kind == "time":
         metadata, value = binary.encode({"id": at, "in": [{"at": dt.time(12)}]})
     made[at] = metadata, value

@@ -265,7 +265,7 @@ def bad(spark, table) -> list[tuple[str, str]]:
 
 
 def test_malformed_documents(spark, tmp_path, monkeypatch):
-    """The malformed documents of a file are replaced with its rows, also if an attempt ended between the commits (W3)."""
+    """The malformed documents of a file are replaced with its rows, also if an attempt ended between the commits (W7)."""
     folder, table, other, bads = (tmp_path / name for name in ("in", "t", "u", "bad"))
     a = Json.put(folder / "a.jsonl", [1, -2, -3])
     Json.put(folder / "b.jsonl", [10, -11])

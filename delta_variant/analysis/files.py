@@ -250,8 +250,10 @@ class _Reading:
                 one.stats.state(column.keys, column.kind, state.extremes, (state.nulls, state.missing))
         if numbers:
             one.source = "columns"
+            first = 0
             for batch in self._parquet.batches(numbers):
-                one.stats.add(self._column(batch))
+                in_rows(lambda rows: one.stats.add(self._column(rows)), batch, first)
+                first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:
         """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
