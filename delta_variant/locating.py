@@ -9,8 +9,9 @@ counted from 0 in the file, with all row groups and deleted rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import pyarrow as pa
 from typing_extensions import Self
 
 from delta_variant.errors import (
@@ -55,12 +56,17 @@ def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int
 
 
 def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -> tuple[int, DeltaVariantError] | None:
-    """The first row for which the function raises an error, and this error; None if it raises none for a part of the rows."""
+    """The first row for which the function raises an error, and this error; None if it raises none for a part of the rows.
+
+    It is None, too, if the function raises one for no rows: it is about their type.
+    """
     start, size = 0, len(rows)
+    if _error(function, part(rows, 0, 0)) is not None:
+        return None
     while size > 1:
         half = size // 2
         for at, count in ((start, half), (start + half, size - half)):
-            found = _error(function, rows.slice(at, count))
+            found = _error(function, part(rows, at, count))
             if found is not None:
                 start, size, error = at, count, found
                 break
@@ -69,9 +75,22 @@ def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -
     return (start, error) if size else None
 
 
+def part(rows: R, offset: int, length: int) -> R:
+    """Some rows, without the elements of others: functions of lists see all elements of an array, also those of no slice."""
+    some: Any = rows.slice(offset, length)
+    if isinstance(some, pa.RecordBatch):
+        some = pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in some.columns], schema=some.schema)
+    elif isinstance(some, pa.Array):
+        some = pa.concat_arrays([some])
+    found: R = some
+    return found
+
+
 def _error(function: Callable[[R], object], rows: R) -> DeltaVariantError | None:
     try:
         function(rows)
     except VALUE_ERRORS as error:
         return error
+    except Exception:  # noqa: BLE001  # the first error is the one to tell
+        return None
     return None

@@ -129,7 +129,8 @@ class Reloads:
 
     def _alone(self, file: SourceFile, times: Mapping[str, int], value: str) -> Reload:
         identifier = file.identifier(self.operation)
-        return Reload((file,), {identifier: times[identifier]}, Removal(rows=(str(self.column), (value,))))
+        known = {identifier: times[identifier]} if identifier in times else {}
+        return Reload((file,), known, Removal(rows=(str(self.column), (value,))))
 
     def _by_column(self, transaction: Transaction, uris: list[str]) -> set[str] | None:
         """The URIs that rows have; None if each row has one, so that a file without rows has none indeed."""
@@ -162,7 +163,7 @@ class Reloads:
                 )
             together = [self.listed[identifier] for identifier in sorted(identifiers)]
             done |= {other.name for other in together}
-            known = {identifier: times[identifier] for identifier in identifiers}
+            known = {identifier: times[identifier] for identifier in identifiers if identifier in times}
             reloads.append(Reload(tuple(together), known, Removal(files=tuple(paths)) if paths else None))
         return reloads
 

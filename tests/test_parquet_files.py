@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from contextlib import nullcontext
 from dataclasses import replace
@@ -262,13 +263,25 @@ def broken(rows: int, at: int, kind: str) -> pa.Table:
 
 
 @settings(max_examples=length("DELTA_VARIANT_EXAMPLES", 25, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 3000), st.data(), st.sampled_from(["byte", "time"]), st.integers(1, 4), st.booleans())
+@given(
+    st.integers(1, 3000),
+    st.data(),
+    st.sampled_from(["byte", "time"]),
+    st.integers(1, 4),
+    st.sampled_from(["", "struct", "list"]),
+)
 def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
     """An error about a value names the file, the path and the row of the file, in whatever row group, batch and piece."""
     at = data.draw(st.integers(0, rows - 1))
     table = broken(rows, at, kind)
-    if inside:
-        table = pa.table({"n": table["n"], "s": pa.StructArray.from_arrays([table["v"].combine_chunks()], ["v"])})
+    values = table["v"].combine_chunks()
+    if inside == "struct":
+        table = pa.table({"n": table["n"], "s": pa.StructArray.from_arrays([values], ["v"])})
+    elif inside:  # two elements in most rows, none in others
+        sizes = [1 if n in (at, rows - 1) else 2 * (n % 3 > 0) for n in range(rows)]
+        offsets = list(itertools.accumulate(sizes, initial=0))
+        taken = [n for n, size in enumerate(sizes) for _ in range(size)]
+        table = pa.table({"n": table["n"], "s": pa.ListArray.from_arrays(offsets, values.take(pa.array(taken)))})
     path = tmp_path / "broken.parquet"
     if kind == "time" and not inside and groups == 1:
         parquet.write_table(table, path, shred="auto")

@@ -76,8 +76,8 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     >>> [dv.binary.decode(**row) for row in dv.parquet.read_table("events.parquet")["v"].to_pylist()]
     [{'id': 1}]
     """
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else "the file"
-    with _within(name), pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
+    named = _within(os.fspath(path)) if isinstance(path, str | os.PathLike) else contextlib.nullcontext()
+    with named, pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
         annotated = footer.variant_groups(footer.read(path))
 
         def is_variant(kind: pa.DataType, names: Names) -> bool:

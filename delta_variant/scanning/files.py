@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError, TableError
-from delta_variant.locating import VALUE_ERRORS, in_rows
+from delta_variant.locating import VALUE_ERRORS, in_rows, part
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
@@ -330,7 +330,7 @@ class Rows:
     def slice(self, offset: int, length: int) -> Rows:
         """Some of the rows."""
         span = slice(offset, offset + length)
-        batch = None if self.batch is None else self.batch.slice(offset, length)
+        batch = None if self.batch is None else part(self.batch, offset, length)
         kept = np.arange(offset, offset + length) if self._kept is None else self._kept[span]
         return Rows(self._file, batch, length, self._first, kept, None if self.alive is None else self.alive[span])
 
