@@ -259,7 +259,7 @@ class _Reading:
         """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
         one = self._one
         one.source, one.is_typed = "values", False
-        variants, sample = self._variants(), []
+        variants, sample = self._parquet.variants(self._group), []
         given = None if is_shredded else one.column.schema
         if given is None and not is_shredded:
             sample = list(_first(variants))
@@ -275,15 +275,9 @@ class _Reading:
         if not paths:
             return None
         sample = schema.Sample()
-        for rows in self._variants():
+        for rows in self._parquet.variants(self._group):
             sample.add(rows)
         return sample.schema_of(paths)
-
-    def _variants(self) -> Iterator[pa.Array]:
-        first = 0
-        for batch in self._parquet.batches(self._parquet.leaves(self._group)):
-            yield in_rows(lambda rows: layouts.unshred(self._column(rows)), batch, first)
-            first += batch.num_rows
 
     def _column(self, batch: pa.RecordBatch) -> pa.Array:
         """The column in a batch, null where a struct above it is."""
