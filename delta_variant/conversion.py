@@ -282,9 +282,8 @@ class _Conversion:
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise
-            check = partial(
-                _checked, replace(reading, for_spark=True)
-            )  # what is written has no files and rows of them any more
+            # What is written has no names of files and no numbers of their rows any more: the files are read once more.
+            check = partial(_checked, replace(reading, for_spark=True))
             with _own_errors("reading the files"):
                 found = sorted(pieces.select(quoted(PIECE)).mapInArrow(check, "error string").collect())
             if found:

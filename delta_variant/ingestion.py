@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -191,13 +191,12 @@ class _Ingestion:
         changed = reloading.changed_files(files, times, self.changed, self.target)
         plan = partial(self._reloads(files).plan, commit_bytes=commit_bytes)
         reloads = plan(changed) if self.changed == "reload" else []
-        again = {file.name for reload in reloads for file in reload.files}
-        skipped = {file.name for file in files if file.name in times} - again
+        again = {file for reload in reloads for file in reload.files}
+        skipped = {file for file in files if file.name in times} - again
         if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these
-            there = (file for file in files if file.name in skipped and file not in changed)
-            for batch in sources.batches(there, commit_bytes):
+            for batch in sources.batches(sorted(skipped.difference(changed), key=attrgetter("name")), commit_bytes):
                 self._write_bad(batch, None)
-        wanted = [file for file in files if file.name not in skipped]
+        wanted = [file for file in files if file not in skipped]
         done, total = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0), sum(file.size for file in wanted)
 
         def count(taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> None:
