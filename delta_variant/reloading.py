@@ -121,28 +121,34 @@ class Reloads:
             transaction = Transaction(Table.of(spark, self.target, self.storage_options))
             transaction.features.check_writable(overwrite=True)
             times = transaction.identify(dict.fromkeys(self.listed, 0))
-            uris = {uri(file.name): file for file in changed}
-            found = self._by_column(transaction, list(uris))
-            by_column = [self._alone(file, times, value) for value, file in uris.items() if found is None or value in found]
-            others = [file for value, file in uris.items() if found is not None and value not in found]
+            by_column, others = self._by_column(transaction, changed, times)
             return [*_together(by_column, commit_bytes), *_together(self._by_log(transaction, others, times), commit_bytes)]
 
-    def _alone(self, file: SourceFile, times: Mapping[str, int], value: str) -> Reload:
-        identifier = file.identifier(self.operation)
-        known = {identifier: times[identifier]} if identifier in times else {}
-        return Reload((file,), known, Removal(rows=(str(self.column), (value,))))
-
-    def _by_column(self, transaction: Transaction, uris: list[str]) -> set[str] | None:
-        """The URIs that rows have; None if each row has one, so that a file without rows has none indeed."""
+    def _by_column(
+        self, transaction: Transaction, changed: Sequence[SourceFile], times: Mapping[str, int]
+    ) -> tuple[list[Reload], list[SourceFile]]:
+        """The reloads of files whose URI rows have, and the other files."""
         names = {field["name"].lower(): field["name"] for field in transaction.features.schema["fields"]}
         name = names.get((self.column or "").lower())
         if name is None:
-            return set()
+            return [], list(changed)
+        reloads, others, uris = [], [], [uri(file.name) for file in changed]
+        found = self._uris(transaction, name, uris)
+        for file, value in zip(changed, uris, strict=True):
+            if value in found or None not in found:  # if every row has a URI, a file without rows has none indeed
+                identifier = file.identifier(self.operation)
+                known = {identifier: times[identifier]} if identifier in times else {}
+                reloads.append(Reload((file,), known, Removal(rows=(name, (value,)))))
+            else:
+                others.append(file)
+        return reloads, others
+
+    def _uris(self, transaction: Transaction, name: str, uris: list[str]) -> set[str | None]:
+        """Those of the URIs that a column has, and None if it has NULLs."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
             rows = DataFrame(_replace(transaction).candidates(name, uris), transaction.spark)
             column = F.col(quoted(name))
-            found = {row[0] for row in rows.where(column.isin(uris) | column.isNull()).select(column).distinct().collect()}
-        return {value for value in found if value is not None} if None in found else None
+            return {row[0] for row in rows.where(column.isin(uris) | column.isNull()).select(column).distinct().collect()}
 
     def _by_log(self, transaction: Transaction, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Reload]:
         """The reloads of whole commits."""
@@ -184,24 +190,15 @@ class Loads:
         spark, delta = transaction.spark, transaction.delta
         with jvm.delta_errors("reading the log"):
             java = jvm.java_class(spark, "AddFiles", "Replace", "Loads")
-            return cls(
-                jvm.construct(
-                    spark, java, transaction.log, transaction.version, f"delta_variant.{operation}/", delta.catalogTable()
-                )
-            )
+            prefix = f"delta_variant.{operation}/"
+            return cls(jvm.construct(spark, java, transaction.log, transaction.version, prefix, delta.catalogTable()))
 
     def of_file(self, *identifiers: str) -> tuple[list[str], dict[str, int], str | None]:
         """The data files with the rows of files, all files that have rows there, and why this is not known, or None."""
         with jvm.delta_errors("reading the log"):
             found = json.loads(self._loads.of(list(identifiers)))
-        fault = next(
-            (
-                f"{load['fault']} has moved, changed or deleted rows of the same data files"
-                for load in found["loads"]
-                if load["fault"]
-            ),
-            None,
-        )
+        faults = [load["fault"] for load in found["loads"] if load["fault"]]
+        fault = f"{faults[0]} has moved, changed or deleted rows of the same data files" if faults else None
         if found["missing"]:
             fault = f"the log begins with version {found['oldest']}, after the commit that took the file"
         taken = dict.fromkeys(identifiers, 0)
@@ -237,8 +234,9 @@ def of_values(
             rows = _replace(transaction).open(paths)
         if rows is None:
             raise ConflictError(f"another writer has changed data files of {os.fspath(target)}")
-        kept = jvm.data_frame(spark, rows.logicalPlan())
-        return Reload((), known, Removal(files=tuple(paths)), kept.where(~F.col(quoted(column)).isin(list(texts))))
+        others = F.col(quoted(column)).isNull() | ~F.col(quoted(column)).isin(list(texts))
+        kept = jvm.data_frame(spark, rows.logicalPlan()).where(others)
+        return Reload((), known, Removal(files=tuple(paths)), kept)
 
 
 def _replace(transaction: Transaction) -> Any:
