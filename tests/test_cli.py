@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 from pyspark.sql import SparkSession
@@ -121,7 +122,9 @@ def test_ingest(run_here, tmp_path):
     assert (tmp_path / "t" / "day=2026-11-01").is_dir()
     (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id": 2}\n')
     os.utime(tmp_path / "day=2026-11-01" / "a.json", (1_700_000_000, 1_700_000_000))
-    code, output, errors = run_here(*arguments, *more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, output, errors = run_here(*arguments, *more)
     assert (code, output) == (0, f"nothing to load: {tmp_path / 't'} has all 1 files, and 1 of them have changed since\n")
     assert "Warning: 1 file has changed since" in errors
     code, _, errors = run_here(*arguments, *more, "--changed", "error")

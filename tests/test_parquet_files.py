@@ -290,9 +290,12 @@ def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
     reading = replace(files(schema=merged([(str(path), schema_of(path))])), for_spark=True)
     where = rf"broken\.parquet: column {'s' if inside else 'v'}: .*\$.*\brow {at}\)"
     pieces, failed = list(sources.cut(piece(path), max(1, path.stat().st_size // 3))), 0
+    limit = data.draw(st.sampled_from([reader.BATCH_BYTES, 20_000]))
     for own in pieces:
         try:
-            found = [n for batch in Reader(reading).rows(own) for n in batch.column(0).to_pylist()]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(reader, "BATCH_BYTES", limit)
+                found = [n for batch in Reader(reading).rows(own) for n in batch.column(0).to_pylist()]
         except DeltaVariantError as error:
             failed += 1
             assert isinstance(error, UnsupportedFeatureError if kind == "time" else MalformedVariantError)
