@@ -183,7 +183,7 @@ def check_utf8(strings: pa.Array, path: str) -> None:
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid:
-        raise MalformedVariantError(f"a string is not valid UTF-8 (at {path})") from None
+        raise MalformedVariantError("a string is not valid UTF-8", at=path) from None
 
 
 def as_binary(array: pa.Array) -> pa.Array:
@@ -298,9 +298,9 @@ class Faults:
     def fail(self, path: str) -> NoReturn:
         """Raises the error that a kernel reported."""
         code, slot, _ = (int(n) for n in self.report)
-        where = f"{path}, row {self.first_row + slot}" if "[*]" not in path else f"{path}, element {slot}"
+        at, row = (path, self.first_row + slot) if "[*]" not in path else (f"{path}, element {slot}", None)
         errors = {memory.REFUSED: UnsupportedFeatureError, **dict.fromkeys(memory.LAYOUT_FAULTS, InvalidLayoutError)}
-        raise errors.get(code, MalformedVariantError)(f"{memory.FAULTS[code]} (at {where})")
+        raise errors.get(code, MalformedVariantError)(memory.FAULTS[code], at=at, row=row)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,17 +25,20 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from delta_variant import errors, jvm, sources
+from delta_variant import errors, jvm, reloading, sources
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
+from delta_variant.reloading import Changed, Reload, Reloads
+from delta_variant.shredding.shredder import UNREADABLE
 from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
+from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,8 +74,11 @@ def convert(
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     folders: Mapping[str, str] | None = None,
+    path_column: str | None = None,
+    modified_column: str | None = None,
     commit_bytes: int = COMMIT_BYTES,
     force: bool = False,
+    changed: Changed = "skip",
     progress: Callable[[Progress], object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     **options: Any,
@@ -92,8 +98,10 @@ def convert(
     the groups that the files annotate as VARIANT, and those whose structure is that of a layout (`layouts.is_variant`); other
     columns keep their types. drop: columns that the table does not get.
     The table gets the columns of all files, and null where a file lacks one. Columns of one name must have one type.
-    Files that the table has from an earlier conversion are left out, even if they have changed since, so the same call can be
-    repeated: after a failure, or for new files. force=True reads all files. A file is known by its path.
+    path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
+    Files that the table has from an earlier conversion are left out, so the same call can be repeated: after a failure, or for
+    new files. force=True reads all files. A file is known by its path. changed: what happens to files that have changed since
+    the table took them, as for `ingest`: "skip", "error" or "reload".
     commit_bytes: after so many bytes of files there is a commit. progress: called after each commit. storage_options: as for
     `write`, for source and target. options: shred, cluster_by, merge_schema, compression, max_rows_per_file, user_metadata, as
     for `write`.
@@ -101,7 +109,7 @@ def convert(
     Returns counts of files, rows and bytes. Raises InvalidSchemaError for columns that differ between files or have a type that
     Spark has not, and if no column is VARIANT; InvalidLayoutError and MalformedVariantError for Variants that are none;
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
-    what `write` raises. Messages name the file.
+    what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """
     for name in options:
         if name in _FIXED:
@@ -113,10 +121,12 @@ def convert(
             raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
     if commit_bytes < 1:
         raise UnsupportedFeatureError("commit_bytes must be 1 or more")
+    reloading.check(changed, force=force)
     asked = None if columns is None else frozenset(tuple(map(str.lower, parse_column(name))) for name in columns)
     conversion = _Conversion(
-        spark, target, asked, frozenset(map(str.lower, drop)), dict(storage_options or {}), force, _OPTIONS | options
-    )
+        spark, target, asked, frozenset(map(str.lower, drop)), path_column, modified_column, dict(storage_options or {}), force,
+        changed, _OPTIONS | options,
+    )  # fmt: skip
     places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     types = ", ".join(f"{quoted(name)} {kind}" for name, kind in (folders or {}).items())
     found = sources.listed(spark, "listFolders", conversion.storage_options, places, types)
@@ -158,8 +168,11 @@ class _Conversion:
     target: str | os.PathLike[str]
     columns: frozenset[ColumnPath] | None
     drop: frozenset[str]
+    path_column: str | None
+    modified_column: str | None
     storage_options: dict[str, str]
     force: bool
+    changed: Changed
     options: dict[str, Any]
 
     def check_target(self, files: Sequence[str], directories: Sequence[str]) -> None:
@@ -181,31 +194,48 @@ class _Conversion:
         commit_bytes: int,
         progress: Callable[[Progress], object] | None,
     ) -> Converted:
-        """Converts the files that the table has not, one commit after the other."""
+        """Converts the files that the table has not, and those that have changed if they are to be, commit by commit."""
         done = Converted(None, 0, 0, 0, 0, 0, 0, 0)
         sources.check_writable(self.spark, self.target, self.storage_options)
-        skipped = self._known(files)
-        new = [file for file in files if file.name not in skipped]
-        if not new:
-            return replace(done, skipped=len(skipped))
-        schema = self._schema(new, folders)
-        total = sum(file.size for file in new)
-        for batch in sources.batches(new, commit_bytes):
-            taken, commit = sources.committed(batch, partial(self._write, schema, folders), self._known)
+        times = self._times(files)
+        changed = reloading.changed_files(files, times, self.changed, self.target)
+        listed = {file.identifier(_OPERATION): file for file in files}
+        reloads_of = Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed)
+        plan = partial(reloads_of.plan, commit_bytes=commit_bytes)
+        reloads = plan(changed) if self.changed == "reload" else []
+        new = [file for file in files if file.name not in times]
+        wanted = [*new, *(file for reload in reloads for file in reload.files)]
+        if not wanted:
+            return replace(done, skipped=len(files), changed=len(changed))
+        write = partial(self._write, self._schema(wanted, folders), folders)
+        total = sum(file.size for file in wanted)
+
+        def count(taken: Sequence[SourceFile], commit: Commit | None) -> None:
+            nonlocal done
             if commit is not None:
                 done = Converted(
                     commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
                     done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
                 )  # fmt: skip
             if progress is not None:
-                progress(Progress(done.files, len(new), done.bytes_read, total, done.rows))
-            skipped |= {file.name for file in batch} - {file.name for file in taken}
-        return replace(done, skipped=len(skipped))
+                progress(Progress(done.files, len(wanted), done.bytes_read, total, done.rows))
 
-    def _known(self, files: Sequence[SourceFile]) -> set[str]:
-        """The names of the files that the target has already."""
+        for batch in sources.batches(new, commit_bytes):
+            count(*sources.committed(batch, write, self._times))
+
+        def write_again(reload: Reload) -> Commit:
+            if set(reload.files) <= set(wanted):
+                return write(reload.files, reload)
+            return self._write(self._schema(reload.files, folders), folders, reload.files, reload)  # planned anew
+
+        for reload, commit in reloading.reloaded(changed if reloads else [], plan, write_again, self._times, reloads):
+            count(reload.files, commit)
+        return replace(done, skipped=len(files) - done.files, changed=len(changed))
+
+    def _times(self, files: Sequence[SourceFile]) -> dict[str, int]:
+        """The modification times with which the table took files, by their names; none if all are to be read."""
         if self.force:
-            return set()
+            return {}
         by_identifier = {file.identifier(_OPERATION): file for file in files}
         return sources.known(self.spark, self.target, self.storage_options, by_identifier)
 
@@ -219,6 +249,9 @@ class _Conversion:
         with _own_errors("reading the footers"):
             rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS).collect()
         schema = merged((row.file, pa.ipc.read_schema(pa.py_buffer(row.schema))) for row in sorted(rows))
+        for name in (self.path_column, self.modified_column):
+            if name is not None and name.lower() in map(str.lower, [*schema.names, *folders.names]):
+                raise InvalidSchemaError(f"the files have a column {name} already: choose another name, or drop the column")
         found = set(variants(schema))
         missing = [dotted(path) for path in self.columns or () if path not in found]
         if (missing or not found) and not self._exists():
@@ -230,23 +263,38 @@ class _Conversion:
             )
         return schema
 
-    def _write(self, schema: pa.Schema, folders: t.StructType, files: Sequence[SourceFile]) -> Commit:
+    def _write(
+        self, schema: pa.Schema, folders: t.StructType, files: Sequence[SourceFile], reload: Reload | None = None
+    ) -> Commit:
         pieces, reading = self._pieces(files, folders)
         reading = replace(reading, schema=schema)
-        columns = t.StructType([*from_arrow_schema(schema), *folders])
+        columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
         rows = pieces.mapInArrow(partial(_rows, reading, to_arrow_schema(columns, timezone="UTC")), columns)
         options = dict(self.options)
         if options["partition_by"] is None:
             options["partition_by"] = () if self._exists() else tuple(folders.names)
         identifiers = {file.identifier(_OPERATION): file.modified for file in files}
         request = replace(Request.of(rows, **_FIXED | options), files=reading, identifiers=identifiers, again=self.force)
-        with _own_errors("reading the files"):
-            return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+        if reload is not None:
+            request = replace(request, known=reload.known, removal=reload.removal)
+        try:
+            with _own_errors("reading the files"):
+                return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+        except UnsupportedFeatureError as error:
+            if UNREADABLE not in str(error):
+                raise
+            # What is written has no names of files and no numbers of their rows any more: the files are read once more.
+            check = partial(_checked, replace(reading, for_spark=True))
+            with _own_errors("reading the files"):
+                found = sorted(pieces.select(quoted(PIECE)).mapInArrow(check, "error string").collect())
+            if found:
+                raise UnsupportedFeatureError(found[0].error) from error
+            raise
 
     def _pieces(
         self, files: Sequence[SourceFile], folders: t.StructType, *, whole: bool = False
     ) -> tuple[DataFrame, ParquetFiles]:
-        """A DataFrame with a row for each piece and the columns of its directories, and how the pieces are read.
+        """A DataFrame with a row for each piece and the columns of its file and directories, and how the pieces are read.
 
         whole: whether a file is one piece.
         """
@@ -258,12 +306,19 @@ class _Conversion:
         ]
         weights = [OPENING if whole else _size(piece) + OPENING for _, piece in cut]
         groups = sources.groups(weights, self.spark.sparkContext.defaultParallelism, TASK_BYTES)
-        rows = [(piece.json(), *file.folders, group) for (file, piece), group in zip(cut, groups, strict=True)]
-        names = [PIECE, *(f"folder{i}" for i in range(len(folders))), _GROUP]
-        types = [pa.string(), *(pa.string() for _ in folders), pa.int32()]
+        rows = [
+            (piece.json(), uri(file.name), file.modified, *file.folders, group)
+            for (file, piece), group in zip(cut, groups, strict=True)
+        ]
+        names = [PIECE, "path", "modified", *(f"folder{i}" for i in range(len(folders))), _GROUP]
+        types = [pa.string(), pa.string(), pa.int64(), *(pa.string() for _ in folders), pa.int32()]
         values = zip(*rows, strict=True)
         table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
         columns = [F.col(f"folder{i}").cast(field.dataType).alias(field.name) for i, field in enumerate(folders)]
+        if self.path_column is not None:
+            columns.append(F.col("path").alias(self.path_column))
+        if self.modified_column is not None:
+            columns.append(F.timestamp_millis("modified").alias(self.modified_column))
         df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP)))
         dropped = self.drop | {name.lower() for name in folders.names}
         return df.select(F.col(quoted(PIECE)), *columns), ParquetFiles(of_files.storages, self.columns, dropped)
@@ -285,6 +340,15 @@ def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([piece.name]), pa.array([schema], pa.binary())], names=["file", "schema"]
                 )
+
+
+def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first value in the pieces of a task that Spark cannot read, in words."""
+    try:
+        for _ in Reader(reading).batches(batches):
+            pass
+    except UnsupportedFeatureError as error:
+        yield pa.RecordBatch.from_arrays([pa.array([str(error)])], names=["error"])
 
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

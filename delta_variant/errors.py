@@ -1,11 +1,39 @@
 """The errors that this package raises: one family, so that `except DeltaVariantError` catches all of them.
 
-A message says what is wrong, where (table, column, path, file, byte), and what to do.
+A message says what is wrong, where (table, column, path, file, row, byte), and what to do.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class DeltaVariantError(Exception):
-    """The base class of all errors of this package."""
+    """The base class of all errors of this package.
+
+    at: the path of the value that the error is about. row: its row, from 0, in the array or the file that was read.
+    advice: what to do.
+    """
+
+    def __init__(self, text: str = "", *, at: str | None = None, row: int | None = None, advice: str | None = None) -> None:
+        super().__init__(text)
+        self.text, self.at, self.row, self.advice = text, at, row, advice
+
+    def __str__(self) -> str:
+        places = [*([] if self.at is None else [f"at {self.at}"]), *([] if self.row is None else [f"row {self.row}"])]
+        told = f"{self.text} ({', '.join(places)})" if places else self.text
+        return told if self.advice is None else f"{told}: {self.advice}"
+
+    def within(self, name: str) -> Self:
+        """The error with the name of what the value is in."""
+        return type(self)(f"{name}: {self.text}", at=self.at, row=self.row, advice=self.advice)
+
+    def in_row(self, row: int | None) -> Self:
+        """The error with another row."""
+        return type(self)(self.text, at=self.at, row=row, advice=self.advice)
 
 
 class MalformedVariantError(DeltaVariantError, ValueError):

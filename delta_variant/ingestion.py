@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -23,12 +23,13 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import jvm, sources
+from delta_variant import jvm, reloading, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
+from delta_variant.reloading import Changed, Reload, Reloads
 from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
@@ -82,6 +83,7 @@ def ingest(
     max_document_bytes: int = DOCUMENT_BYTES,
     commit_bytes: int = COMMIT_BYTES,
     force: bool = False,
+    changed: Changed = "skip",
     progress: Callable[[Progress], object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     **options: Any,
@@ -95,10 +97,16 @@ def ingest(
     source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
     directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
     found by a glob, is read in any case. target: as for `write`; a missing table is created.
-    Files that the table has from an earlier ingestion are left out, even if they have changed since, so the same call can be
-    repeated: after a failure, or every night. DELETE and RESTORE do not change what the table has had; force=True reads all
-    files, whether the table has had them or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
+    Files that the table has from an earlier ingestion are left out, so the same call can be repeated: after a failure, or every
+    night. DELETE and RESTORE do not change what the table has had; force=True reads all files, whether the table has had them
+    or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
     A file is known by its path: the same file at another path, as s3:// in the place of s3a://, is another file.
+    changed: what happens to files whose modification time is not the one that the table took them with. "skip" leaves them out
+    with a DeltaVariantWarning, and "error" is a TableError before anything is written. "reload" replaces their rows, and their
+    malformed documents in bad_records: one commit removes the old rows and adds the new ones, with the arguments of this call.
+    The old rows are those with the file's URI in path_column. Without such a column they are in the data files of the commit
+    that took the file; the other files of this commit are then read again too, and must be in the source. Where data files
+    have been rewritten since (OPTIMIZE, DELETE, UPDATE), it is not known which rows these are, and reload is a TableError.
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "document" (the whole file), or
     "auto": an array if a file begins with a bracket, else lines. records: the path to an array inside each document of a file,
     such as $.Records; its elements are the rows.
@@ -127,12 +135,13 @@ def ingest(
         raise UnsupportedFeatureError(f"format={format!r} is not one of auto, lines, array, document")
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
+    reloading.check(changed, force=force)
     keys = None if records is None else _keys(records)
     places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
         spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
-        bad_records, max_document_bytes, dict(storage_options or {}), force, _OPTIONS | options,
+        bad_records, max_document_bytes, dict(storage_options or {}), force, changed, _OPTIONS | options,
     )  # fmt: skip
     return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
 
@@ -148,7 +157,8 @@ def _listed(spark: SparkSession, places: Sequence[str], storage_options: Mapping
     """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
     found = sources.listed(spark, "list", storage_options, places)
     named = {name: is_named for name, _, _, is_named in sorted(found, key=itemgetter(3))}
-    files = [SourceFile(name, size, max(0, modified)) for name, size, modified in sorted({tuple(file[:3]) for file in found})]
+    listed = {name: (size, modified) for name, size, modified, _ in found}  # one of them, if a file changes while it is listed
+    files = [SourceFile(name, size, max(0, modified)) for name, (size, modified) in sorted(listed.items())]
     wanted = [file for file in files if named[file.name] or is_known(file.name)] or files
     for file in wanted:
         if file.name.lower().endswith(_UNREADABLE):
@@ -171,27 +181,38 @@ class _Ingestion:
     max_bytes: int
     storage_options: dict[str, str]
     force: bool
+    changed: Changed
     options: dict[str, Any]
 
     def run(self, files: list[SourceFile], commit_bytes: int, progress: Callable[[Progress], object] | None) -> Ingested:
-        """Ingests the files that the table has not, one commit after the other."""
-        done = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0)
+        """Ingests the files that the table has not, and those that have changed if they are to be, commit by commit."""
         self._check_bad_records()
         for table in (self.target, self.bad_records):
             if table is not None:
                 sources.check_writable(self.spark, table, self.storage_options)
-        skipped = self._known(files)
-        new = [file for file in files if file.name not in skipped]
+        times = self._times(files)
+        changed = reloading.changed_files(files, times, self.changed, self.target)
+        plan = partial(self._reloads(files).plan, commit_bytes=commit_bytes)
+        reloads = plan(changed) if self.changed == "reload" else []
+        again = {file for reload in reloads for file in reload.files}
+        skipped = {file for file in files if file.name in times} - again
         if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these
-            for batch in sources.batches((file for file in files if file.name in skipped), commit_bytes):
+            for batch in sources.batches(sorted(skipped.difference(changed), key=attrgetter("name")), commit_bytes):
                 self._write_bad(batch, None)
-        total = sum(file.size for file in new)
-        for batch in sources.batches(new, commit_bytes):
-            taken, done = self._commit(batch, done)
+        wanted = [file for file in files if file not in skipped]
+        done, total = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0), sum(file.size for file in wanted)
+
+        def count(taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> None:
+            nonlocal done
+            done = self._done(done, taken, result)
             if progress is not None:
-                progress(Progress(done.files, len(new), done.bytes_read, total, done.rows))
-            skipped |= {file.name for file in batch} - taken
-        return replace(done, skipped=len(skipped))
+                progress(Progress(done.files, len(wanted), done.bytes_read, total, done.rows))
+
+        for batch in sources.batches((file for file in wanted if file.name not in times), commit_bytes):
+            count(*sources.committed(batch, self._write, self._times))
+        for reload, result in reloading.reloaded(changed if reloads else [], plan, self._reload, self._times, reloads):
+            count(reload.files, result)
+        return replace(done, skipped=len(files) - done.files, changed=len(changed))
 
     def _check_bad_records(self) -> None:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
@@ -207,32 +228,40 @@ class _Ingestion:
         with own_session(self.spark) as spark:
             return str(Table.of(spark, self.target, self.storage_options).snapshot().metadata().id())
 
-    def _known(self, files: Sequence[SourceFile]) -> set[str]:
-        """The names of the files that the target has already."""
+    def _times(self, files: Sequence[SourceFile]) -> dict[str, int]:
+        """The modification times with which the target took files, by their names; none if all are to be read."""
         if self.force:
-            return set()
+            return {}
         by_identifier = {file.identifier(_OPERATION): file for file in files}
         return sources.known(self.spark, self.target, self.storage_options, by_identifier)
 
-    def _commit(self, files: list[SourceFile], done: Ingested) -> tuple[set[str], Ingested]:
-        """Ingests files in one commit. Returns those that were taken: another ingestion may have taken some in between."""
-        taken, result = sources.committed(files, self._write, self._known)
+    def _reloads(self, files: Sequence[SourceFile]) -> Reloads:
+        listed = {file.identifier(_OPERATION): file for file in files}
+        return Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed)
+
+    def _done(self, done: Ingested, taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> Ingested:
+        """Writes the malformed documents of a commit, and returns the totals with it. taken: the files of the commit."""
         if result is None:
-            return set(), done
+            return done
         commit, bad = result
         if self.bad_records is not None:
             self._write_bad(taken, set(bad))
-        return {file.name for file in taken}, Ingested(
+        return Ingested(
             commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
             done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
             done.bad + sum(bad.values()),
         )  # fmt: skip
 
-    def _write(self, files: Sequence[SourceFile]) -> tuple[Commit, Mapping[str, int]]:
+    def _reload(self, reload: Reload) -> tuple[Commit, Mapping[str, int]]:
+        return self._write(reload.files, reload)
+
+    def _write(self, files: Sequence[SourceFile], reload: Reload | None = None) -> tuple[Commit, Mapping[str, int]]:
         rows, reading = self._pieces(files)
         request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
         identifiers = {file.identifier(_OPERATION): file.modified for file in files}
         request = replace(request, files=reading, identifiers=identifiers, again=self.force)
+        if reload is not None:
+            request = replace(request, known=reload.known, removal=reload.removal)
         return write_rows(rows, self.target, request, self.storage_options)
 
     def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
@@ -270,13 +299,19 @@ class _Ingestion:
         return sources.cut(piece, PIECE_BYTES)
 
     def _write_bad(self, files: Sequence[SourceFile], bad: set[str] | None) -> None:
-        """Writes the malformed documents of files to their table. bad: the files that have some; None if that is not known."""
+        """Writes the malformed documents of files to their table, in the place of those from before the files changed.
+
+        bad: the files that have some; None if that is not known.
+        """
         assert self.bad_records is not None
         bad_records, target = self.bad_records, self._id()
+        by_identifier = {file.identifier(_OPERATION, target): file for file in files}
+        times: dict[str, int] = {}
 
         def known(files: Sequence[SourceFile]) -> set[str]:
-            by_identifier = {file.identifier(_OPERATION, target): file for file in files}
-            return set() if self.force else sources.known(self.spark, bad_records, self.storage_options, by_identifier)
+            nonlocal times
+            times = {} if self.force else sources.known(self.spark, bad_records, self.storage_options, by_identifier)
+            return {file.name for file in files if times.get(file.name) == file.modified}
 
         def write(files: Sequence[SourceFile]) -> None:
             with_bad = [file for file in files if bad is None or file.name in bad]
@@ -284,9 +319,17 @@ class _Ingestion:
             if with_bad:
                 pieces, reading = self._pieces(with_bad, whole=True)
                 rows = pieces.select(quoted(_PIECE)).mapInArrow(partial(_bad_rows, reading), _BAD)
-            request = Request.of(rows, **_FIXED | _OPTIONS | {"shred": False, "compression": self.options["compression"]})
             identifiers = {file.identifier(_OPERATION, target): file.modified for file in files}
-            request = replace(request, identifiers=identifiers, again=self.force)
+            old = {i: by_identifier[i].name for i in identifiers if by_identifier[i].name in times}
+            table = self.spark, bad_records, self.storage_options
+            replaced = reloading.of_values(table, _OPERATION, "file", old)
+            if replaced.kept is not None:
+                rows = rows.unionByName(replaced.kept, allowMissingColumns=True)
+            request = Request.of(rows, **_FIXED | _OPTIONS | {"shred": False, "compression": self.options["compression"]})
+            request = replace(
+                request, identifiers={**replaced.known, **identifiers}, again=self.force, known=replaced.known,
+                removal=replaced.removal,
+            )  # fmt: skip
             try:
                 write_rows(rows, bad_records, request, self.storage_options)
             except PythonException as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +35,7 @@ TASK_BYTES = 512 << 20
 """The most that one task reads, unless a single piece has more."""
 OPENING = 4 << 20
 """Bytes that are read in the time that it takes to open a file."""
-_TRIES = 3
+TRIES = 3
 _PLACE = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 Result = TypeVar("Result")
@@ -58,6 +58,9 @@ class Loaded:
     bytes_read: int
     """The size of the files that were read."""
     bytes_written: int
+    changed: int = field(default=0, kw_only=True)
+    """How many of the files that the table had have changed since it took them. They were left out, and are counted in
+    `skipped`, or were loaded anew (`changed="reload"`), and are counted in `files`."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +109,17 @@ def known(
     target: str | os.PathLike[str],
     storage_options: Mapping[str, str],
     files: Mapping[str, SourceFile],
-) -> set[str]:
-    """The names of the files that a table has already. files: by their identifiers."""
+) -> dict[str, int]:
+    """The modification times with which a table took files, by their names. files: by their identifiers."""
     with own_session(spark) as own:
         there = Transaction(Table.of(own, target, storage_options)).identify(dict.fromkeys(files, 0))
-    return {file.name for identifier, file in files.items() if identifier in there}
+    return {files[identifier].name: version for identifier, version in there.items()}
 
 
 def committed(
     files: list[SourceFile],
     write: Callable[[list[SourceFile]], Result],
-    known_of: Callable[[list[SourceFile]], set[str]],
+    known_of: Callable[[list[SourceFile]], Collection[str]],
     *,
     again: bool = False,
 ) -> tuple[list[SourceFile], Result | None]:
@@ -125,12 +128,12 @@ def committed(
     write: commits files. known_of: the names of those that the table has. again: whether a conflict about something else than
     these files is tried again too. Raises what `write` raises.
     """
-    for attempt in range(_TRIES):
+    for attempt in range(TRIES):
         try:
             return files, write(files)
         except ConflictError:  # noqa: PERF203  # a commit takes seconds
             there = known_of(files)
-            if not (there or again) or attempt == _TRIES - 1:
+            if not (there or again) or attempt == TRIES - 1:
                 raise
             files = [file for file in files if file.name not in there]
             if not files:

@@ -206,12 +206,16 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Removal:
-    """The files that a commit removes: all of them, or those that one of the two fields selects."""
+    """What a commit removes: all files, or what one of the fields selects."""
 
     where: str | None = None
     """A predicate on partition columns, in SQL: the files for which it is true."""
     dynamic: bool = False
     """The files of the partitions that files are added to."""
+    rows: tuple[str, tuple[str, ...]] | None = None
+    """A column and texts: the rows that have one of these texts in it."""
+    files: tuple[str, ...] | None = None
+    """The paths of data files."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,7 @@ class Written:
 class Transaction:
     """One of Delta's transactions on a table, from its snapshot to its commit."""
 
-    _classes: tuple[str, ...] = ("AddFiles", "Write")
+    _classes: tuple[str, ...] = ("AddFiles", "Replace", "Write")
     """The Java class of its steps, after those that it needs."""
 
     def __init__(
@@ -396,11 +400,19 @@ class Transaction:
         return Written(*counts, shredded, totals["left_plain"], totals.get("malformed", {}))
 
     def remove(self, removal: Removal) -> None:
-        """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`."""
+        """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`.
+
+        Raises ConflictError if the table does not have `removal.files` any more.
+        """
         if self.version < 0:
             return
         with jvm.delta_errors(f"reading {self._table.name}"):
-            if removal.where is not None:
+            if removal.rows is not None:
+                self._write.removeRows(removal.rows[0], list(removal.rows[1]))
+            elif removal.files is not None:
+                if not self._write.removeFiles(list(removal.files)):
+                    raise ConflictError(f"another writer has changed files of {self._table.name} that were to be replaced")
+            elif removal.where is not None:
                 self._write.removeWhere(removal.where)
             elif removal.dynamic:
                 self._write.removePartitions()

@@ -32,6 +32,7 @@ LONGEST = [
     "tables",
     "optimize",
     "convert",
+    "reloading",
     "writer",
     "writer_concurrency",
     "commands",

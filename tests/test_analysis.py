@@ -24,6 +24,7 @@ from delta_variant.stats import rewriting
 from delta_variant.storage import Storage
 from delta_variant.writer.shredding_schemas import Inference
 from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column
+from tests.test_parquet_files import broken
 
 V = ("v",)
 SPARK = {"org.apache.spark.version": "4.2.0"}
@@ -105,6 +106,17 @@ def test_plain_files_have_the_bounds_of_write(rows):
     ) or any(math.isnan(v) for v in bounds(found)[1].values() if isinstance(v, float))
     assert found.tags == {stats.BOUNDS_TAG: stats.BOUNDS_TAG_VALUE, **tags}
     assert found.source == "values"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 1000), st.data(), st.integers(1, 4))
+def test_the_row_of_an_error(rows, data, groups):
+    """An error about a value names the column and the row of the file, in whatever row group and batch."""
+    at = data.draw(st.integers(0, rows - 1))
+    sink = io.BytesIO()
+    pq.write_table(broken(rows, at, "byte"), sink, row_group_size=-(-rows // groups))
+    with pytest.raises(MalformedVariantError, match=rf"^column v: .*\(at \$.*, row {at}\)$"):
+        analyzed(sink.getvalue())
 
 
 def test_a_footer_is_enough():

@@ -1,10 +1,12 @@
 """The command, run as a user runs it."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 from pyspark.sql import SparkSession
@@ -118,6 +120,20 @@ def test_ingest(run_here, tmp_path):
     assert "1 malformed documents are in" in output
     assert json.loads(again[1])["skipped"] == 1
     assert (tmp_path / "t" / "day=2026-11-01").is_dir()
+    (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id": 2}\n')
+    os.utime(tmp_path / "day=2026-11-01" / "a.json", (1_700_000_000, 1_700_000_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, output, errors = run_here(*arguments, *more)
+    assert (code, output) == (0, f"nothing to load: {tmp_path / 't'} has all 1 files, and 1 of them have changed since\n")
+    assert "Warning: 1 file has changed since" in errors
+    code, _, errors = run_here(*arguments, *more, "--changed", "error")
+    assert code == 1
+    assert "Error: 1 file has changed since" in errors.splitlines()[-1]
+    code, output, errors = run_here(*arguments, *more, "--changed", "reload")
+    assert code == 0, errors
+    assert "is at version 1: 2 rows of 1 files" in output
+    assert "1 files have changed since they were loaded, and were loaded anew" in output
 
 
 def test_ingest_arguments(call):

@@ -30,7 +30,7 @@ from delta_variant.transaction import Transaction
 from tests.logs import adds, last, live, newest
 from tests.support import SOAK, delta_log, share
 from tests.test_layouts import Writer
-from tests.test_parquet_files import TYPES
+from tests.test_parquet_files import TYPES, broken
 from tests.test_writer import canonical, read, vacuum
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -268,6 +268,20 @@ def test_large_files_and_several_commits(spark, tmp_path, known, monkeypatch):
     assert (done.version, done.commits, done.files, done.rows) == (1, 2, 4, 2000)
     assert [(p.files, p.files_total, p.rows) for p in seen] == [(2, 4, 1000), (4, 4, 2000)]
     assert canonical(read(spark, tmp_path / "t")) == Counter(known)
+
+
+@pytest.mark.parametrize("options", [{}, {"cluster_by": ["n"]}, {"path_column": "file"}])
+def test_the_row_of_an_error(spark, tmp_path, options, monkeypatch):
+    """A value that Spark cannot hold, or that is none, is an error with the file, the path and the row of the file."""
+    monkeypatch.setattr(conversion, "PIECE_BYTES", 20_000)
+    for kind, error in (("time", UnsupportedFeatureError), ("byte", MalformedVariantError)):
+        (tmp_path / kind).mkdir()
+        for number, at in enumerate((None, 1777)):
+            table = rows(0, 2000) if at is None else broken(2000, at, kind)
+            pq.write_table(table, tmp_path / kind / f"{number}.parquet", row_group_size=700)
+        with pytest.raises(error, match=r"/1\.parquet: column v: .*\$\.in\b.*\brow 1777\)|/1\.parquet: column v: .*row 1777\)"):
+            dv.convert(spark, tmp_path / kind, tmp_path / "t", columns=["v"], **options)
+    assert not list((tmp_path / "t").glob("_delta_log/*.json"))
 
 
 def test_named_columns(spark, tmp_path):

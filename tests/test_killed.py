@@ -39,7 +39,7 @@ for key, value in json.loads(sys.argv[3]).items():
 dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
 spark = builder.getOrCreate()
 root, commits = Path(sys.argv[1]), int(sys.argv[2])
-together = threading.Barrier(5, lambda: os.killpg(os.getpgid(0), signal.SIGKILL), timeout=300)
+together = threading.Barrier(6, lambda: os.killpg(os.getpgid(0), signal.SIGKILL), timeout=300)
 def wait_from(files):
     return lambda progress: progress.files >= files and together.wait()
 table = lambda name: dv.VariantTable.forPath(spark, str(root / name))
@@ -50,6 +50,8 @@ operations = [
     lambda: dv.convert(spark, root / "parquet", root / "convert", commit_bytes=1, progress=wait_from(commits)),
     lambda: dv.ingest(spark, root / "json", root / "ingest", bad_records=root / "bad", commit_bytes=30_000,
         progress=wait_from(commits)),
+    lambda: dv.ingest(spark, root / "changed", root / "reload", bad_records=root / "reload_bad", path_column="file",
+        changed="reload", commit_bytes=1, progress=wait_from(commits)),
 ]
 threads = [threading.Thread(target=operation, daemon=True) for operation in operations]
 for thread in threads:
@@ -61,8 +63,9 @@ for thread in threads:
 
 @pytest.mark.parametrize("commits", share([1, 3], 2))
 def test_killed(spark, jvm_environment, tmp_path, commits):
-    """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, I1)."""
-    paths = {name: tmp_path / name for name in ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad")}
+    """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, W9, I1)."""
+    names = ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad", "changed", "reload", "reload_bad")
+    paths = {name: tmp_path / name for name in names}
     test_analyze.create(spark, paths["analyze"])
     test_analyze.by_delta(spark, paths["analyze"], test_analyze.rows(spark, 0, 80))
     dv.write(test_analyze.rows(spark, 0, 60), paths["unshred"], shred={"v": test_analyze.SHAPE})
@@ -75,6 +78,14 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     for n in range(6):
         lines = test_ingestion.lines(n * 500, n * 500 + 500, bad=(n * 500 + 7,))
         (paths["json"] / f"{n:02}.json").write_text(lines)
+    paths["changed"].mkdir()
+    for first, last, bad in ((0, 20, 7), (10, 40, 11)):
+        for n in range(0, 300, 50):
+            file = paths["changed"] / f"{n:03}.json"
+            file.write_text(test_ingestion.lines(n + first, n + last, bad=(n + bad,)))
+            os.utime(file, (1_700_000_000 + first, 1_700_000_000 + first))
+        if not first:
+            dv.ingest(spark, paths["changed"], paths["reload"], bad_records=paths["reload_bad"], path_column="file")
 
     environment = {**jvm_environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", OPERATIONS, str(tmp_path), str(commits), json.dumps(INTERPRETED)]
@@ -92,6 +103,12 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     assert 50 * commits <= test_convert.read(spark, paths["convert"]).count() < 300
     assert len(test_ingestion.ids(spark, paths["ingest"])) < 6 * 499
 
+    before = [n for n in range(300) if n % 50 < 20 and n % 50 != 7]
+    after = [n for n in range(300) if 10 <= n % 50 < 40 and n % 50 != 11]
+    found = test_ingestion.ids(spark, paths["reload"])
+    assert len(before) < len(found) < len(after)
+    assert set(found) < {*before, *after}
+
     table = lambda name: dv.VariantTable.forPath(spark, str(paths[name]))  # noqa: E731
     assert table("analyze").analyze().files == 8 - marked
     assert rows_of(spark, paths["analyze"]) == whole["analyze"]
@@ -108,3 +125,7 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     assert test_ingestion.ids(spark, paths["ingest"]) == [n for n in range(3000) if n % 500 != 7]
     cut = [test_ingestion.lines(n, n + 1, bad=(n,)).rstrip("\n") for n in range(7, 3000, 500)]
     assert test_ingestion.bad_lines(spark, paths["bad"]) == Counter((f"{i:02}.json", 8, text) for i, text in enumerate(cut))
+    dv.ingest(spark, paths["changed"], paths["reload"], bad_records=paths["reload_bad"], path_column="file", changed="reload")
+    assert test_ingestion.ids(spark, paths["reload"]) == after
+    cut = {(f"{n:03}.json", 2, test_ingestion.lines(n + 11, n + 12, bad=(n + 11,)).rstrip("\n")): 1 for n in range(0, 300, 50)}
+    assert test_ingestion.bad_lines(spark, paths["reload_bad"]) == cut

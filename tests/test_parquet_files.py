@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import re
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -11,15 +14,26 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from delta_variant import parquet, sources
-from delta_variant.errors import DeltaVariantError, InvalidLayoutError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant import binary, parquet, sources
+from delta_variant import types as t
+from delta_variant.errors import (
+    DeltaVariantError,
+    InvalidLayoutError,
+    InvalidSchemaError,
+    MalformedVariantError,
+    TableError,
+    UnsupportedFeatureError,
+)
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files import reader
 from delta_variant.parquet_files.columns import VARIANT, merged, variants
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
 from tests.strategies import column
+from tests.support import length
 from tests.test_vectors import NAMES, VECTORS
 from tests.versions import needs_pyarrow
 
@@ -208,7 +222,9 @@ def test_times_of_spark_2(tmp_path, key):
         table = pa.table({"d": [[dt.date(year, 1, 1)]]}).replace_schema_metadata({key: "2.4.8"})
         pq.write_table(table, tmp_path / f"{year}.parquet")
     assert rows_of(tmp_path / "1999.parquet").to_pylist() == [{"d": [dt.date(1999, 1, 1)]}]
-    with pytest.raises(UnsupportedFeatureError, match=r"1500\.parquet: dates before 1582-10-15"):
+    with pytest.raises(
+        UnsupportedFeatureError, match=r"1500\.parquet: column d\.list\.element: dates before 1582-10-15.*row 0"
+    ):
         rows_of(tmp_path / "1500.parquet")
 
 
@@ -228,3 +244,64 @@ def test_files_that_cannot_be_read(tmp_path):
         Reader(files()).columns(replace(piece(good), size=7))
     with pytest.raises(TableError, match=r"cannot read .*d\.parquet"):
         Reader(files()).columns(Piece(0, str(tmp_path / "d.parquet"), "d.parquet", 7))
+
+
+def broken(rows: int, at: int, kind: str) -> pa.Table:
+    """Rows of which one has a value that is not allowed, or that Spark cannot hold, at a path of `v`."""
+    made = [binary.encode({"id": n, "in": [n, str(n)], "text": "x" * (n % 50)}) for n in range(rows)]
+    metadata, value = made[at]
+    if kind == "byte":  # of the number in the list
+        value = binary.encode({"id": at, "in": [dt.date(2024, 1, 1), "x"], "text": ""})[1]
+        value = value.replace(bytes([t.DATE << 2]), bytes([63 << 2]), 1)
+    elif kind == "cast":
+        metadata, value = binary.encode({"id": at, "in": ["text"]})
+    elif kind == "time":
+        metadata, value = binary.encode({"id": at, "in": [{"at": dt.time(12)}]})
+    made[at] = metadata, value
+    variant = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    return pa.table({"n": list(range(rows)), "v": pa.array([{"metadata": m, "value": v} for m, v in made], variant)})
+
+
+@settings(max_examples=length("DELTA_VARIANT_EXAMPLES", 25, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(1, 3000),
+    st.data(),
+    st.sampled_from(["byte", "time"]),
+    st.integers(1, 4),
+    st.sampled_from(["", "struct", "list"]),
+)
+def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
+    """An error about a value names the file, the path and the row of the file, in whatever row group, batch and piece."""
+    at = data.draw(st.integers(0, rows - 1))
+    table = broken(rows, at, kind)
+    values = table["v"].combine_chunks()
+    if inside == "struct":
+        table = pa.table({"n": table["n"], "s": pa.StructArray.from_arrays([values], ["v"])})
+    elif inside:  # two elements in most rows, none in others
+        sizes = [1 if n in (at, rows - 1) else 2 * (n % 3 > 0) for n in range(rows)]
+        offsets = list(itertools.accumulate(sizes, initial=0))
+        taken = [n for n, size in enumerate(sizes) for _ in range(size)]
+        table = pa.table({"n": table["n"], "s": pa.ListArray.from_arrays(offsets, values.take(pa.array(taken)))})
+    path = tmp_path / "broken.parquet"
+    if kind == "time" and not inside and groups == 1:
+        parquet.write_table(table, path, shred="auto")
+    else:
+        pq.write_table(table, path, row_group_size=-(-rows // groups))
+    reading = replace(files(schema=merged([(str(path), schema_of(path))])), for_spark=True)
+    where = rf"broken\.parquet: column {'s' if inside else 'v'}: .*\$.*\brow {at}\)"
+    pieces, failed = list(sources.cut(piece(path), max(1, path.stat().st_size // 3))), 0
+    limit = data.draw(st.sampled_from([reader.BATCH_BYTES, 20_000]))
+    for own in pieces:
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(reader, "BATCH_BYTES", limit)
+                found = [n for batch in Reader(reading).rows(own) for n in batch.column(0).to_pylist()]
+        except DeltaVariantError as error:
+            failed += 1
+            assert isinstance(error, UnsupportedFeatureError if kind == "time" else MalformedVariantError)
+            assert re.search(where, str(error)), error
+        else:
+            assert at not in found
+    assert failed == 1
+    with pytest.raises(MalformedVariantError, match=where) if kind == "byte" else nullcontext():
+        parquet.read_table(path)

@@ -170,7 +170,7 @@ def refused(spark, call):
 
 @pytest.mark.parametrize("kind", CASES)
 def test_nothing_is_left_behind(spark, tables, documents, kind):
-    """A refusal comes before the first job, and leaves the directory of the table and its version as they were (W7)."""
+    """A refusal comes before the first job, and leaves the directory of the table and its version as they were (W8)."""
     path = tables / kind
     for name, message in CASES[kind].items():
         call = operations(spark, path, documents)[name]
@@ -195,7 +195,7 @@ NEW = {
 
 @pytest.mark.parametrize("name", NEW)
 def test_no_table_is_begun(spark, tmp_path, name):
-    """A table that cannot be created leaves no directory, with or without a name in the catalog (W7)."""
+    """A table that cannot be created leaves no directory, with or without a name in the catalog (W8)."""
     columns, arguments = NEW[name]
     rows = spark.range(1).selectExpr(columns, "CAST('x' AS BINARY) AS b", "parse_json('1') AS v")
     refused(spark, lambda: dv.write(rows, tmp_path / "new", **arguments))
@@ -228,7 +228,7 @@ REWRITABLE = ["identity", "identity always", "iceberg", "materialized"]
 
 @pytest.mark.parametrize("kind", REWRITABLE)
 def test_write_with_spark(spark, copy, kind):
-    """Where `write` refuses a table, Delta's writer takes the rows, without a column of ALWAYS AS IDENTITY (W7)."""
+    """Where `write` refuses a table, Delta's writer takes the rows, without a column of ALWAYS AS IDENTITY (W8)."""
     path = copy(kind)
     rows = spark.range(3).selectExpr("id", "parse_json('1') AS v").drop(*(["id"] if kind == "identity always" else []))
     assert "format('delta')" in refused(spark, lambda: dv.write(rows, path))[0]
@@ -238,7 +238,7 @@ def test_write_with_spark(spark, copy, kind):
 
 @pytest.mark.parametrize("kind", [*REWRITABLE, "clustered"])
 def test_optimize_with_delta(spark, copy, kind):
-    """Where `optimize` refuses a table, the statement of its message puts files together (W7)."""
+    """Where `optimize` refuses a table, the statement of its message puts files together (W8)."""
     path = copy(kind)
     message, _ = refused(spark, dv.VariantTable.forPath(spark, path).optimize)
     [statement] = re.findall(r"run (OPTIMIZE delta\.`[^`]*`)", message)
@@ -254,7 +254,7 @@ def test_optimize_with_delta(spark, copy, kind):
 
 @pytest.mark.parametrize("kind", REWRITABLE)
 def test_rewrite_with_delta(spark, copy, kind):
-    """Where `shred` and `unshred` refuse a table, the statement of their message writes its files anew (W7)."""
+    """Where `shred` and `unshred` refuse a table, the statement of their message writes its files anew (W8)."""
     path = copy(kind)
     table = dv.VariantTable.forPath(spark, path)
     for on in (False, True) if kind != "iceberg" else (False,):
@@ -267,7 +267,7 @@ def test_rewrite_with_delta(spark, copy, kind):
 
 
 def test_further_advice(spark, copy, tmp_path):
-    """What other messages advise does what was asked for (W7)."""
+    """What other messages advise does what was asked for (W8)."""
     path = copy("iceberg")
     table = dv.VariantTable.forPath(spark, path)
     assert table.analyze(tags_only=True).files > 0
@@ -299,7 +299,7 @@ def test_further_advice(spark, copy, tmp_path):
 
 
 def test_a_table_without_variants(spark, copy):
-    """An analysis of a table without VARIANT columns has nothing to do, and does not change the table (W7)."""
+    """An analysis of a table without VARIANT columns has nothing to do, and does not change the table (W8)."""
     for kind in ("texts", "iceberg of texts"):
         path = copy(kind)
         before = listing(path)

@@ -7,10 +7,12 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -21,7 +23,10 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyroaring
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyarrow import fs
 
 import delta_variant as dv
@@ -33,6 +38,7 @@ from delta_variant.scanning.reader import _storage, common
 from delta_variant.storage import Storage
 from tests.strategies import column
 from tests.support import collected, generated, length, share
+from tests.test_parquet_files import broken
 from tests.test_reading import ASKED, VALUES, made
 from tests.test_storage import server  # noqa: F401  # a fixture
 
@@ -534,6 +540,46 @@ def test_strict_casts_of_rows_that_are_not_asked_for(tmp_path):
     for arguments in ({"columns": ["v:a::int"]}, {"where": "v:a::int = 5"}):
         with pytest.raises(errors.CastError, match=r"0\.parquet: v:a::int: a value cannot be cast to int"):
             dv.scan(root, **arguments).read_all()
+
+
+def vector(rows: Iterable[int]) -> dict[str, Any]:
+    """A deletion vector in the log."""
+    bitmap = pyroaring.BitMap64(rows)
+    data = struct.pack("<i", 1681511377) + bitmap.serialize()
+    text = z85.encode(data + bytes(-len(data) % 4))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(bitmap)}
+
+
+@settings(max_examples=length("DELTA_VARIANT_EXAMPLES", 15, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 2000), st.data(), st.sampled_from(["byte", "cast"]), st.integers(1, 4), st.booleans())
+def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
+    """An error about a value names the file, what was asked for, and the row of the file, deleted rows included."""
+    at = data.draw(st.integers(0, rows - 1))
+    deleted = data.draw(st.sets(st.integers(0, rows - 1).filter(lambda row: row != at), max_size=5))
+    table, name, schema = broken(rows, at, kind), "v", {"n": "long", "v": "variant"}
+    if inside:
+        table = pa.table({"n": table["n"], "s": pa.StructArray.from_arrays([table["v"].combine_chunks()], ["v"])})
+        fields = [{"name": "v", "type": "variant", **FIELD}]
+        name, schema = "s.v", {"n": "long", "s": {"type": "struct", "fields": fields}}
+    root = by_hand(Path(tempfile.mkdtemp(dir=tmp_path)) / "t", schema, [], protocol={
+        **VARIANTS, "readerFeatures": ["variantType", "deletionVectors"], "writerFeatures": ["variantType", "deletionVectors"]
+    })  # fmt: skip
+    pq.write_table(table, root / "x.parquet", row_group_size=-(-rows // groups))
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    commit(root, 1, [{"add": {**add, **({"deletionVector": vector(deleted)} if deleted else {})}}])
+    path = {"byte": f"{name}:text::string", "cast": f"{name}:in[0]::int"}[kind]
+    asked = [{"columns": [path]}, {"columns": ["n", path], "where": f"n >= {at}"}, {"where": f"n >= 0 and {path} is null"}]
+    if kind == "byte":
+        asked.append({"columns": [name.partition(".")[0]]})
+    for arguments in asked:
+        with pytest.raises(errors.CastError if kind == "cast" else errors.MalformedVariantError) as raised:
+            dv.scan(root, **arguments).read_all()
+        what = path if "where" in arguments or ":" in arguments["columns"][0] else f"column {name.partition('.')[0]}"
+        assert f"/x.parquet: {what}: " in str(raised.value)
+        assert re.search(rf"\brow {at}\)", str(raised.value)), raised.value
+    if rows > 1:
+        others = dv.scan(root, [path], f"n <> {at}").read_all()
+        assert others.num_rows == rows - 1 - len(deleted)
 
 
 def test_java_floats():

@@ -15,6 +15,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
 from delta_variant import jvm
+from delta_variant.transaction import Transaction
 from delta_variant.writer import record_batches
 from tests.support import length
 
@@ -67,7 +68,7 @@ def frames(draw: st.DrawFn) -> tuple[t.StructType, list[tuple[Any, ...]]]:
 
 def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     """The record batches that a write makes of the rows."""
-    java_class = jvm.java_class(spark, "AddFiles", "Write")
+    java_class = jvm.java_class(spark, *Transaction._classes)
     method = next(method for method in java_class.getMethods() if method.getName() == "batches")
     rows = df._jdf.queryExecution().toRdd()
     arguments = jvm.static(spark, "java.util.ArrayList")(

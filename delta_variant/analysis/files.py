@@ -26,10 +26,11 @@ import pyarrow as pa
 from delta_variant import layouts, schema, shredding, stats
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError
+from delta_variant.locating import VALUE_ERRORS, in_rows
 from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
 from delta_variant.parquet.statistics import Footer, Known, Read
-from delta_variant.paths import ColumnPath, parse_normalized
+from delta_variant.paths import ColumnPath, dotted, parse_normalized
 from delta_variant.stats import rewriting, variants
 from delta_variant.stats.files import MAX_BOUNDS_SIZE, MAX_PATHS
 from delta_variant.stats.values import Extremes, has_order
@@ -107,7 +108,10 @@ def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inferen
     footer = Footer(parquet.metadata)
     for one, group in zip(todo, groups, strict=True):
         if group is not None:
-            _Reading(one, parquet, group, footer, inference).run()
+            try:
+                _Reading(one, parquet, group, footer, inference).run()
+            except VALUE_ERRORS as error:
+                raise error.within(f"column {dotted(group)}") from error
     marker, tags = _marked(todo, plan)
     changes: dict[ColumnPath, str | None] = {}
     if rewriting.member(file.stats, ("numRecords",)) is None:
@@ -246,14 +250,16 @@ class _Reading:
                 one.stats.state(column.keys, column.kind, state.extremes, (state.nulls, state.missing))
         if numbers:
             one.source = "columns"
+            first = 0
             for batch in self._parquet.batches(numbers):
-                one.stats.add(self._column(batch))
+                in_rows(lambda rows: one.stats.add(self._column(rows)), batch, first)
+                first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:
         """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
         one = self._one
         one.source, one.is_typed = "values", False
-        variants, sample = self._variants(), []
+        variants, sample = self._parquet.variants(self._group), []
         given = None if is_shredded else one.column.schema
         if given is None and not is_shredded:
             sample = list(_first(variants))
@@ -269,13 +275,9 @@ class _Reading:
         if not paths:
             return None
         sample = schema.Sample()
-        for rows in self._variants():
+        for rows in self._parquet.variants(self._group):
             sample.add(rows)
         return sample.schema_of(paths)
-
-    def _variants(self) -> Iterator[pa.Array]:
-        for batch in self._parquet.batches(self._parquet.leaves(self._group)):
-            yield layouts.unshred(self._column(batch))
 
     def _column(self, batch: pa.RecordBatch) -> pa.Array:
         """The column in a batch, null where a struct above it is."""

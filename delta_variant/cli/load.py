@@ -11,7 +11,13 @@ import click
 from delta_variant.cli.shared import command, pairs, running, step, table_of
 from delta_variant.conversion import convert
 from delta_variant.ingestion import ingest
+from delta_variant.reloading import CHOICES
 from delta_variant.sources import Loaded
+
+changed_option = click.option(
+    "--changed", type=click.Choice(CHOICES), default="skip", show_default=True,
+    help="What happens to files that have changed since the table took them; reload replaces their rows.",
+)  # fmt: skip
 
 
 @command(
@@ -33,6 +39,7 @@ from delta_variant.sources import Loaded
 @click.option("--folder", multiple=True, callback=pairs, help="A column from the folders of the path: name=type.")
 @click.option("--partition-by", multiple=True, help="A partition column of a new table.")
 @click.option("--bad-records", help="A table for malformed documents. Without it, the first one is an error.")
+@changed_option
 @click.option("--force", is_flag=True, help="Read files that the table has had too.")
 @click.option("--max-document-bytes", type=int, help="The size of the longest document; 16 MiB by default.")
 def ingest_command(
@@ -54,7 +61,7 @@ def ingest_command(
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
-    _show_loaded(done, target, "load", ".json, .jsonl or .ndjson")
+    _show_loaded(done, target, "load", ".json, .jsonl or .ndjson", reloads=options["changed"] == "reload")
     if done.bad:
         click.echo(f"{done.bad:,} malformed documents are in {options['bad_records']}")
 
@@ -74,6 +81,9 @@ def ingest_command(
 @click.option("--folder", "folders", multiple=True, callback=pairs, help="The type of a column of directories: name=type.")
 @click.option("--partition-by", multiple=True, help="A partition column of a new table; by default the columns of directories.")
 @click.option("--cluster-by", multiple=True, help="A column or path by which the rows are sorted, such as v:actor.id.")
+@click.option("--path-column", help="A column for the URI of the file.")
+@click.option("--modified-column", help="A column for the modification time of the file.")
+@changed_option
 @click.option("--force", is_flag=True, help="Read files that the table has had too.")
 @click.option("--parse-json", multiple=True, callback=pairs, help="Without SOURCE: a VARIANT column of texts: v=value.")
 @click.option("--corrupt", help="With --parse-json: a column for malformed texts. Without it, the first one is an error.")
@@ -88,7 +98,7 @@ def convert_command(
     """
     if bool(source) == bool(parse_json) or (corrupt and not parse_json):
         raise click.UsageError("name SOURCE and TARGET, or a table and --parse-json")
-    if parse_json and (columns or partition_by or any(options.values())):
+    if parse_json and (columns or partition_by or any({**options, "changed": options["changed"] != "skip"}.values())):
         raise click.UsageError("with --parse-json there are only --cluster-by and --corrupt")
     with running("convert", conf) as spark, step("Converting") as show:
         done: Any
@@ -104,18 +114,24 @@ def convert_command(
     elif parse_json:
         click.echo(f"{target} is at version {done.version}: {done.rows:,} rows in {done.files:,} files, {done.bytes:,} bytes")
     else:
-        _show_loaded(done, target, "convert", ".parquet, .parq or .pq")
+        _show_loaded(done, target, "convert", ".parquet, .parq or .pq", reloads=options["changed"] == "reload")
 
 
-def _show_loaded(done: Loaded, target: str, verb: str, suffixes: str) -> None:
+def _changed(done: Loaded) -> str:
+    return f", and {done.changed:,} of them have changed since" if done.changed else ""
+
+
+def _show_loaded(done: Loaded, target: str, verb: str, suffixes: str, *, reloads: bool) -> None:
     if done.version is None:
-        click.echo(f"nothing to {verb}: {target} has all {done.skipped:,} files")
+        click.echo(f"nothing to {verb}: {target} has all {done.skipped:,} files{_changed(done)}")
         return
     click.echo(
         f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes read, "
         f"{done.bytes_written:,} written"
     )
+    if reloads and done.changed:
+        click.echo(f"{done.changed:,} files have changed since they were loaded, and were loaded anew")
     if done.skipped:
-        click.echo(f"{done.skipped:,} files were there already")
+        click.echo(f"{done.skipped:,} files were there already{'' if reloads else _changed(done)}")
     if done.ignored:
         click.echo(f"{done.ignored:,} files are not {suffixes} and were left out: name them to {verb} them")

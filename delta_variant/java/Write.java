@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -73,6 +74,7 @@ public class Write {
   private SetTransaction announced = null;
   private boolean hasFiles = false;
   private boolean conflict = false;
+  private String replaced = null;  // the predicate of what `removeRows` and `removeFiles` removed
 
   /**
    * Starts a transaction on the newest snapshot. spark: the write's own session. users: the session of the rows. entry: the
@@ -307,6 +309,31 @@ public class Write {
     remove(transaction.filterFiles(seq(added)));
   }
 
+  /** Removes the rows that have one of these texts in a column, by Delta's DELETE. */
+  public void removeRows(String column, List values) {
+    SparkSession spark = (SparkSession) command.data().sparkSession();
+    Expression condition = Replace.among(column, values);
+    List removed = new Replace(spark, transaction).rows(condition);
+    command.registerInsertReplaceMetrics(spark, transaction, seq(actions), seq(removed));
+    actions.addAll(removed);
+    replaced = condition.sql();
+  }
+
+  /** Removes data files. Returns false if the table does not have all of them any more, with all of their rows. */
+  public boolean removeFiles(List paths) {
+    SparkSession spark = (SparkSession) command.data().sparkSession();
+    List files = new Replace(spark, transaction).files(paths);
+    if (files == null) return false;
+    List removed = new ArrayList();
+    long now = System.currentTimeMillis();
+    for (int f = 0; f < files.size(); f++) removed.add(((AddFile) files.get(f)).removeWithTimestamp(now, true));
+    command.registerInsertReplaceMetrics(spark, transaction, seq(actions), seq(removed));
+    command.registerOverwriteRemoveMetrics(spark, transaction, seq(removed));
+    actions.addAll(removed);
+    replaced = Replace.WHOLE + "'" + String.join("', '", paths) + "')";
+    return true;
+  }
+
   private void remove(Seq files) {
     long now = System.currentTimeMillis();
     List removed = new ArrayList();
@@ -391,9 +418,11 @@ public class Write {
 
   private DeltaOperations.Operation write() {
     boolean dynamic = command.mode() == SaveMode.Overwrite && command.options().isDynamicPartitionOverwriteMode();
-    return new DeltaOperations.Write(command.mode(), Option.apply(command.partitionColumns()),
-        command.options().replaceWhere(), command.options().userMetadata(), trueOrNone(dynamic),
-        trueOrNone(command.canOverwriteSchema()), trueOrNone(command.canMergeSchema()), none(), none());
+    SaveMode mode = replaced == null ? command.mode() : SaveMode.Overwrite;
+    Option predicate = replaced == null ? command.options().replaceWhere() : Option.apply(replaced);
+    return new DeltaOperations.Write(mode, Option.apply(command.partitionColumns()), predicate,
+        command.options().userMetadata(), trueOrNone(dynamic), trueOrNone(command.canOverwriteSchema()),
+        trueOrNone(command.canMergeSchema()), none(), none());
   }
 
   private static Option trueOrNone(boolean option) {

@@ -22,6 +22,8 @@ uses, sorted, and all containers are in their smallest form.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
@@ -30,6 +32,7 @@ from delta_variant.buffers import as_binary, size_of
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.layouts import first, groups
 from delta_variant.layouts.recognition import FIRST, Words, check, is_variant, layout_of
+from delta_variant.locating import in_rows
 from delta_variant.shredding.names import MATRIX, columns_of, names_of, used_names
 
 __all__ = ["is_variant", "unshred"]
@@ -61,10 +64,8 @@ def unshred(array: pa.Array) -> pa.StructArray:
     check(storage.type, words)
     fitting = len(storage) * CHUNK_BYTES // max(1, size_of(storage))
     rows = max(1, min(CHUNK_ROWS, fitting, MATRIX // max(1, len(names_of(storage.type)))))
-    chunks = []
-    for start in range(0, len(storage), rows):
-        with groups.located(f", counted from row {start}" if start else ""):
-            chunks.append(_chunk(storage[start : start + rows], words))
+    convert = partial(_chunk, words=words)
+    chunks = [in_rows(convert, storage[start : start + rows], start) for start in range(0, len(storage), rows)]
     if any(sum(chunk.field(i).nbytes for chunk in chunks) > np.iinfo(np.int32).max for i in range(2)):
         raise InvalidLayoutError("the Variants of one batch take more than 2 GiB: read smaller batches")
     if not chunks:

@@ -14,7 +14,6 @@ they were read from. Most columns are only renamed; three cases need more:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -102,7 +101,7 @@ class Group:
         """value, typed_value or both. Raises InvalidLayoutError, MalformedVariantError."""
         if len(self.typed) > 1:
             if (np.sum([typed.valid for typed in self.typed], axis=0) > 1).any():
-                raise InvalidLayoutError(f"only one of object, array and typed_value may be set (at {self.path})")
+                raise InvalidLayoutError("only one of object, array and typed_value may be set", at=self.path)
             for typed in self.typed[1:]:
                 self._fold(typed, rows)
         columns = {}
@@ -124,11 +123,13 @@ class Group:
     def _fold(self, typed: Typed, rows: Rows) -> None:
         """Unshreds a typed column into the value."""
         if self.value is not None and (typed.valid & np.asarray(self.value.is_valid())).any():
-            raise InvalidLayoutError(f"{rows.words.value} is set beside a typed value that is no object (at {self.path})")
+            raise InvalidLayoutError(f"{rows.words.value} is set beside a typed value that is no object", at=self.path)
         columns = [rows.metadata.take(pa.array(self.rows)), typed.typed_value(rows, None)]
         array = pa.StructArray.from_arrays(columns, ["metadata", "typed_value"], mask=pa.array(~typed.valid))
-        with located(f", below {self.path}"):
+        try:
             self.put(dict(fields_of(shredding.unshred(array)))["value"])
+        except DeltaVariantError as error:
+            raise type(error)(error.text, at=f"{error.at or '$'}, below {self.path}") from None
 
 
 class _Leaf:
@@ -172,10 +173,10 @@ class _Object:
         for n, field in enumerate(self.fields.values()):
             of = np.flatnonzero(name == n)
             if len(np.unique(slot[of])) < len(of):
-                raise MalformedVariantError(f"value: an object has two fields of the same name (at {field.path})")
+                raise MalformedVariantError("value: an object has two fields of the same name", at=field.path)
             in_columns = field.present[slot[of]]
             if rows.words.direct and in_columns.any():
-                raise InvalidLayoutError(f"{rows.words.value} has a field that is set in columns of its own (at {field.path})")
+                raise InvalidLayoutError(f"{rows.words.value} has a field that is set in columns of its own", at=field.path)
             of = of[~in_columns]
             if len(of):
                 field.put(_scattered(data, slot[of], at[of], size[of], len(self.rows)))
@@ -227,14 +228,3 @@ def _scattered(data: Bytes, slot: Int64s, at: Int64s, size: Int64s, count: int) 
     out = np.empty(int(offsets[-1]) + PADDING, np.uint8)
     gather(data, start, offsets, out)
     return binary_array(offsets, out, valid, pa.binary())
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Appends `where` to the message of an error: which part of the column its rows or paths refer to."""
-    try:
-        yield
-    except DeltaVariantError as error:
-        if not where:
-            raise
-        raise type(error)(f"{error}{where}") from None

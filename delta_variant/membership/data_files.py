@@ -12,19 +12,20 @@ for each distinct value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from delta_variant import layouts, schema, shredding
+from delta_variant import schema, shredding
+from delta_variant.locating import VALUE_ERRORS
 from delta_variant.membership import ribbon, sidecars
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import Entry
 from delta_variant.membership.values import Values, kind_of
 from delta_variant.parquet import columns
 from delta_variant.parquet.statistics import Footer
-from delta_variant.paths import ColumnPath
+from delta_variant.paths import ColumnPath, dotted
 from delta_variant.stats.variants import children_of, json_nulls
 
 
@@ -41,7 +42,10 @@ def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection
         group = groups[column.names]
         for keys in column.paths:
             if group is not None and (column.names, keys) in lacking:
-                found[column.names, keys] = _values(parquet, group, keys, footer)
+                try:
+                    found[column.names, keys] = _values(parquet, group, keys, footer)
+                except VALUE_ERRORS as error:
+                    raise error.within(f"column {dotted(group)}") from error
     return _entries(found, file, plan)
 
 
@@ -91,28 +95,20 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
 def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> Values | None:
     """The values of a path from whole Variants."""
     sample = schema.Sample()
-    for rows in _variants(parquet, group):
+    for rows in parquet.variants(group):
         sample.add(rows)
     wanted = sample.schema_of([keys])
     kind = wanted and kind_of(_leaf(wanted, keys))
     if kind is None:
         return None
     values = Values(kind)
-    for rows in _variants(parquet, group):
+    for rows in parquet.variants(group):
         array = shredding.shred(rows, wanted)
         for key in keys:
             array = _child(_child(array, "typed_value"), key)
         if json_nulls(_child(array, "value")) is None or not values.add(_child(array, "typed_value")):
             return None
     return values
-
-
-def _variants(parquet: columns.Columns, group: ColumnPath) -> Iterator[pa.Array]:
-    for batch in parquet.batches(parquet.leaves(group)):
-        array = batch.to_struct_array()
-        for name in group:
-            array = children_of(array)[array.type.get_field_index(name)]
-        yield layouts.unshred(array)
 
 
 def _leaf(kind: pa.DataType, keys: ColumnPath) -> pa.DataType:

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from delta_variant import layouts
 from delta_variant import schema as schemas
 from delta_variant.buffers import without_views
+from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.physical import exact_schema
@@ -114,6 +118,13 @@ class Columns:
         """The typed columns of a VARIANT group in the final layout; none of a plain group or one of another layout."""
         yield from _typed(self.group(names), self.leaves(names).start, (), ())
 
+    def variants(self, names: Names) -> Iterator[pa.Array]:
+        """The Variants of a group, batch by batch; null where a struct above it is. Errors name the row of the file."""
+        first = 0
+        for batch in self.batches(self.leaves(names)):
+            yield in_rows(partial(_variants, names=names), batch, first)
+            first += batch.num_rows
+
     def batches(
         self, numbers: Collection[int], row_groups: Iterable[int] | None = None, *, use_threads: bool = False
     ) -> Iterator[pa.RecordBatch]:
@@ -136,6 +147,13 @@ class Columns:
                 columns = [without_views(column) for column in batch.columns]
                 columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _variants(batch: pa.RecordBatch, names: Names) -> pa.Array:
+    array = batch.column(names[0])
+    for name in names[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(name)])
+    return layouts.unshred(array)
 
 
 def leaf_count(kind: pa.DataType) -> int:

@@ -7,6 +7,8 @@ a group without it whose fields are those of a layout. Invariant: read_table ret
 from __future__ import annotations
 
 import contextlib
+import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,12 +18,12 @@ from delta_variant import layouts, nested, shredding
 from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import without_views
-from delta_variant.errors import InvalidLayoutError, InvalidSchemaError, MalformedVariantError
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.locating import VALUE_ERRORS, in_rows
 from delta_variant.parquet import footer, physical
 from delta_variant.parquet.files import FileWriter
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping
 
     from delta_variant.parquet.footer import Names
@@ -66,7 +68,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
 
     VARIANT columns are those with the logical type, and those of any layout that `layouts` recognizes, inside structs, lists
     and maps too. Their Variants are rebuilt byte for byte and validated to the last leaf. Raises InvalidLayoutError,
-    MalformedVariantError, with the column and the row.
+    MalformedVariantError, with the file, the column and the row of the file, from 0.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
@@ -74,7 +76,8 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     >>> [dv.binary.decode(**row) for row in dv.parquet.read_table("events.parquet")["v"].to_pylist()]
     [{'id': 1}]
     """
-    with pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
+    named = _within(os.fspath(path)) if isinstance(path, str | os.PathLike) else contextlib.nullcontext()
+    with named, pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
         annotated = footer.variant_groups(footer.read(path))
 
         def is_variant(kind: pa.DataType, names: Names) -> bool:
@@ -152,23 +155,27 @@ def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int) -> pa.RecordBatch:
-    """The batch with every VARIANT in it unshredded. first_row: its first row's number in the file, for messages."""
+def unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int, *, for_spark: bool = False) -> pa.RecordBatch:
+    """The batch with every VARIANT in it unshredded.
+
+    first_row: its first row's number in the file. for_spark: whether a value that Spark cannot read is an error. Errors name
+    the column and the row of the file.
+    """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        with _located(name, first_row):
-            columns.append(_rebuilt(column, (name,), is_variant))
+        with _within(f"column {name}"):
+            rebuilt = partial(_rebuilt, names=(name,), is_variant=is_variant, for_spark=for_spark)
+            columns.append(in_rows(rebuilt, column, first_row))
     return _with_columns(batch.schema, columns)
 
 
 @contextlib.contextmanager
-def _located(name: str, first_row: int) -> Iterator[None]:
-    """Adds to the message of an error its column, and the row in the file from which its rows are counted."""
+def _within(name: str) -> Iterator[None]:
+    """Adds a name to the errors about values in a `with` block."""
     try:
         yield
-    except (InvalidLayoutError, MalformedVariantError) as error:
-        start = f", counted from row {first_row} of the file" if first_row else ""
-        raise type(error)(f"column {name}: {error}{start}") from None
+    except VALUE_ERRORS as error:
+        raise error.within(name) from error
 
 
 def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
@@ -176,15 +183,18 @@ def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
 
 
-def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant) -> pa.Array:
+def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant, *, for_spark: bool) -> pa.Array:
     """The array with every VARIANT in it unshredded, inside structs, lists and maps too."""
     kind = array.type
     if is_variant(kind, names):
-        return layouts.unshred(array)
+        plain = layouts.unshred(array)
+        if for_spark:
+            shredding.validate(plain, for_spark=True)
+        return plain
     if not any(is_variant(inner, path) for path, inner in nested.leaves(kind, names, is_variant)):
         return array
     parts = zip(nested.children(kind, names), nested.arrays(array), strict=True)
-    inside = [_rebuilt(part, path, is_variant) for (path, _), part in parts]
+    inside = [_rebuilt(part, path, is_variant, for_spark=for_spark) for (path, _), part in parts]
     return nested.rebuilt(array, nested.with_types(kind, [part.type for part in inside]), inside)
 
 

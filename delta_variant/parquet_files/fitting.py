@@ -10,18 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import nested
-from delta_variant.errors import UnsupportedFeatureError
+from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.parquet_files.columns import is_variant
+from delta_variant.paths import ColumnPath, dotted
 
 # RebaseDateTime.lastSwitchJulianDay and lastSwitchJulianTs: from here on both of Spark's calendars agree, in every time zone.
 _DAY, _MICROSECOND = -141427, -2208988800000000
 
 
-def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
+def fitted(array: pa.Array, kind: pa.DataType, path: ColumnPath = (), *, is_legacy: bool) -> pa.Array:
     """The array with another type.
 
-    is_legacy: whether dates and timestamps are in the calendar that Spark had before version 3. Raises UnsupportedFeatureError
-    for such a time on which the calendars differ, and pa.ArrowInvalid for a value that the type cannot hold.
+    path: its name, for messages. is_legacy: whether dates and timestamps are in the calendar that Spark had before version 3.
+    Raises UnsupportedFeatureError for such a time on which the calendars differ, and TableError for a value that the type
+    cannot hold.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -33,7 +35,7 @@ def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
     if pa.types.is_struct(kind):
         places = {field.name.lower(): i for i, field in enumerate(array.type)}
         children = [
-            fitted(array.field(places[field.name.lower()]), field.type, is_legacy=is_legacy)
+            fitted(array.field(places[field.name.lower()]), field.type, (*path, field.name), is_legacy=is_legacy)
             if field.name.lower() in places
             else pa.nulls(len(array), field.type)
             for field in kind
@@ -42,14 +44,21 @@ def fitted(array: pa.Array, kind: pa.DataType, *, is_legacy: bool) -> pa.Array:
     if nested.is_nested(kind):
         if pa.types.is_list(kind) and not pa.types.is_list(array.type):
             array = array.cast(pa.list_(array.type.value_field))
-        parts = zip(nested.arrays(array), nested.children(kind), strict=True)
-        return nested.rebuilt(array, kind, [fitted(part, field.type, is_legacy=is_legacy) for part, (_, field) in parts])
+        parts = zip(nested.arrays(array), nested.children(kind, path), strict=True)
+        return nested.rebuilt(array, kind, [fitted(part, field.type, own, is_legacy=is_legacy) for part, (own, field) in parts])
     if is_legacy:
-        _check_calendar(array)
-    return array if array.type == kind else array.cast(kind)
+        _check_calendar(array, path)
+    try:
+        return array if array.type == kind else array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise TableError(f"{_named(path)}{error}") from error
 
 
-def _check_calendar(array: pa.Array) -> None:
+def _named(path: ColumnPath) -> str:
+    return f"column {dotted(path)}: " if path else ""
+
+
+def _check_calendar(array: pa.Array, path: ColumnPath) -> None:
     if pa.types.is_date(array.type):
         first, limit = pc.min(array.cast(pa.date32()).cast(pa.int32())).as_py(), _DAY
     elif pa.types.is_timestamp(array.type):
@@ -58,6 +67,6 @@ def _check_calendar(array: pa.Array) -> None:
         return
     if first is not None and first < limit:
         raise UnsupportedFeatureError(
-            "dates before 1582-10-15 or times before 1900 are in the calendar that Spark had before version 3: read the file "
-            "with Spark and write it again"
+            f"{_named(path)}dates before 1582-10-15 or times before 1900 are in the calendar that Spark had before version 3",
+            advice="read the file with Spark and write it again",
         )

@@ -4,13 +4,14 @@ Row groups belong to the piece in which they begin. Memory holds one batch: its 
 batch before, decoded, since dictionaries can make the pages of a row group arbitrarily smaller than its values. A row group is
 read from its beginning again if its batches turn out to be much too large, or to be those of the first few rows of the task.
 
-Invariant: every row of a file is in exactly one of its pieces, and the errors of a file name it.
+Invariant: every row of a file is in exactly one of its pieces, and the errors of a file name it, and the row of the file.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 from delta_variant.buffers import size_of
 from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.json_files.pieces import FileSystems, Piece
+from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
 from delta_variant.parquet.physical import exact_schema
@@ -55,6 +57,8 @@ class ParquetFiles:
     """Columns that are left out, in lower case."""
     schema: pa.Schema | None = None
     """The columns of the rows; None while they are not known."""
+    for_spark: bool = False
+    """Whether a value in a Variant that Spark cannot read is an error here, with its row. It is one when it is written, too."""
 
 
 class Reader:
@@ -97,9 +101,10 @@ class Reader:
                 if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
                     at = first_row
                     for read in self._read(file, number):
-                        batch = unshredded(with_types(read, exact), is_variant, at)
+                        batch = unshredded(with_types(read, exact), is_variant, at, for_spark=self._files.for_spark)
+                        fit = partial(_fitted, kind=whole, is_legacy=legacy)
+                        yield in_rows(fit, batch, at)
                         at += batch.num_rows
-                        yield pa.RecordBatch.from_struct_array(fitted(batch.to_struct_array(), whole, is_legacy=legacy))
                 first_row += group.num_rows
 
     def columns(self, piece: Piece) -> pa.Schema:
@@ -144,8 +149,9 @@ class Reader:
                 yield file, FileColumns(file, footers.variant_groups(footer), self._files.columns, self._files.dropped)
         except DeltaVariantError as error:
             is_guess = self._files.columns is None and isinstance(error, InvalidLayoutError | MalformedVariantError)
-            hint = ": columns=[…] says which columns are VARIANT" if is_guess else ""
-            raise type(error)(f"{piece.name}: {error}{hint}") from error
+            if is_guess:
+                error.advice = "columns=[…] says which columns are VARIANT"
+            raise error.within(piece.name) from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise TableError(f"cannot read {piece.name}: {error}") from error
         except OSError as error:
@@ -153,6 +159,10 @@ class Reader:
             if storage.scheme == "file" or isinstance(error, FileNotFoundError) or storage.explained(error) is not None:
                 raise TableError(reason) from error
             raise OSError(reason) from error
+
+
+def _fitted(batch: pa.RecordBatch, kind: pa.StructType, *, is_legacy: bool) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(fitted(batch.to_struct_array(), kind, is_legacy=is_legacy))
 
 
 def _start(group: Any) -> int:

@@ -11,6 +11,7 @@ or an OR left the result open.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Context, Decimal
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant.errors import CastError
+from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.paths import step
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.schemas import Field, Kind, Variant
@@ -271,11 +272,12 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
         case Column(fields):
             return rows.column(fields)
         case Get(fields, keys, kind, strict):
-            found = rows.path(fields, keys)
-            if isinstance(kind, Variant):
-                return found.variant()
-            assert isinstance(kind, pa.DataType)
-            array, failed = found.cast(kind, at)
+            with _naming(value):
+                found = rows.path(fields, keys)
+                if isinstance(kind, Variant):
+                    return found.variant()
+                assert isinstance(kind, pa.DataType)
+                array, failed = found.cast(kind, at)
             if strict and failed is not None:
                 _check(value, failed, alive)
             return array
@@ -295,7 +297,8 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             return _in(evaluate(child, rows, at, alive), constants, negated=no)
         case IsNull(child, no):
             if isinstance(child, Get) and isinstance(child.kind, Variant):
-                missing = rows.path(child.fields, child.keys).missing()
+                with _naming(child):
+                    missing = rows.path(child.fields, child.keys).missing()
             else:
                 missing = evaluate(child, rows, at, alive).is_null()
             return pc.invert(missing) if no else missing
@@ -308,6 +311,15 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             return _joined(parts, rows, at, alive, decisive=False, can_fail=value.can_fail)
         case Or(parts):
             return _joined(parts, rows, at, alive, decisive=True, can_fail=value.can_fail)
+
+
+@contextmanager
+def _naming(value: Get) -> Iterator[None]:
+    """Errors about the values of a path name it."""
+    try:
+        yield
+    except (InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError) as error:
+        raise error.within(str(value)) from error
 
 
 def _joined(parts: tuple[Value, ...], rows: Rows, at: tzinfo, alive: Alive, *, decisive: bool, can_fail: bool) -> pa.Array:
@@ -329,9 +341,11 @@ def _check(value: Get | Cast, failed: npt.NDArray[np.bool_], alive: Alive) -> No
     wrong = failed if alive is None else failed & alive
     if wrong.any():
         text = "try_variant_get" if isinstance(value, Get) else "try_cast"
+        kind = schemas.spark_name(value.kind)
         raise CastError(
-            f"{value}: a value cannot be cast to {schemas.spark_name(value.kind)} in {int(wrong.sum()):,} of {len(wrong):,} "
-            f"rows from row {int(np.argmax(wrong)):,} of the batch: use {text}, which gives NULL for these"
+            f"{value}: a value cannot be cast to {kind}",
+            row=int(np.argmax(wrong)),
+            advice=f"use {text}, which gives NULL for it",
         )
 
 

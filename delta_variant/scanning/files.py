@@ -4,7 +4,8 @@
         ─▶ the predicate's columns ─▶ rows that match, without deleted ones ─▶ the other columns of row groups with such rows
         ─▶ the table's types
 
-Invariant: rows are those of the file, in their order, and a message names the file.
+Invariant: rows are those of the file, in their order. A message about a value names the file, the row of the file, and the path
+or column that was asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import pyarrow.parquet as pq
 
 from delta_variant import layouts, nested
 from delta_variant import types as t
-from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
+from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant.locating import VALUE_ERRORS, in_rows, part
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from delta_variant.storage import Storage
 
 _EMPTY_ROWS = 1 << 16
+Numbers = npt.NDArray[np.int64] | None
+Flags = npt.NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class FileReader:
                 "version, or restore the file"
             ) from None
         except DeltaVariantError as error:
-            raise type(error)(f"{name}: {error}") from error
+            raise error.within(name) from error
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             raise TableError(f"{name} cannot be read: {error}: restore the file") from error
 
@@ -154,7 +158,7 @@ class OpenFile:
             together = wanted <= asked
             for at, rows in self._read(number, count, asked, first):
                 span = slice(at, at + rows.count)
-                found = evaluate(predicate.value, rows, self._query.at, kept[span])
+                found = in_rows(self._matches, rows.among(kept[span]), rows.number)
                 kept[span] &= np.asarray(pc.fill_null(found, fill_value=False))
                 if together and kept[span].any():
                     yield self._output(rows.filtered(kept[span]))
@@ -189,7 +193,14 @@ class OpenFile:
                 numbers |= set() if names is None else set(self.places.columns.leaves(names))
         return frozenset(numbers)
 
+    def _matches(self, rows: Rows) -> pa.Array:
+        assert self._query.predicate is not None
+        return evaluate(self._query.predicate.value, rows, self._query.at, rows.alive)
+
     def _output(self, rows: Rows) -> pa.RecordBatch:
+        return in_rows(self._columns, rows, rows.number)
+
+    def _columns(self, rows: Rows) -> pa.RecordBatch:
         arrays = []
         for output in self._query.outputs:
             array = evaluate(output.value, rows, self._query.at)
@@ -235,10 +246,13 @@ class OpenFile:
             return pa.nulls(rows.count, schemas.arrow_type(kind))
         array = _dig(rows.batch, names)
         if any(variant[: len(names)] == names for variant in self.places.variants):
-            one = pa.RecordBatch.from_arrays([array], [".".join(names)])
+            one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])
             inside = {variant[len(names) :] for variant in self.places.variants if variant[: len(names)] == names}
-            array = unshredded(one, lambda _, inner: inner[1:] in inside, rows.first).column(0)
-        found = self.conformed(array, kind)
+            array = unshredded(one, lambda _, inner: inner[1:] in inside, 0).column(0)
+        try:
+            found = self.conformed(array, kind)
+        except VALUE_ERRORS as error:
+            raise error.within(f"column {'.'.join(field.name for field in fields)}") from error
         return pc.utf8_rpad(found, fields[-1].length) if fields[-1].length else found
 
     def group_of(self, rows: Rows, fields: tuple[Field, ...], keys: Keys) -> Group:
@@ -248,24 +262,20 @@ class OpenFile:
             return Group(None, None, None, rows.count)
         names = self.places.names(fields)
         assert names is not None
-        try:
-            if place.rebuilt:
-                plain = layouts.unshred(_dig(rows.batch, names))
-                return Group(plain.field("metadata"), _dig_array(plain, ("value",)), None, rows.count).at(keys)
-            parts = {
-                name: None if place.group is None else _dig(rows.batch, (*place.group, name))
-                for name in ("value", "typed_value")
-            }
-            metadata = _dig(rows.batch, (*names, "metadata"))
-            if place.rest and not isinstance(place.rest[0], int):
-                parts["typed_value"] = None
-            if self.places.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
-                fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
-            group = Group(metadata, parts["value"], parts["typed_value"], rows.count).at(place.rest)
-            for above, rest in place.above:
-                group = group.completed(metadata, _dig(rows.batch, (*above, "value")), rest)
-        except (InvalidLayoutError, MalformedVariantError) as error:
-            raise type(error)(f"column {'.'.join(names)}: {error}, in rows from {rows.first}") from None
+        if place.rebuilt:
+            plain = layouts.unshred(_dig(rows.batch, names))
+            return Group(plain.field("metadata"), _dig_array(plain, ("value",)), None, rows.count).at(keys)
+        parts = {
+            name: None if place.group is None else _dig(rows.batch, (*place.group, name)) for name in ("value", "typed_value")
+        }
+        metadata = _dig(rows.batch, (*names, "metadata"))
+        if place.rest and not isinstance(place.rest[0], int):
+            parts["typed_value"] = None
+        if self.places.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
+            fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
+        group = Group(metadata, parts["value"], parts["typed_value"], rows.count).at(place.rest)
+        for above, rest in place.above:
+            group = group.completed(metadata, _dig(rows.batch, (*above, "value")), rest)
         return group
 
 
@@ -285,10 +295,15 @@ def _dig_array(array: pa.Array, names: Names) -> Any:
 
 
 class Rows:
-    """Some rows of a file (`expressions.Rows`)."""
+    """Some rows of a file (`expressions.Rows`). first: the first of them. kept: which of the rows from there on they are.
 
-    def __init__(self, file: OpenFile, batch: pa.RecordBatch | None, count: int, first: int) -> None:
-        self._file, self.batch, self.count, self.first = file, batch, count, first
+    alive: for which of them a predicate is asked.
+    """
+
+    def __init__(
+        self, file: OpenFile, batch: pa.RecordBatch | None, count: int, first: int, kept: Numbers = None, alive: Flags = None
+    ) -> None:
+        self._file, self.batch, self.count, self._first, self._kept, self.alive = file, batch, count, first, kept, alive
         self._columns: dict[Any, pa.Array] = {}
         self._groups: dict[Any, Group] = {}
 
@@ -297,7 +312,27 @@ class Rows:
         if mask.all():
             return self
         batch = None if self.batch is None else self.batch.filter(pa.array(mask))
-        return Rows(self._file, batch, int(mask.sum()), self.first)
+        kept = np.flatnonzero(mask) if self._kept is None else self._kept[mask]
+        return Rows(self._file, batch, len(kept), self._first, kept)
+
+    def among(self, alive: npt.NDArray[np.bool_]) -> Rows:
+        """The rows, for a predicate about some of them."""
+        self.alive = alive
+        return self
+
+    def number(self, row: int) -> int:
+        """The number of a row in the file."""
+        return self._first + (row if self._kept is None else int(self._kept[row]))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def slice(self, offset: int, length: int) -> Rows:
+        """Some of the rows."""
+        span = slice(offset, offset + length)
+        batch = None if self.batch is None else part(self.batch, offset, length)
+        kept = np.arange(offset, offset + length) if self._kept is None else self._kept[span]
+        return Rows(self._file, batch, length, self._first, kept, None if self.alive is None else self.alive[span])
 
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         """The values of a column."""

@@ -154,7 +154,7 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
         return pa.array(texts, kind) if pa.types.is_string(kind) else pa.nulls(len(array), kind)
     if any(is_time(source) for is_time in _TIMES):
         raise UnsupportedFeatureError(
-            f"a path has values of the type {source}, which Spark cannot read: read the VARIANT column"
+            f"a value is {source}, which Spark cannot read in a Variant", advice="read the VARIANT column"
         )
     if pa.types.is_decimal(source):
         array = array.cast(pa.decimal128(source.precision, source.scale))

@@ -60,6 +60,8 @@ _HOLDER = pa.binary_view()
 
 _UNREADABLE = (t.TIME, t.TIMESTAMP_NANOS, t.TIMESTAMP_NTZ_NANOS)
 """Primitives that Spark 4.2 treats as malformed bytes. It reads UUIDs, but not from typed columns."""
+UNREADABLE = "which Spark cannot read in a Variant"
+"""What an error says of a value of these types."""
 
 
 def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = False) -> pa.StructArray:
@@ -137,9 +139,7 @@ def validate(array: pa.Array, *, for_spark: bool = False) -> None:
     result, row = walk(*source, _bits(for_spark), faults.report), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
         path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
-        raise UnsupportedFeatureError(
-            f"{path} is a {t.PRIMITIVES[type_id].name}, which Spark cannot read in a Variant (row {row})"
-        )
+        raise UnsupportedFeatureError(f"{path} is a {t.PRIMITIVES[type_id].name}, {UNREADABLE}", row=row)
     faults.check(result, "$")
 
 

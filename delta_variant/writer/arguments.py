@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.parquet_files.reader import ParquetFiles
+    from delta_variant.transaction import Removal
     from delta_variant.writer.shredding_schemas import Shred
 
 _SAVE_MODES = {
@@ -62,6 +63,10 @@ class Request:
     """Transaction identifiers to commit besides `txn`: versions by application."""
     again: bool = False
     """Whether the table may have them already."""
+    known: Mapping[str, int] = field(default_factory=dict)
+    """Those that the table has, and that this write replaces, with their rows (`removal`)."""
+    removal: Removal | None = None
+    """What is removed, if the mode does not say it."""
     in_place: bool = False
     """Whether the rows are those of the table, whose texts become VARIANT, and everything else about it stays."""
 

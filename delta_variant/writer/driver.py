@@ -155,7 +155,7 @@ def write_rows(
             return Commit(transaction.version, 0, 0, 0, (), txn_version=done), {}
         if exists and request.save_mode == "ErrorIfExists":
             raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
-        if transaction.identify(request.identifiers) and not request.again:
+        if transaction.identify(request.identifiers) != request.known and not request.again:
             raise ConflictError(f"another writer has committed the same input to {table.name} in between")
         if not exists:
             table.check_free()

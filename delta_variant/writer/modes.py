@@ -32,7 +32,7 @@ def removal(features: TableFeatures, request: Request) -> Removal | None:
     Raises UnsupportedFeatureError if the session's setting makes an overwrite dynamic that replaces the schema.
     """
     if request.save_mode != "Overwrite":
-        return None
+        return request.removal
     if request.replace_where is not None:
         return Removal(where=request.replace_where)
     if request.dynamic and request.overwrite_schema:

@@ -1,0 +1,96 @@
+"""Which row of a file an error about a value is about.
+
+In: a function of the rows of a batch that has raised an error. Out: the same error with the first row for which the function
+raises one. The function is called again for half of the rows, and half of these, and so on: a kernel knows the position of a
+value in its own buffers, which may be those of a list's elements, of a chunk, or of rows that a predicate left. Rows are
+counted from 0 in the file, with all row groups and deleted rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from delta_variant.errors import (
+    CastError,
+    DeltaVariantError,
+    InvalidLayoutError,
+    MalformedVariantError,
+    TableError,
+    UnsupportedFeatureError,
+)
+
+VALUE_ERRORS = (CastError, InvalidLayoutError, MalformedVariantError, TableError, UnsupportedFeatureError)
+"""What can be wrong about a value."""
+
+
+class Rows(Protocol):
+    """A batch, or a column of one."""
+
+    def __len__(self) -> int: ...
+
+    def slice(self, offset: int, length: int, /) -> Self:
+        """Some of the rows."""
+
+
+R = TypeVar("R", bound=Rows)
+Result = TypeVar("Result")
+
+
+def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int], int] = 0) -> Result:
+    """The result of a function of rows. An error that it raises about a value gets the row of the file.
+
+    first: the row of the file that is the first of these, or a function from the numbers of these rows to those in the file.
+    """
+    try:
+        return function(rows)
+    except VALUE_ERRORS as error:
+        found = _first(function, rows, error)
+        if found is None:  # the error is about all rows together
+            raise error.in_row(None) from error
+        row, own = found
+        raise own.in_row(first(row) if callable(first) else first + row) from error
+
+
+def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -> tuple[int, DeltaVariantError] | None:
+    """The first row for which the function raises an error, and this error; None if it raises none for a part of the rows.
+
+    It is None, too, if the function raises one for no rows: it is about their type.
+    """
+    start, size = 0, len(rows)
+    if _error(function, part(rows, 0, 0)) is not None:
+        return None
+    while size > 1:
+        half = size // 2
+        for at, count in ((start, half), (start + half, size - half)):
+            found = _error(function, part(rows, at, count))
+            if found is not None:
+                start, size, error = at, count, found
+                break
+        else:
+            return None
+    return (start, error) if size else None
+
+
+def part(rows: R, offset: int, length: int) -> R:
+    """Some rows, without the elements of others: functions of lists see all elements of an array, also those of no slice."""
+    some: Any = rows.slice(offset, length)
+    if isinstance(some, pa.RecordBatch):
+        some = pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in some.columns], schema=some.schema)
+    elif isinstance(some, pa.Array):
+        some = pa.concat_arrays([some])
+    found: R = some
+    return found
+
+
+def _error(function: Callable[[R], object], rows: R) -> DeltaVariantError | None:
+    try:
+        function(rows)
+    except VALUE_ERRORS as error:
+        return error
+    except Exception:  # noqa: BLE001  # the first error is the one to tell
+        return None
+    return None
