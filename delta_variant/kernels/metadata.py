@@ -1,13 +1,25 @@
 """Dictionaries: each distinct metadata of a chunk is read once, and its keys are looked up among the names of a schema."""
 
-# ruff: noqa: ANN001, ANN201  # Numba infers the types
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import DICTIONARY, NOT_UTF8, VERSION, equal, fail, hash_bytes, is_utf8, jit, uint
+from delta_variant.kernels.memory import (
+    DICTIONARY,
+    NOT_UTF8,
+    VERSION,
+    equal,
+    fail,
+    hash_bytes,
+    helper,
+    is_utf8,
+    jit,
+    u64,
+    uint,
+)
 
 
 @jit
@@ -75,9 +87,26 @@ def measure_dictionaries(data, offsets, first, count, start, fault):
     return total
 
 
+@helper
+def _mixes(data, at, size):
+    """Whether keys, one after the other in UTF-8, have a character from U+E000 to U+FFFF and one beyond these."""
+    found, i, end = np.int64(0), at, at + size
+    while i < end:
+        if i + 8 <= end and u64(data, i) & np.uint64(0x8080808080808080) == 0:
+            i += 8
+            continue
+        found |= np.int64(data[i] >= 0xEE) << np.int64(data[i] >= 0xF0)
+        i += 1
+    return found == 3
+
+
 @jit
 def read_dictionaries(data, offsets, first, count, start, key_at, key_size, fault):
-    """Sets key_at and key_size to the position and the size of every key in `data`. Returns 0, or -1."""
+    """Sets key_at and key_size to the position and the size of every key in `data`.
+
+    Returns in how many dictionaries the order of fields may not be that of their names' bytes (`memory.compare_keys`), or -1.
+    """
+    mixed = np.int64(0)
     for number in range(count):
         at, limit = np.int64(offsets[first[number]]), np.int64(offsets[first[number] + 1])
         width = np.int64(data[at] >> 6) + 1
@@ -96,7 +125,8 @@ def read_dictionaries(data, offsets, first, count, start, key_at, key_size, faul
                 return fail(fault, NOT_UTF8, first[number], text + before)
             key_at[start[number] + i], key_size[start[number] + i] = text + before, end - before
             before = end
-    return np.int64(0)
+        mixed += _mixes(data, text, before)
+    return mixed
 
 
 @jit
