@@ -341,14 +341,16 @@ class Dictionaries:
         count = metadata.number_names(self.data, self.key_at, self.key_size, hash_table(len(name)), name, first)
         return name, first[:count]
 
-    def order(self, data: Bytes, at: Int64s, limit: Int64s, dictionary: Int32s, *, changes: bool = True) -> bool:
+    def order(
+        self, data: Bytes, at: Int64s, limit: Int64s, dictionary: Int32s, faults: Faults, *, changes: bool = True
+    ) -> bool:
         """Puts the fields of objects in valid Variants in order (`kernels.order`). Returns whether any were not.
 
         Fields are expected in the order of their names' bytes or in that of UTF-16. These are the same, and nothing is looked
-        at, unless the dictionaries are `mixed`. Without `changes` nothing is written.
+        at, unless the dictionaries are `mixed`. Without `changes` nothing is written. Raises MalformedVariantError.
         """
         keys = (self.start, self.key_at, self.key_size, self.data)
-        return self.mixed and bool(order_fields(data, at, limit, dictionary, *keys, changes))
+        return self.mixed and faults.check(order_fields(data, at, limit, dictionary, *keys, changes, faults.report), "$") > 0
 
     def look_up(self, table: NameTable) -> Int32s:
         """For each key the number of the name in the table that equals it; the count of names if none does."""
@@ -376,15 +378,18 @@ class Variants:
         """Where the first of them starts."""
         return int(self.at[0] if self.at[0] >= 0 else self.limit[0])
 
-    def ordered(self) -> Variants:
-        """The same Variants, which must be valid, with the fields of all objects in order: a copy unless they are."""
-        if not self.keys.order(self.data, self.at, self.limit, self.dictionary, changes=False):
+    def ordered(self, faults: Faults) -> Variants:
+        """The same Variants, which must be valid, with the fields of all objects in order: a copy unless they are.
+
+        Raises MalformedVariantError for a Variant that has to change and has values that overlap.
+        """
+        if not self.keys.order(self.data, self.at, self.limit, self.dictionary, faults, changes=False):
             return self
         low, high = self.low, int(self.limit[-1])
         data: Bytes = np.zeros(high - low + PADDING, np.uint8)
         data[: high - low] = self.data[low:high]
         found = Variants(data, np.where(self.at < 0, -1, self.at - low), self.limit - low, self.dictionary, self.keys)
-        self.keys.order(data, found.at, found.limit, self.dictionary)
+        self.keys.order(data, found.at, found.limit, self.dictionary, faults)
         return found
 
     @classmethod

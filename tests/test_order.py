@@ -20,7 +20,7 @@ from pyspark.sql.types import VariantVal
 
 import delta_variant as dv
 from delta_variant import binary, layouts, paths, schema, shredding
-from delta_variant.errors import DeltaVariantError
+from delta_variant.errors import DeltaVariantError, MalformedVariantError
 from tests.strategies import column, same, values
 from tests.support import collected
 from tests.test_layouts import Writer, encode, names_in, utf16
@@ -158,6 +158,20 @@ def test_malformed_bytes(rows, data):
             continue
         for one, row in zip(found, broken, strict=True):
             assert same(one, binary.decode(**row))
+
+
+def test_values_that_overlap():
+    """An object within the bytes of a string is not changed, nor are these: a Variant of such values is malformed (E6)."""
+    keys = ["\uffe5", "\U0001f600"]
+    inner = encode(dict.fromkeys(keys, 1), keys, None, str.encode)
+    text = binary.encode("x" + inner.decode("ascii") + "x" * 9)[1]
+    body = text + bytes(len(inner))  # as many bytes as both fields have
+    value = bytes([2, 2, 1, 0, 0, 2, len(body)]) + body  # the first field is the text, the second the object in it
+    array = pa.array([{"metadata": binary.encode_metadata(keys), "value": value}], shredding.UNSHREDDED)
+    assert binary.decode(**array[0].as_py())[keys[0]] == dict.fromkeys(keys, 1)
+    for action in (shredding.plain, shredding.unshred, lambda column: shredding.shred(column, "k int")):
+        with pytest.raises(MalformedVariantError, match="overlap"):
+            action(array)
 
 
 # ------------------------------------------------------------------------------------------------------------------- Spark

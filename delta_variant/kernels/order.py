@@ -11,7 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import allocating, compare_keys, helper, open_container, put, uint
+from delta_variant.kernels.memory import (
+    OVERLAP,
+    allocating,
+    compare_keys,
+    fail,
+    helper,
+    open_container,
+    put,
+    uint,
+    value_size,
+)
 from delta_variant.kernels.validate import MAX_DEPTH, next_child, open_frame
 
 
@@ -42,38 +52,70 @@ def _sort(fields, spare, count, first, key_at, key_size, texts) -> None:
         width *= 2
 
 
+@helper
+def _mark(seen, at, size):
+    """Sets the flags of some bytes. Returns whether any was set."""
+    again = False
+    for k in range(at, at + size):
+        again = again or seen[k] != 0
+        seen[k] = 1
+    return again
+
+
+_LOOK, _MARK, _CHANGE = range(3)
+
+
 @allocating
-def order_fields(data, at, limit, dictionary, key_start, key_at, key_size, texts, changes):
-    """Puts the fields of all objects in order. Returns how many objects were not.
+def order_fields(data, at, limit, dictionary, key_start, key_at, key_size, texts, changes, fault):
+    """Puts the fields of all objects in order. Returns how many Variants have objects that were not, or -1.
 
     The Variant of slot i, which must be valid, is data[at[i]:limit[i]]; at[i] is -1 if there is none. With changes = False
-    nothing is written, and the first object that is not in order ends the search.
+    nothing is written, and the first Variant that is not in order ends the search.
+
+    A Variant that has to change is walked twice more. Values that share bytes are a fault: ids and offsets of one could be the
+    bytes of another.
     """
     frame, fields, spare = np.empty((MAX_DEPTH, 5), np.int64), np.empty(256, np.int64), np.empty(256, np.int64)
-    unordered = np.int64(0)
+    seen, unordered = np.zeros(0, np.uint8), np.int64(0)
     for i in range(len(at)):
-        p, depth, first = np.int64(at[i]), 0, key_start[dictionary[i]]
-        while p >= 0:
-            if data[p] & 3 >= t.OBJECT:
-                count, id_width, width, ids, offsets, base, _ = open_container(data, p, np.int64(limit[i]))
-                if data[p] & 3 == t.OBJECT:
+        start, end, first, turn = np.int64(at[i]), np.int64(limit[i]), key_start[dictionary[i]], _LOOK
+        if start < 0:
+            continue
+        while turn <= _CHANGE:
+            p, depth, is_ordered = start, 0, True
+            while p >= 0:
+                if data[p] & 3 < t.OBJECT:
+                    if turn == _MARK and _mark(seen, p - start, value_size(data, p, end)):
+                        return fail(fault, OVERLAP, i, p)
+                    p, depth = next_child(data, frame, depth)
+                    continue
+                count, id_width, width, ids, offsets, base, _ = open_container(data, p, end)
+                if turn == _MARK:
+                    if _mark(seen, p - start, base - p):
+                        return fail(fault, OVERLAP, i, p)
+                elif data[p] & 3 == t.OBJECT:
                     if count > len(fields):
                         fields, spare = np.empty(2 * count, np.int64), np.empty(2 * count, np.int64)
-                    is_ordered = True
+                    own = True
                     for f in range(count):
                         fields[f] = uint(data, ids + f * id_width, id_width) << 32 | uint(data, offsets + f * width, width)
-                        is_ordered = is_ordered and (
-                            f == 0 or _is_before(fields[f - 1], fields[f], first, key_at, key_size, texts)
-                        )
-                    if not is_ordered:
-                        unordered += 1
-                        if not changes:
-                            return unordered
+                        own = own and (f == 0 or _is_before(fields[f - 1], fields[f], first, key_at, key_size, texts))
+                    if not own and turn == _LOOK:
+                        is_ordered = False
+                        break
+                    if not own:
                         _sort(fields, spare, count, first, key_at, key_size, texts)
                         for f in range(count):
                             put(data, ids + f * id_width, fields[f] >> 32, id_width)
                             put(data, offsets + f * width, fields[f] & 0xFFFFFFFF, width)
                 open_frame(frame, depth, count, width, offsets, base)
-                depth += 1
-            p, depth = next_child(data, frame, depth)
+                p, depth = next_child(data, frame, depth + 1)
+            if turn == _LOOK:
+                if is_ordered:
+                    break
+                unordered += 1
+                if not changes:
+                    return unordered
+                seen = np.zeros(end - start, np.uint8)
+            turn += 1
     return unordered

@@ -146,7 +146,7 @@ def plain(array: pa.Array) -> pa.StructArray:
     True
     """
     rows, storage = _validated(array, "plain", for_spark=True)
-    ordered = rows.ordered()
+    ordered = rows.ordered(Faults(0))
     if ordered is rows:
         return storage
     kept = {field.name: child for field, child in zip(storage.type, nested.arrays(storage), strict=True)}
@@ -198,7 +198,7 @@ class _Chunk:
         if rows.keys.mixed:
             source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
             self.faults.check(walk(*source, 0, self.faults.report), "$")
-            rows = rows.ordered()
+            rows = rows.ordered(self.faults)
         self.data, self.keys = rows.data, rows.keys
         self.slots = _Slots(rows.at, rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)

@@ -214,7 +214,7 @@ class _Chunk:
         """Puts the fields of objects that were copied from `value` in order; all others are."""
         ends = values.offsets[values.done - len(self.storage) : values.done + 1].astype(np.int64)
         at = np.where(ends[1:] > ends[:-1], ends[:-1], np.int64(-1))
-        self.keys.order(values.data, at, ends[1:], self.dictionary)
+        self.keys.order(values.data, at, ends[1:], self.dictionary, self.faults)
 
     def _measure(self) -> None:
         """Sets the sizes of all slots, and validates what is in `value` to the last leaf: it is copied as it is."""
