@@ -163,7 +163,8 @@ def is_before(names, a, b):
     x, y = names.key[a], names.key[b]
     if x.prefix != y.prefix:
         return x.prefix < y.prefix
-    return compare_keys(names.text, x.at + 1, x.size, names.text, y.at + 1, y.size) < 0
+    same = min(8, x.size, y.size)
+    return compare_keys(names.text, x.at + 1 + same, x.size - same, names.text, y.at + 1 + same, y.size - same) < 0
 
 
 @helper

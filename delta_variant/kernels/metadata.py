@@ -11,6 +11,7 @@ from delta_variant.kernels.memory import (
     DICTIONARY,
     NOT_UTF8,
     VERSION,
+    called,
     equal,
     fail,
     hash_bytes,
@@ -87,17 +88,39 @@ def measure_dictionaries(data, offsets, first, count, start, fault):
     return total
 
 
+_LOW_BITS, _HIGH_BITS, _TO_F0 = (np.uint64(byte * 0x0101010101010101) for byte in (0x7F, 0x80, 0x10))
+
+
+@helper
+def _from_f0(word):
+    """A number whose _HIGH_BITS say which of eight bytes are F0 or above."""
+    return ((word & _LOW_BITS) + _TO_F0) & word
+
+
+@called
+def _has_both(data, at, size):
+    """Whether any of these bytes is F0 or above, and another one EE or EF."""
+    found = np.int64(0)
+    for k in range(at, at + size):
+        found |= np.int64(data[k] >= 0xEE) << np.int64(data[k] >= 0xF0)
+    return found == 3
+
+
 @helper
 def _mixes(data, at, size):
     """Whether keys, one after the other in UTF-8, have a character from U+E000 to U+FFFF and one beyond these."""
-    found, i, end = np.int64(0), at, at + size
-    while i < end:
-        if i + 8 <= end and u64(data, i) & np.uint64(0x8080808080808080) == 0:
-            i += 8
-            continue
-        found |= np.int64(data[i] >= 0xEE) << np.int64(data[i] >= 0xF0)
-        i += 1
-    return found == 3
+    i, end, found = at, at + size, np.uint64(0)
+    if size < 8:
+        return _has_both(data, at, size)
+    while i + 32 <= end:
+        found |= _from_f0(u64(data, i)) | _from_f0(u64(data, i + 8))
+        found |= _from_f0(u64(data, i + 16)) | _from_f0(u64(data, i + 24))
+        i += 32
+    while i + 8 <= end:
+        found |= _from_f0(u64(data, i))
+        i += 8
+    found |= _from_f0(u64(data, end - 8))
+    return found & _HIGH_BITS != 0 and _has_both(data, at, size)
 
 
 @jit
