@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from delta_variant import nested
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.kernels import memory, metadata
+from delta_variant.kernels.order import order_fields
 
 Flags = npt.NDArray[np.uint8]
 Bytes = npt.NDArray[np.uint8]
@@ -307,13 +308,15 @@ class Faults:
 class Dictionaries:
     """The dictionaries of a chunk, one for each distinct metadata.
 
-    Key i of dictionary d is entry start[d] + i of key_at and key_size, its position and size in `data`.
+    Key i of dictionary d is entry start[d] + i of key_at and key_size, its position and size in `data`. mixed: whether some
+    dictionary has keys that are in another order in UTF-8 than in UTF-16.
     """
 
     data: Bytes
     start: Int64s
     key_at: Int64s
     key_size: Int64s
+    mixed: bool
 
     @classmethod
     def read(cls, column: pa.Array, at: Int64s, number: Int32s, faults: Faults) -> Dictionaries:
@@ -328,8 +331,8 @@ class Dictionaries:
         source = (data, offsets, first, count, start)
         total = faults.check(metadata.measure_dictionaries(*source, faults.report), "$")
         key_at, key_size = np.empty(total, np.int64), np.empty(total, np.int64)
-        faults.check(metadata.read_dictionaries(*source, key_at, key_size, faults.report), "$")
-        return cls(data, start, key_at, key_size)
+        mixed = faults.check(metadata.read_dictionaries(*source, key_at, key_size, faults.report), "$")
+        return cls(data, start, key_at, key_size, mixed > 0)
 
     @cached_property
     def names(self) -> tuple[Int64s, Int64s]:
@@ -337,6 +340,17 @@ class Dictionaries:
         name, first = np.empty(len(self.key_at), np.int64), np.empty(len(self.key_at), np.int64)
         count = metadata.number_names(self.data, self.key_at, self.key_size, hash_table(len(name)), name, first)
         return name, first[:count]
+
+    def order(
+        self, data: Bytes, at: Int64s, limit: Int64s, dictionary: Int32s, faults: Faults, *, changes: bool = True
+    ) -> bool:
+        """Puts the fields of objects in valid Variants in order (`kernels.order`). Returns whether any were not.
+
+        Fields are expected in the order of their names' bytes or in that of UTF-16. These are the same, and nothing is looked
+        at, unless the dictionaries are `mixed`. Without `changes` nothing is written. Raises MalformedVariantError.
+        """
+        keys = (self.start, self.key_at, self.key_size, self.data)
+        return self.mixed and faults.check(order_fields(data, at, limit, dictionary, *keys, changes, faults.report), "$") > 0
 
     def look_up(self, table: NameTable) -> Int32s:
         """For each key the number of the name in the table that equals it; the count of names if none does."""
@@ -358,6 +372,25 @@ class Variants:
     limit: Int64s
     dictionary: Int32s
     keys: Dictionaries
+
+    @property
+    def low(self) -> int:
+        """Where the first of them starts."""
+        return int(self.at[0] if self.at[0] >= 0 else self.limit[0])
+
+    def ordered(self, faults: Faults) -> Variants:
+        """The same Variants, which must be valid, with the fields of all objects in order: a copy unless they are.
+
+        Raises MalformedVariantError for a Variant that has to change and has values that overlap.
+        """
+        if not self.keys.order(self.data, self.at, self.limit, self.dictionary, faults, changes=False):
+            return self
+        low, high = self.low, int(self.limit[-1])
+        data: Bytes = np.zeros(high - low + PADDING, np.uint8)
+        data[: high - low] = self.data[low:high]
+        found = Variants(data, np.where(self.at < 0, -1, self.at - low), self.limit - low, self.dictionary, self.keys)
+        self.keys.order(data, found.at, found.limit, self.dictionary, faults)
+        return found
 
     @classmethod
     def open(cls, metadata_column: pa.Array, value: pa.Array, valid: Flags, faults: Faults) -> Variants:

@@ -59,12 +59,20 @@ def read(rows, kind):
     return values(back)
 
 
-def encode(obj, keys, rng=None):
-    """The value of a Variant whose dictionary is `keys`. With `rng`, containers have wide offsets and shuffled children."""
+def utf16(name):
+    """A sort key for the order of Java's strings, in which Spark has the fields of objects."""
+    return name.encode("utf-16-be")
+
+
+def encode(obj, keys, rng=None, order=utf16):
+    """The value of a Variant whose dictionary is `keys`. With `rng`, containers have wide offsets and shuffled children.
+
+    order: the sort key of a field's name; str.encode is the order of the encoding specification.
+    """
     if not isinstance(obj, (dict, list)):
         return binary.encode(obj)[1]
-    fields = sorted(obj.items(), key=lambda item: item[0].encode()) if isinstance(obj, dict) else list(enumerate(obj))
-    children = [encode(child, keys, rng) for _, child in fields]
+    fields = sorted(obj.items(), key=lambda item: order(item[0])) if isinstance(obj, dict) else list(enumerate(obj))
+    children = [encode(child, keys, rng, order) for _, child in fields]
     at, body = [0] * len(children), b""
     for i in rng.sample(range(len(children)), len(children)) if rng else range(len(children)):
         at[i] = len(body)
@@ -90,11 +98,12 @@ class Writer:
     """Rewrites rows of the final layout in an older one.
 
     value, object_, array: the names of the columns. direct: whether the field or element at a path is a bare column.
-    own: bytes begin with their own metadata.
+    own: bytes begin with their own metadata. order: as for `encode`.
     """
 
-    def __init__(self, value, object_="typed_value", array="typed_value", direct=lambda path: False, own=False):
+    def __init__(self, value, object_="typed_value", array="typed_value", direct=lambda path: False, own=False, order=utf16):
         self.value, self.names, self.direct, self.own = value, {"object": object_, "array": array}, direct, own
+        self.order = order
 
     def write(self, array, originals):
         """A shredded column in this layout; `originals` are its values in Python."""
@@ -170,7 +179,10 @@ class Writer:
         return (None, True) if rest else (stored, False)
 
     def encode(self, obj):
-        return b"".join(binary.encode(obj)) if self.own else encode(obj, self.keys)
+        if not self.own:
+            return encode(obj, self.keys, None, self.order)
+        keys = names_in(obj)
+        return binary.encode_metadata(keys) + encode(obj, keys, None, self.order)
 
 
 def check_rewritten(rows, as_type, writer):

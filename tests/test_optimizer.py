@@ -552,10 +552,11 @@ def test_types_that_differ_from_file_to_file(spark, tmp_path):
 
 
 def test_keys_of_every_kind(spark, tmp_path):
-    """Bounds are found for keys with quotes, backslashes, dots, control and other characters."""
+    """Bounds are found for keys with quotes, dots, control and other characters, whatever order UTF-8 has them in (E6)."""
     path = create(spark, tmp_path / "keys", "v variant")
     keys = ["a", "a.b", "a b", "it's", "back\\slash", "é", "\u96ea", "new\nline", "\u0007", "`t`", "%", "$", "[0]"]
-    keys += ['q"q', "']['", "\U0001f600", "\u2028", "\u007f"]
+    keys += ['q"q', "']['", "\U0001f600", "\u2028", "\u007f", "\uffe5"]
+    keys += [f"\uffe5{n}" for n in range(31 - len(keys))]  # with one more, the bounds are objects that Spark searches by order
     append_json(spark, path, [[json.dumps(dict.fromkeys([*keys, "both'\""], value))] for value in (1, 2)])
     asked = []
     for key in keys:

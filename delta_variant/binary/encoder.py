@@ -1,7 +1,7 @@
 """encode: Python values → Variants, in the smallest exact form; Arrow scalars in the form of their type.
 
-In: the values in the package's table. Out: (metadata, value). Source: VariantEncoding. Invariant: fields are sorted by the
-UTF-8 bytes of their names, and so is the dictionary, which has each name of the value exactly once and no other name.
+In: the values in the package's table. Out: (metadata, value). Source: VariantEncoding. Invariant: the dictionary has each name
+of the value exactly once and no other name, sorted by UTF-8 bytes. Fields are in the order of `field_order`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_SIZE = 2**31 - 1
 def encode(obj: Any) -> tuple[bytes, bytes]:
     """The (metadata, value) bytes of a Python value in the smallest exact form, by the table in `delta_variant.binary`.
 
-    The dictionary is sorted. Raises DeltaVariantError for a value that Variant cannot hold.
+    The dictionary is sorted, and Spark finds every field. Raises DeltaVariantError for a value that Variant cannot hold.
 
     >>> import delta_variant as dv
     >>> metadata, value = dv.binary.encode({"id": 1})
@@ -37,9 +37,23 @@ def encode(obj: Any) -> tuple[bytes, bytes]:
     """
     try:
         names = sorted(_names(obj))
-        return _metadata(names), _encode(obj, {name: i for i, name in enumerate(names)})
+        return _metadata(names), _encode(obj, {name: i for i, name in enumerate(names)}, list(map(field_order, names)))
     except UnicodeEncodeError as e:
         raise DeltaVariantError(f"a string is not valid Unicode: {e}") from None
+
+
+def field_order(name: bytes) -> bytes:
+    """A sort key of the name of a field, in UTF-8, for the order of Java's strings, in which Spark looks fields up.
+
+    See protocol/README.md, E6, and `kernels.memory.in_order`, which does the same in kernels.
+
+    >>> sorted(["\U0001f600", "\uffe5", "z"], key=lambda name: field_order(name.encode()))
+    ['z', '\U0001f600', '\uffe5']
+    """
+    return name.translate(_IN_ORDER)
+
+
+_IN_ORDER = bytes.maketrans(b"\xee\xef", b"\xfe\xff")
 
 
 def encode_metadata(keys: list[str]) -> bytes:
@@ -87,7 +101,7 @@ def _names(obj: Any) -> set[bytes]:
     return found
 
 
-def _encode(obj: Any, ids: dict[bytes, int]) -> bytes:
+def _encode(obj: Any, ids: dict[bytes, int], order: list[bytes]) -> bytes:
     todo: list[tuple[Any, list[int] | None]] = [(obj, None)]  # a container is visited again, with field ids, after its children
     done: list[bytes] = []
     while todo:
@@ -96,7 +110,7 @@ def _encode(obj: Any, ids: dict[bytes, int]) -> bytes:
             done.append(_encode_scalar(item))
         elif field_ids is None:
             fields = {ids[key.encode()]: child for key, child in item.items()} if isinstance(item, dict) else {}
-            field_ids = sorted(fields)
+            field_ids = sorted(fields, key=order.__getitem__)
             todo.append((item, field_ids))
             todo += [(child, None) for child in reversed([fields[i] for i in field_ids] if isinstance(item, dict) else item)]
         else:

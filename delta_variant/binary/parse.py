@@ -44,9 +44,8 @@ def parse_json(
     number there must be a blank. Bytes that are not UTF-8 become U+FFFD. Limits are 1,000 levels of nesting, 1,000 digits of a
     number, 20,000,000 characters of a string, 50,000 of a key, and 128 MiB of a Variant.
 
-    Three things differ. Fields are in the order of the specification, by bytes; Spark sorts by UTF-16, where characters beyond
-    U+FFFF come before U+E000. A `true`, `false` or `null` that is directly followed by a character beyond ASCII is an error;
-    Spark ignores some of these characters. In texts of more than 32,768 characters Spark may allow two digits more.
+    Two things differ. A `true`, `false` or `null` that is directly followed by a character beyond ASCII is an error; Spark
+    ignores some of these characters. In texts of more than 32,768 characters Spark may allow two digits more.
 
     >>> import delta_variant as dv
     >>> column = dv.binary.parse_json(pa.array(['{"id": 1, "price": 2.50}', None]))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels.memory import bytes_for, copy, equal, helper, put, store32, u64
+from delta_variant.kernels.memory import bytes_for, compare_keys, copy, equal, helper, in_order, put, store32, u64
 
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
@@ -46,7 +46,7 @@ NAME = np.dtype(
         ("last", np.int32),  # where the last eight of these bytes begin, or the only ones
         ("word", np.uint64),  # those eight bytes, 0 if a text has an escape in place of a character
         ("mask", np.uint64),  # the bits of them that count
-        ("prefix", np.uint64),  # the first eight bytes as a number that sorts like them
+        ("prefix", np.uint64),  # the first eight bytes as a number that sorts as fields do
         ("serial", np.int64),  # the last row with the key
         ("id", np.int64),  # and its id there
     ]
@@ -143,7 +143,7 @@ def number_name(names, used, data, at, size):
         byte = data[at + k]
         plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
     for k in range(8):
-        prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
+        prefix = prefix << np.uint64(8) | np.uint64(in_order(data[at + k]) if k < size else 0)
     names.table[slot] = key
     name = names.key[key]
     name.at, name.size, name.prefix, name.hash, name.serial = to, size, prefix, hash_, -1
@@ -159,15 +159,12 @@ def number_name(names, used, data, at, size):
 
 @helper
 def is_before(names, a, b):
-    """Whether key a sorts before key b, by bytes."""
+    """Whether key a comes before key b in the order of fields."""
     x, y = names.key[a], names.key[b]
-    x_at, y_at = x.at + 1, y.at + 1
     if x.prefix != y.prefix:
         return x.prefix < y.prefix
-    for k in range(min(x.size, y.size)):
-        if names.text[x_at + k] != names.text[y_at + k]:
-            return names.text[x_at + k] < names.text[y_at + k]
-    return x.size < y.size
+    same = min(8, x.size, y.size)
+    return compare_keys(names.text, x.at + 1 + same, x.size - same, names.text, y.at + 1 + same, y.size - same) < 0
 
 
 @helper

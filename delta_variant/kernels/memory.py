@@ -219,6 +219,25 @@ def equal(a, i, b, j, size):
 
 
 @helper
+def in_order(byte):
+    """A byte of a key in UTF-8 as a number. Keys that are compared by these numbers are in the order of UTF-16, as in Java.
+
+    UTF-16 has the characters beyond U+FFFF, whose first byte is F0 to F4 in UTF-8, before U+E000 to U+FFFF, whose first byte is
+    EE or EF. All other pairs of characters have the same order in both, and no other byte of a character is above ED.
+    """
+    return np.int64(byte) | np.int64(byte >= 0xEE) << 4
+
+
+@helper
+def compare_keys(a, i, size, b, j, other):
+    """Compares the keys a[i:i + size] and b[j:j + other] in the order of fields: negative, zero or positive."""
+    for k in range(min(size, other)):
+        if a[i + k] != b[j + k]:
+            return in_order(a[i + k]) - in_order(b[j + k])
+    return size - other
+
+
+@helper
 def copy_exact(out, to, data, at, size):
     """memcpy(out + to, data + at, size), by moves of fixed size if there are at most 32 bytes; up to 31 of them may overlap."""
     if size > 32:

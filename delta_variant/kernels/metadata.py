@@ -1,13 +1,26 @@
 """Dictionaries: each distinct metadata of a chunk is read once, and its keys are looked up among the names of a schema."""
 
-# ruff: noqa: ANN001, ANN201  # Numba infers the types
+# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import DICTIONARY, NOT_UTF8, VERSION, equal, fail, hash_bytes, is_utf8, jit, uint
+from delta_variant.kernels.memory import (
+    DICTIONARY,
+    NOT_UTF8,
+    VERSION,
+    called,
+    equal,
+    fail,
+    hash_bytes,
+    helper,
+    is_utf8,
+    jit,
+    u64,
+    uint,
+)
 
 
 @jit
@@ -75,9 +88,48 @@ def measure_dictionaries(data, offsets, first, count, start, fault):
     return total
 
 
+_LOW_BITS, _HIGH_BITS, _TO_F0 = (np.uint64(byte * 0x0101010101010101) for byte in (0x7F, 0x80, 0x10))
+
+
+@helper
+def _from_f0(word):
+    """A number whose _HIGH_BITS say which of eight bytes are F0 or above."""
+    return ((word & _LOW_BITS) + _TO_F0) & word
+
+
+@called
+def _has_both(data, at, size):
+    """Whether any of these bytes is F0 or above, and another one EE or EF."""
+    found = np.int64(0)
+    for k in range(at, at + size):
+        found |= np.int64(data[k] >= 0xEE) << np.int64(data[k] >= 0xF0)
+    return found == 3
+
+
+@helper
+def _mixes(data, at, size):
+    """Whether keys, one after the other in UTF-8, have a character from U+E000 to U+FFFF and one beyond these."""
+    i, end, found = at, at + size, np.uint64(0)
+    if size < 8:
+        return _has_both(data, at, size)
+    while i + 32 <= end:
+        found |= _from_f0(u64(data, i)) | _from_f0(u64(data, i + 8))
+        found |= _from_f0(u64(data, i + 16)) | _from_f0(u64(data, i + 24))
+        i += 32
+    while i + 8 <= end:
+        found |= _from_f0(u64(data, i))
+        i += 8
+    found |= _from_f0(u64(data, end - 8))
+    return found & _HIGH_BITS != 0 and _has_both(data, at, size)
+
+
 @jit
 def read_dictionaries(data, offsets, first, count, start, key_at, key_size, fault):
-    """Sets key_at and key_size to the position and the size of every key in `data`. Returns 0, or -1."""
+    """Sets key_at and key_size to the position and the size of every key in `data`.
+
+    Returns in how many dictionaries the order of fields may not be that of their names' bytes (`memory.compare_keys`), or -1.
+    """
+    mixed = np.int64(0)
     for number in range(count):
         at, limit = np.int64(offsets[first[number]]), np.int64(offsets[first[number] + 1])
         width = np.int64(data[at] >> 6) + 1
@@ -96,7 +148,8 @@ def read_dictionaries(data, offsets, first, count, start, key_at, key_size, faul
                 return fail(fault, NOT_UTF8, first[number], text + before)
             key_at[start[number] + i], key_size[start[number] + i] = text + before, end - before
             before = end
-    return np.int64(0)
+        mixed += _mixes(data, text, before)
+    return mixed
 
 
 @jit

@@ -5,8 +5,7 @@ finds the names that the values use. `measure_metadata` and `write_metadata` bui
 sorted; `measure_values` and `write_values` rewrite its values with ids of the new metadata, in the smallest form. `find_fields`
 is used for all older layouts.
 
-A walk through a Variant keeps one frame for each open container: (next child, children, offset width, position of the offsets,
-of the first child). Containers are numbered in the order in which the walks reach them.
+Containers are numbered in the order in which the walks through the Variants (`validate.open_frame`) reach them.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -37,7 +36,7 @@ from delta_variant.kernels.memory import (
     value_size,
     write_container,
 )
-from delta_variant.kernels.validate import MAX_DEPTH
+from delta_variant.kernels.validate import MAX_DEPTH, next_child, open_frame
 
 
 @jit
@@ -66,25 +65,6 @@ def split(data, offsets, valid, starts, fault):
         starts[2 * i + 1] = value
     starts[2 * slots] = offsets[slots]
     return np.int64(0)
-
-
-@helper
-def _next(data, frame, depth):
-    """(position of the next value, number of containers that stay open); the position is -1 at the end of the walk."""
-    while depth and frame[depth - 1, 0] == frame[depth - 1, 1]:
-        depth -= 1
-    if not depth:
-        return np.int64(-1), depth
-    f = frame[depth - 1, 0]
-    frame[depth - 1, 0] += 1
-    return frame[depth - 1, 4] + uint(data, frame[depth - 1, 3] + f * frame[depth - 1, 2], frame[depth - 1, 2]), depth
-
-
-@helper
-def _open(frame, depth, count, width, offsets, base):
-    """Sets the frame of a container to its first child."""
-    frame[depth, 0], frame[depth, 1], frame[depth, 2] = 0, count, width
-    frame[depth, 3], frame[depth, 4] = offsets, base
 
 
 @allocating
@@ -119,9 +99,9 @@ def mark(data, at, limit, dictionary, key_start, rank, row, names, stamp, pairs,
                             stamp[key] = i
                             pairs[count_of_pairs] = row[i] * names + rank[key]
                             count_of_pairs += 1
-                _open(frame, depth, count, width, offsets, base)
+                open_frame(frame, depth, count, width, offsets, base)
                 depth += 1
-            p, depth = _next(data, frame, depth)
+            p, depth = next_child(data, frame, depth)
     found[0], found[1] = count_of_pairs, containers
     return np.int64(0)
 
@@ -196,14 +176,14 @@ def measure_values(data, at, limit, dictionary, key_start, rank, row, start, ran
                         largest[containers] = max(largest[containers], _new_id(ranks, low, high, rank[key]))
                 inner[containers], number[depth] = 0, containers
                 containers += 1
-                _open(frame, depth, count, width, offsets, base)
+                open_frame(frame, depth, count, width, offsets, base)
                 depth += 1
             elif depth:
                 inner[number[depth - 1]] += value_size(data, p, limit[i])
             else:
                 size[i] = value_size(data, p, limit[i])
             open_ = depth
-            p, depth = _next(data, frame, depth)
+            p, depth = next_child(data, frame, depth)
             while open_ > depth:  # containers that ended with this value
                 open_ -= 1
                 own, count = number[open_], frame[open_, 1]
@@ -240,13 +220,13 @@ def write_values(data, at, limit, dictionary, key_start, rank, row, start, ranks
                 new[depth, 0], new[depth, 1], new[depth, 2] = to, new_width, to + (count + 1) * new_width
                 to = new[depth, 2]
                 containers += 1
-                _open(frame, depth, count, width, offsets, base)
+                open_frame(frame, depth, count, width, offsets, base)
                 depth += 1
             else:
                 one = value_size(data, p, limit[i])
                 copy(out, to, data, p, one)
                 to += one
-            p, depth = _next(data, frame, depth)
+            p, depth = next_child(data, frame, depth)
             if depth:
                 put(out, new[depth - 1, 0], to - new[depth - 1, 2], new[depth - 1, 1])
                 new[depth - 1, 0] += new[depth - 1, 1]

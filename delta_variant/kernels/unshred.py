@@ -2,8 +2,8 @@
 
 `size_…`, from the leaves to the root, compute the size in bytes of every slot (`size`, 0: missing). `write_…`, from the root to
 the leaves, get the position of every slot in the output (`to`, -1: none), write its header and pass on the positions of the
-children, which take the place of their sizes. Objects are written in their smallest form, with fields sorted by name and values
-in the order of the fields; arrays likewise. `rebuild` calls these helpers node by node.
+children, which take the place of their sizes. Objects are written in their smallest form, with fields in the order of
+`memory.compare_keys` and values in the order of the fields; arrays likewise. `rebuild` calls these helpers node by node.
 
 typed, valid: flags of the slots where typed_value or `value` is set and nothing around the slot is missing; empty if all are.
 """
@@ -22,6 +22,7 @@ from delta_variant.kernels.memory import (
     NO_KEY,
     NOT_AN_OBJECT,
     bytes_for,
+    compare_keys,
     copy,
     copy_exact,
     fail,
@@ -44,15 +45,6 @@ def keys_of_names(keys, key_start, id_of_name):
         for i in range(key_start[number + 1] - start - 1, -1, -1):
             if keys[start + i] < id_of_name.shape[1]:
                 id_of_name[number, keys[start + i]] = i
-
-
-@helper
-def compare(a, i, size, b, j, other):
-    """Compares a[i:i + size] with b[j:j + other]: negative, zero or positive."""
-    for k in range(min(size, other)):
-        if a[i + k] != b[j + k]:
-            return np.int64(a[i + k]) - np.int64(b[j + k])
-    return size - other
 
 
 @jit
@@ -197,7 +189,7 @@ def _sorted_rest(data, ids, id_width, count, first, keys, child_of_name, texts, 
         at = fields
         while at:
             before = first + uint(data, ids + order[at - 1] * id_width, id_width)
-            way = compare(texts, key_at[before], key_size[before], texts, key_at[key], key_size[key])
+            way = compare_keys(texts, key_at[before], key_size[before], texts, key_at[key], key_size[key])
             if way == 0:
                 return np.int64(-DUPLICATE)
             if way < 0:
@@ -379,7 +371,7 @@ def write_objects(
                 if c < children:
                     key, n = first + field_id, number[c]
                     start = name_ends[n - 1] if n else np.int64(0)
-                    if compare(texts, key_at[key], key_size[key], names, start, name_ends[n] - start) > 0:
+                    if compare_keys(texts, key_at[key], key_size[key], names, start, name_ends[n] - start) > 0:
                         break
                 source = old_base + uint(data, old_offsets + order[f] * old_width, old_width)
                 one = value_size(data, source, end)

@@ -60,6 +60,29 @@ def payload_fault(data, p, kind):
     return np.int64(0)
 
 
+@helper
+def open_frame(frame, depth, count, width, offsets, base):
+    """Opens a container in a walk through a valid Variant. `next_child` gives its children, one after the other.
+
+    frame: (MAX_DEPTH, 5) numbers, a line for each open container: (next child, children, offset width, position of the
+    offsets, of the first child).
+    """
+    frame[depth, 0], frame[depth, 1], frame[depth, 2] = 0, count, width
+    frame[depth, 3], frame[depth, 4] = offsets, base
+
+
+@helper
+def next_child(data, frame, depth):
+    """(position of the next value, number of containers that stay open); the position is -1 at the end of the walk."""
+    while depth and frame[depth - 1, 0] == frame[depth - 1, 1]:
+        depth -= 1
+    if not depth:
+        return np.int64(-1), depth
+    f = frame[depth - 1, 0]
+    frame[depth - 1, 0] += 1
+    return frame[depth - 1, 4] + uint(data, frame[depth - 1, 3] + f * frame[depth - 1, 2], frame[depth - 1, 2]), depth
+
+
 @allocating
 def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, fault):
     """Checks the Variant of every slot with at[slot] >= 0. Returns 0, or -1.

@@ -19,7 +19,7 @@ need to know of a schema), `shredder`, `json_texts`, `unshredder`. Invariant: `u
 
 from delta_variant.shredding.json_texts import shred_json
 from delta_variant.shredding.plan import UNSHREDDED, storage_type
-from delta_variant.shredding.shredder import shred, validate
+from delta_variant.shredding.shredder import plain, shred, validate
 from delta_variant.shredding.unshredder import schema_of, unshred
 
-__all__ = ["UNSHREDDED", "schema_of", "shred", "shred_json", "storage_type", "unshred", "validate"]
+__all__ = ["UNSHREDDED", "plain", "schema_of", "shred", "shred_json", "storage_type", "unshred", "validate"]

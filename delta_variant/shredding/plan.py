@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from delta_variant import schema as schemas
 from delta_variant import types as t
+from delta_variant.binary.encoder import field_order
 from delta_variant.buffers import Int32s, Int64s, NameTable, by_type
 
 UNSHREDDED = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
@@ -54,7 +55,7 @@ class Node:
     primitive: t.Primitive | None
     children: tuple[Node, ...]
     child_of_name: Int32s  # number of a name → child; -1 if this object has no field of that name
-    by_name: tuple[int, ...]  # the children in the order of their names' UTF-8 bytes
+    by_name: tuple[int, ...]  # the children in the order of fields
     name_numbers: Int64s  # of the children, in that order
 
 
@@ -104,7 +105,7 @@ def _node(schema: pa.DataType, path: str, numbers: dict[str, int]) -> Node:
     elif schemas.is_list(schema):
         children = (_node(schema.value_type, f"{path}[*]", numbers),)
     typed = None if pa.types.is_null(schema) else typed_type(schema)
-    by_name = tuple(sorted(range(len(names)), key=lambda i: names[i].encode()))
+    by_name = tuple(sorted(range(len(names)), key=lambda i: field_order(names[i].encode())))
     name_numbers = np.array([numbers[names[i]] for i in by_name], np.int64)
     primitive = t.of_arrow(schema)
     return Node(path, schema, group_type(schema), typed, primitive, children, child_of_name, by_name, name_numbers)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import binary
+from delta_variant import binary, nested
 from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import (
@@ -70,8 +70,10 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
     array: struct<metadata: binary, value: binary>, children in either order, null where the Variant is SQL NULL. Returns an
     array of `storage_type(as_type)`; the metadata is passed on, not copied. If nothing is lost, integers are stored as wider
     integers or as decimals, and decimals as decimals of the same or a larger scale. No other value is converted; what does not
-    fit stays in `value`. Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError; with for_spark also
-    UnsupportedFeatureError, with the path, if a value that stays in `value` is one that Spark cannot read.
+    fit stays in `value`, with the fields of objects in the order in which Spark finds them (protocol/README.md, E6).
+
+    Raises MalformedVariantError, InvalidSchemaError, InvalidLayoutError; with for_spark also UnsupportedFeatureError, with the
+    path, if a value that stays in `value` is one that Spark cannot read.
 
     >>> import delta_variant as dv
     >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "one"}])
@@ -131,16 +133,45 @@ def validate(array: pa.Array, *, for_spark: bool = False) -> None:
     Traceback (most recent call last):
     delta_variant.errors.UnsupportedFeatureError: $.at is a time, which Spark cannot read in a Variant (row 0)
     """
-    array, children = storage_of(array, "validate")
+    _validated(array, "validate", for_spark=for_spark)
+
+
+def plain(array: pa.Array) -> pa.StructArray:
+    """An unshredded column as the files of a table have it: validated, with fields in the order in which Spark finds them.
+
+    array: struct<metadata, value>. Returns the same array if nothing has to change (protocol/README.md, E6). Raises what
+    `validate` raises with for_spark.
+
+    >>> import delta_variant as dv
+    >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1}]).storage
+    >>> dv.shredding.plain(events) is events
+    True
+    """
+    rows, storage = _validated(array, "plain", for_spark=True)
+    ordered = rows.ordered(Faults(0))
+    if ordered is rows:
+        return storage
+    kept = {field.name: child for field, child in zip(storage.type, nested.arrays(storage), strict=True)}
+    offsets = np.append(ordered.low, ordered.limit).astype(np.int32)
+    kept["value"] = binary_array(offsets, ordered.data, flags_of(kept["value"]), pa.binary())
+    return nested.rebuilt(
+        storage, nested.with_types(storage.type, [child.type for child in kept.values()]), list(kept.values())
+    )
+
+
+def _validated(array: pa.Array, what: str, *, for_spark: bool) -> tuple[Variants, pa.StructArray]:
+    """The Variants of a column and its storage. what: the calling function. Raises what `validate` raises."""
+    storage, children = storage_of(array, what)
     faults = Faults(0)
     metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
-    rows = Variants.open(metadata, value, flags_of(array), faults)
+    rows = Variants.open(metadata, value, flags_of(storage), faults)
     source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
     result, row = walk(*source, _bits(for_spark), faults.report), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
         path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
         raise UnsupportedFeatureError(f"{path} is a {t.PRIMITIVES[type_id].name}, {UNREADABLE}", row=row)
     faults.check(result, "$")
+    return rows, storage
 
 
 def _bits(for_spark: bool) -> int:
@@ -164,6 +195,10 @@ class _Chunk:
         self.tree, self.refused = tree(schema.root), refused
         self.faults = Faults(first_row)
         rows = Variants.open(metadata, value, valid, self.faults)
+        if rows.keys.mixed:
+            source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
+            self.faults.check(walk(*source, 0, self.faults.report), "$")
+            rows = rows.ordered(self.faults)
         self.data, self.keys = rows.data, rows.keys
         self.slots = _Slots(rows.at, rows.limit.astype(np.int32), rows.dictionary)
         self.names = self.keys.look_up(schema.names)

@@ -69,8 +69,9 @@ def unshred(array: pa.Array) -> pa.StructArray:
 
     array: struct<metadata, value?, typed_value?>, children in any order and any of Arrow's storage forms, null where the
     Variant is SQL NULL. Returns struct<metadata: binary not null, value: binary not null>; typed values have exactly the
-    type of typed_value. Variants of a column that is not shredded keep their bytes. Raises InvalidLayoutError for an invalid
-    layout or invalid data, MalformedVariantError for malformed Variant bytes.
+    type of typed_value. Variants of a column that is not shredded keep their bytes, but the fields of objects are always in the
+    order in which Spark finds them (protocol/README.md, E6). Raises InvalidLayoutError for an invalid layout or invalid data,
+    MalformedVariantError for malformed Variant bytes.
 
     >>> import delta_variant as dv
     >>> events = dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "one"}])
@@ -205,7 +206,15 @@ class _Chunk:
             steps.steps, self.levels, self.nodes, self.room, *self.known, names.names, names.ends, *self.tables, self.work,
             values.data,
         )  # fmt: skip
+        if self.keys.mixed:
+            self._order(values)
         return self.metadata
+
+    def _order(self, values: _Values) -> None:
+        """Puts the fields of objects that were copied from `value` in order; all others are."""
+        ends = values.offsets[values.done - len(self.storage) : values.done + 1].astype(np.int64)
+        at = np.where(ends[1:] > ends[:-1], ends[:-1], np.int64(-1))
+        self.keys.order(values.data, at, ends[1:], self.dictionary, self.faults)
 
     def _measure(self) -> None:
         """Sets the sizes of all slots, and validates what is in `value` to the last leaf: it is copied as it is."""

@@ -55,9 +55,7 @@ def physical(
         with naming(path):
             if path in shredding_schemas:
                 return shredding.shred(_required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
-            plain = _required(array, ("metadata", "value"))
-            shredding.validate(plain, for_spark=True)
-            return plain
+            return shredding.plain(_required(array, ("metadata", "value")))
     if not any(variant[: len(path)] == path for variant in variants):
         return _copied(array if array.type == target else array.cast(target))
     if not pa.types.is_struct(target):

@@ -18,13 +18,14 @@ METADATA, TYPES, OBJECT, ARRAY = (
 )
 UNIQUE = "VariantEncoding, Field ID order and uniqueness"
 M, A = "01 00 00", "01 01 00 01 'a'"
+MIXED = "11 02 00 03 07 ef bf a5 f0 9f 98 80"  # U+FFE5, U+1F600
 A_B, C_B_A = "11 02 00 01 02 'ab'", "01 03 00 01 02 03 'cba'"
 
 
-def valid(name: str, source: str, why: str, rows: list[Row]) -> Vector:
-    """A column that comes back as it is."""
+def valid(name: str, source: str, why: str, rows: list[Row], compare: str = "bytes") -> Vector:
+    """A column that comes back as it is, or with the same values."""
     stored = [None if one is None else {"metadata": h(one[0]), "value": h(one[1])} for one in rows]
-    return Vector(name, source, why, pa.array(stored, variant(None)), rows)
+    return Vector(name, source, why, pa.array(stored, variant(None)), rows, compare=compare)
 
 
 def malformed(name: str, source: str, why: str, metadata: str, value: str) -> Vector:
@@ -94,6 +95,9 @@ VALID = [
     valid("order-of-values", OBJECT, "Fields are ordered by name, their values as they come: the text's c: 3, b: 2, a: 1.",
           [(C_B_A, "02 03 02 01 00 04 02 00 06 0c 03 0c 02 0c 01", '{"a": 1, "b": 2, "c": 3}'),
            (C_B_A, "02 03 02 01 00 00 02 04 06 0c 01 0c 02 0c 03", '{"a": 1, "b": 2, "c": 3}')]),
+    valid("order-of-fields", UNIQUE, "Names in the order of UTF-8, as the text asks, and in that of UTF-16, as in Spark.",
+          [(MIXED, "02 02 00 01 00 02 04 0c 01 0c 02", '{"\uffe5": 1, "\U0001f600": 2}'),
+           (MIXED, "02 02 01 00 02 00 04 0c 01 0c 02", '{"\U0001f600": 2, "\uffe5": 1}')], compare="value"),
     valid("empty-containers", OBJECT, "No fields, no elements: one offset remains.",
           [(M, "02 00 00", "{}"), (M, "03 00 00", "[]"), (M, "03 02 00 03 06 02 00 00 03 00 00", "[{}, []]")]),
     valid("nested", OBJECT, "Containers in containers, the inner ones with ids of the same dictionary.",
