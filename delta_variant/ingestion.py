@@ -33,6 +33,7 @@ from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
+from delta_variant.writer.json_texts import parsing
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
@@ -257,8 +258,8 @@ class _Ingestion:
         columns += [F.lit(value).alias(name) for name, value in self.constants.items()]
         columns += [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
         df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).select(*columns)
-        keys = (self.spark.conf.get("spark.sql.variant.allowDuplicateKeys", "false") or "").lower() == "true"
-        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, self.bad_records is None, keys)
+        fails = self.bad_records is None
+        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
 
     def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
         """The pieces of a file."""

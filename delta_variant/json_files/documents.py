@@ -63,7 +63,9 @@ class Reader:
 
     def __init__(self, files: JsonFiles) -> None:
         self._files = files
-        self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys, to_end=True)
+        self._parser = Parser(
+            allow_duplicate_keys=files.allow_duplicate_keys, validate_unicode=files.validate_unicode, strict=True
+        )
         self._file_systems = FileSystems(files.storages)
         self.malformed: dict[str, int] = {}
         """How many malformed documents were left out, by file."""

@@ -1,7 +1,10 @@
 """JSON strings → Variant strings: escapes, UTF-8.
 
 Bytes that are not UTF-8 are replaced as Java replaces them when it decodes a text: one U+FFFD for each maximal part of a
-character, and one for a surrogate of three bytes. A surrogate that is escaped must be followed by its other half.
+character, and one for a surrogate of three bytes. With STRICT they are a fault.
+
+A surrogate that is escaped must be followed by its other half. With UNPAIRED it need not be, and is `?` in a value, as Java
+encodes it. In a key it stays three bytes, since Java tells such keys apart and sorts them before it encodes them: see `keys`.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -15,9 +18,12 @@ from delta_variant import types as t
 from delta_variant.kernels.memory import called, copy, helper, put
 from delta_variant.kernels.scan import apart, bytes_between, move, not_ascii, string_end, trailing_zeros
 
-END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
+END, CONTROL, ESCAPE, SURROGATE, NOT_UTF8 = range(1, 6)
+UNPAIRED, STRICT, KEY, DISTINCT = 1, 2, 4, 8
+"""The bits of `how`: surrogates need no other half; bytes that are not UTF-8 are a fault; the string is a key. DISTINCT is for
+`parse`: fields whose keys become the same bytes are a fault."""
 
-_QUOTE, _BACKSLASH, _U = (np.uint8(ord(c)) for c in '"\\u')
+_QUOTE, _BACKSLASH, _U, _UNKNOWN = (np.uint8(ord(c)) for c in '"\\u?')
 _UNESCAPED = np.zeros(256, np.uint8)  # by the character after a backslash; 0: no such escape
 for _from, _to in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
     _UNESCAPED[ord(_from)] = ord(_to)
@@ -123,6 +129,17 @@ def _replace(out, start, end):
 
 
 @helper
+def _first_bad(data, p, end):
+    """The first byte that is not UTF-8."""
+    while p < end:
+        size, good = _part_of_character(data, p, end)
+        if not good:
+            break
+        p += size
+    return p
+
+
+@helper
 def utf16_size(out, start, end):
     """The length of a text in UTF-16 code units."""
     size = np.int64(0)
@@ -132,23 +149,23 @@ def utf16_size(out, start, end):
 
 
 @helper
-def write_string(data, p, end, out, o):
+def write_string(data, p, end, out, o, how):
     """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or a fault)."""
     size = trailing_zeros(string_end(data, p))
     if p + size < end and size < 32 and data[p + size] == _QUOTE and trailing_zeros(not_ascii(data, p)) >= size:
         out[o] = size << 2 | t.SHORT_STRING
         copy(out, o + 1, data, p, 32)
         return p + size + 1, o + 1 + size, 0
-    return _write_longer(data, p, end, out, o)
+    return _write_longer(data, p, end, out, o, how)
 
 
 @called
-def _write_longer(data, p, end, out, o):
+def _write_longer(data, p, end, out, o, how):
     """As `write_string`, for any string."""
     apart()
     text = p
     start = w = o + 1  # of a short string
-    ascii_only = True
+    ascii_only, replaced = True, np.int64(0)  # bytes up to the last surrogate of a key, which has no other half
     while True:
         window, marks = p, string_end(data, p)
         while True:
@@ -175,13 +192,19 @@ def _write_longer(data, p, end, out, o):
                 if point == 0x10000:
                     return p, o, ESCAPE
                 if 0xD800 <= point < 0xE000:
-                    if point >= 0xDC00 or p + 12 > end or data[p + 6] != _BACKSLASH or data[p + 7] != _U:
+                    low = np.int64(0)
+                    if point < 0xDC00 and p + 12 <= end and data[p + 6] == _BACKSLASH and data[p + 7] == _U:
+                        low = _four_digits(data, p + 8)
+                    if 0xDC00 <= low < 0xE000:
+                        point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
+                        p += 6
+                    elif not how & UNPAIRED:
                         return p, o, SURROGATE
-                    low = _four_digits(data, p + 8)
-                    if not 0xDC00 <= low < 0xE000:
-                        return p, o, SURROGATE
-                    point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
-                    p += 6
+                    elif not how & KEY:
+                        point = np.int64(_UNKNOWN)
+                    else:
+                        w = _replace(out, start + replaced, w)
+                        replaced = w + 3 - start
                 w = _write_character(out, w, point)
                 p += 6
             if p >= window + 32:
@@ -197,7 +220,9 @@ def _write_longer(data, p, end, out, o):
                 break
             return p, o, CONTROL
     if not ascii_only and not _is_utf8(data, text, p):
-        w = _replace(out, start, w)
+        if how & STRICT:
+            return _first_bad(data, text, p), o, NOT_UTF8
+        w = _replace(out, start + replaced, w)
         if w - start > t.SHORT_STRING_MAX and start == o + 1:
             move(out, o + 5, start, w - start)
             start += 4

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 _CARRIED = "delta_variant JSON text of "
 _MALFORMED, _SHOWN = "delta_variant found a text that is not valid JSON for ", 50
-_DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
+_DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
+
+
+def parsing(spark: SparkSession) -> dict[str, bool]:
+    """The session's settings for Spark's `parse_json`, as the arguments of `binary.parse_json`."""
+    names = {"allow_duplicate_keys": (_DUPLICATE_KEYS, "false"), "validate_unicode": (_VALIDATE, "true")}
+    return {name: (spark.conf.get(*setting) or "").strip().lower() == "true" for name, setting in names.items()}
 
 
 def malformed(message: str) -> str | None:
@@ -162,5 +168,5 @@ class JsonTexts:
             columns=tuple(names[name] for name in self.columns if name in names),
             fails=self.fails,
             corrupt=names.get(self.corrupt or ""),
-            allow_duplicate_keys=(spark.conf.get(_DUPLICATE_KEYS, "false") or "").lower() == "true",
+            **parsing(spark),
         )
