@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from delta_variant import jvm, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
+from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
@@ -124,8 +124,8 @@ def ingest(
             raise UnsupportedFeatureError(f"ingest does not take {name}: use write(spark.read.text(…), …, parse_json={{…}})")
         if name not in _OPTIONS:
             raise TypeError(f"ingest() got an unexpected keyword argument {name!r}")
-    if format not in ("auto", "lines", "array", "document"):
-        raise UnsupportedFeatureError(f"format={format!r} is not one of auto, lines, array, document")
+    if format not in FORMS:
+        raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
     keys = None if records is None else _keys(records)
@@ -263,7 +263,7 @@ class _Ingestion:
 
     def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
         """The pieces of a file."""
-        if whole or piece.compression is not None or self.records is not None or self.form in ("array", "document"):
+        if whole or piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document"):
             return iter([piece])
         return sources.cut(piece, PIECE_BYTES)
 

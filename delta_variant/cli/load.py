@@ -11,6 +11,7 @@ import click
 from delta_variant.cli.shared import command, pairs, running, step, table_of
 from delta_variant.conversion import convert
 from delta_variant.ingestion import ingest
+from delta_variant.json_files.pieces import FORMS
 from delta_variant.sources import Loaded
 
 
@@ -24,7 +25,7 @@ from delta_variant.sources import Loaded
 @click.argument("target")
 @click.option("--column", default="v", show_default=True, help="The VARIANT column that gets the documents.")
 @click.option(
-    "--format", "format_", type=click.Choice(["auto", "lines", "array", "document"]), default="auto", show_default=True
+    "--format", "format_", type=click.Choice(FORMS), default="auto", show_default=True
 )
 @click.option("--records", help="The path to an array inside each document whose elements are the rows, such as $.Records.")
 @click.option("--path-column", help="A column for the URI of the file.")

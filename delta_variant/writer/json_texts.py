@@ -10,7 +10,7 @@ Invariant: the texts travel beside the rows under names of their own, so that th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
@@ -30,10 +30,20 @@ _MALFORMED, _SHOWN = "delta_variant found a text that is not valid JSON for ", 5
 _DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
 
 
-def parsing(spark: SparkSession) -> dict[str, bool]:
-    """The session's settings for Spark's `parse_json`, as the arguments of `binary.parse_json`."""
-    names = {"allow_duplicate_keys": (_DUPLICATE_KEYS, "false"), "validate_unicode": (_VALIDATE, "true")}
-    return {name: (spark.conf.get(*setting) or "").strip().lower() == "true" for name, setting in names.items()}
+class Parsing(TypedDict):
+    """Arguments of `binary.parse_json`."""
+
+    allow_duplicate_keys: bool
+    validate_unicode: bool
+
+
+def parsing(spark: SparkSession) -> Parsing:
+    """The session's settings for Spark's `parse_json`."""
+
+    def is_on(name: str, default: str) -> bool:
+        return (spark.conf.get(name, default) or "").strip().lower() == "true"
+
+    return Parsing(allow_duplicate_keys=is_on(_DUPLICATE_KEYS, "false"), validate_unicode=is_on(_VALIDATE, "true"))
 
 
 def malformed(message: str) -> str | None:
