@@ -155,6 +155,46 @@ def test_forms(spark, tmp_path):
     assert ids(spark, tmp_path / "t") == [1, 2, 3, 4, 5]
 
 
+def test_adjacent_documents(spark, tmp_path, monkeypatch):
+    """As Firehose and `jq .` write them, they are rows, compressed or not, and what is malformed among them has its place."""
+    monkeypatch.setattr(ingestion, "PIECE_BYTES", 10)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id":1}{"id":2}\n{"id":3} {"id":4}')
+    (tmp_path / "in" / "b.json").write_text('{\n  "id": 5\n}\n{\n  "id": 6\n}\n')
+    (tmp_path / "in" / "c.json.gz").write_bytes(gzip.compress(b'{"id":7}{"id":8}{"id":oops}{"id":9}'))
+    done = dv.ingest(spark, tmp_path / "in", tmp_path / "t", bad_records=tmp_path / "bad", path_column="file")
+    assert (ids(spark, tmp_path / "t"), done.rows, done.bad) == (list(range(1, 10)), 9, 1)
+    (bad,) = read(spark, tmp_path / "bad").collect()
+    assert (Path(bad.file).name, bad.line, bad.byte, bad.text) == ("c.json.gz", 1, 16, '{"id":oops}')
+    files = read(spark, tmp_path / "t").selectExpr("v:id::int id", "file").collect()
+    assert {row.id: Path(row.file).name[0] for row in files} == dict(zip(range(1, 10), "aaaabbccc", strict=True))
+    (tmp_path / "d.json").write_text('"x"\n\x1e{"id": 10}\n\x1e{"id": \n\x1e{"id": 11, "long": "' + "x" * 90 + '"}\n\x1e{"id": 12}\n')
+    more = {"format": "adjacent", "bad_records": tmp_path / "bad", "max_document_bytes": 80, "path_column": "file"}
+    done = dv.ingest(spark, tmp_path / "d.json", tmp_path / "t", **more)
+    assert (done.rows, done.bad) == (3, 2)
+    found = read(spark, tmp_path / "bad").where("file LIKE '%d.json'").collect()
+    assert sorted((row.line, row.byte, row.text[:8]) for row in found) == [(3, 17, '{"id": \n'), (4, 26, '{"id": 1')]
+
+
+def test_settings_of_the_session(spark, tmp_path):
+    """Equal keys and halves of surrogate pairs are taken if the session's parse_json takes them."""
+    (tmp_path / "a.jsonl").write_text('{"t": "ab\\ud83d", "t": "\\ude00"}\n{"\\ud83d": 1}\n')
+    settings = ["spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"]
+    with pytest.raises(InvalidJsonError, match="line 1: .*without the other half"):
+        dv.ingest(spark, tmp_path / "a.jsonl", tmp_path / "t")
+    for name, value in zip(settings, ("true", "FALSE"), strict=True):
+        spark.conf.set(name, value)
+    try:
+        dv.ingest(spark, tmp_path / "a.jsonl", tmp_path / "t")
+        found, expected = canonicals(
+            read(spark, tmp_path / "t"), spark.read.text(str(tmp_path / "a.jsonl")).select(F.parse_json("value").alias("v"))
+        )
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert found == expected
+
+
 def test_tables_of_all_kinds(spark, tmp_path):
     """Mapped names, generated columns, constraints and another column's name work; expressions over documents are refused."""
     spark.sql(
@@ -190,7 +230,7 @@ def test_tables_of_all_kinds(spark, tmp_path):
     [
         ({"mode": "overwrite"}, UnsupportedFeatureError, "does not take mode"),
         ({"cluster_by": ["v:id"]}, UnsupportedFeatureError, "does not take cluster_by"),
-        ({"format": "csv"}, UnsupportedFeatureError, "auto, lines, array, document"),
+        ({"format": "csv"}, UnsupportedFeatureError, "auto, lines, array, adjacent, document"),
         ({"max_document_bytes": 0}, UnsupportedFeatureError, "1 or more"),
         ({"records": "$[0]"}, InvalidPathError, r"as in \$\.Records"),
         ({"path_column": "v"}, InvalidSchemaError, "has a column v already"),
@@ -257,9 +297,14 @@ def test_tables_of_malformed_documents(spark, tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (json.dumps({"a": 1}, indent=1).encode(), {}, 'line 1: .* several lines, use format="document"'),
-        (lines(0, 2).encode("utf-16"), {}, "the file is UTF-16: convert it to UTF-8"),
-        (b"[1]\n[2]\n", {}, 'line 2: .* text after the array; format="lines" is for'),
+        (json.dumps({"a": 1}, indent=1).encode(), {"format": "lines"}, 'line 1: .*; format="adjacent" is for documents in several'),
+        (b'{"a": 1}\n{"a": 2}{"a": 3', {}, 'line 2: .*; format="adjacent" is for documents in several lines, or several in a line'),
+        (b'{"a": 1}\n{"a": 2}', {"format": "document"}, 'line 1: .*; format="adjacent" is for several documents in a file'),
+        (lines(0, 2).encode("utf-16"), {}, "line 1: .*the file is UTF-16: convert it to UTF-8; bad_records"),
+        ('{"a": "é"}'.encode("latin-1"), {}, "line 1: .*a byte is not UTF-8 .*Latin-1.*: convert it to UTF-8, at byte 7"),
+        (b'{"a": NaN}', {}, "line 1: .*a value is NaN, which JSON lacks, at byte 6"),
+        (b'{"a": 1}\n{"a": -Infinity}', {}, "line 2: .*a value is Infinity, which JSON lacks"),
+        (b"[1]\n[2]\n", {}, 'line 2: .* text after the array; format="adjacent" is for'),
         (b'{"Rows": [1]}', {"records": "$.Records"}, r"the document has no array at \$\.Records"),
     ],
 )
