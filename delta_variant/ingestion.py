@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import jvm, sources
+from delta_variant import extraction, jvm, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
@@ -37,7 +37,7 @@ from delta_variant.writer.json_texts import parsing
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 DOCUMENT_BYTES = 16 << 20
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
@@ -79,6 +79,7 @@ def ingest(
     modified_column: str | None = None,
     constants: Mapping[str, Any] | None = None,
     folders: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     bad_records: str | os.PathLike[str] | None = None,
     max_document_bytes: int = DOCUMENT_BYTES,
     commit_bytes: int = COMMIT_BYTES,
@@ -92,6 +93,7 @@ def ingest(
     Example:
         dv.ingest(spark, "s3a://logs/2026/", "events", folders={"day": "date"}, bad_records="events_bad")
         dv.ingest(spark, "trail/*.json.gz", "trail", records="$.Records", path_column="file")
+        dv.ingest(spark, "feed/", "feed", columns={"day": "v:created_at::date"}, partition_by=["day"])
 
     source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
     directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
@@ -100,12 +102,17 @@ def ingest(
     repeated: after a failure, or every night. DELETE and RESTORE do not change what the table has had; force=True reads all
     files, whether the table has had them or not. The table forgets files after delta.setTransactionRetentionDuration, if set.
     A file is known by its path: the same file at another path, as s3:// in the place of s3a://, is another file.
-    format: "lines" (a document on each line), "array" (the elements of a top-level array), "document" (the whole file), or
-    "auto": an array if a file begins with a bracket, else lines. records: the path to an array inside each document of a file,
-    such as $.Records; its elements are the rows.
+    format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
+    other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
+    "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if a document that
+    begins on its first line ends on another one, or if its only line has several; else lines, where a line that is several
+    complete objects or arrays is several rows. Large plain files of lines are read by several tasks, all others by one each.
+    records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
-    (`day=2026-11-01`).
+    (`day=2026-11-01`). columns: columns out of the document, as SQL expressions over the columns of the row: v:id::bigint is an
+    error for a value that is no number, and NULL where the path is missing; try_variant_get(v, '$.id', 'bigint') is NULL for
+    both. Spark computes them, under the session's settings; the documents go through Spark for that, which takes longer.
     bad_records: a table for documents that are malformed or too long, with the columns file, line, byte (the first of the
     document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error. If
     an earlier ingestion had no such table, or ended early, the files of the target are read once more for it.
@@ -113,11 +120,16 @@ def ingest(
     progress: called after each commit. storage_options: as for `write`, for source and target.
     options: of `write`: shred, partition_by, merge_schema, compression, max_rows_per_file and user_metadata.
 
-    Documents are parsed as by `binary.parse_json`, but text after a document makes it malformed and is not ignored. If the
-    structure around the elements of an array is broken, the rest of the file is one malformed document. Memory does not grow
-    with the size of files. Raises InvalidJsonError for the first malformed document, with its file and line; TableError
-    for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or generated columns
-    use `column`; and what `write` raises.
+    Documents are parsed as by `binary.parse_json`, under the session's settings for Spark's parse_json. But text after a
+    document makes it malformed, and so does a byte that is not UTF-8; Spark ignores the one and replaces the other. A file of
+    UTF-16 or UTF-32 is one malformed document. If the structure around the elements of an array is broken, the rest of the file
+    is one malformed document. So is the rest after adjacent documents from where no document begins, or none ends, up to the
+    next record separator. Memory does not grow with the size of files.
+
+    Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are no
+    expressions, and for two columns of one name; TableError for a file that cannot be read, and for no files;
+    UnsupportedFeatureError for a table whose constraints or generated columns use `column`, unless there are `columns`; what
+    `write` raises; and the errors of Spark's casts.
     """
     for name in options:
         if name in _FIXED:
@@ -133,8 +145,9 @@ def ingest(
     files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
         spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
-        bad_records, max_document_bytes, dict(storage_options or {}), force, _OPTIONS | options,
+        dict(columns or {}), bad_records, max_document_bytes, dict(storage_options or {}), force, _OPTIONS | options,
     )  # fmt: skip
+    ingestion.check_columns()
     return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
 
 
@@ -168,6 +181,7 @@ class _Ingestion:
     modified_column: str | None
     constants: dict[str, Any]
     folders: dict[str, str]
+    columns: dict[str, str]
     bad_records: str | os.PathLike[str] | None
     max_bytes: int
     storage_options: dict[str, str]
@@ -190,6 +204,15 @@ class _Ingestion:
                 progress(Progress(done.files, len(new), done.bytes_read, total, done.rows))
             skipped |= {file.name for file in batch} - taken
         return replace(done, skipped=len(skipped))
+
+    def check_columns(self) -> None:
+        """Raises InvalidSchemaError if two columns have one name."""
+        taken: set[str] = set()
+        of_files = [name for name in (self.path_column, self.modified_column) if name is not None]
+        for name in [self.column, *of_files, *self.constants, *self.folders, *self.columns]:
+            if name.lower() in taken:
+                raise InvalidSchemaError(f"a row has a column {name} already: choose another name for one of the two")
+            taken.add(name.lower())
 
     def _check_bad_records(self) -> None:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
@@ -227,14 +250,23 @@ class _Ingestion:
         )  # fmt: skip
 
     def _write(self, files: Sequence[SourceFile]) -> tuple[Commit, Mapping[str, int]]:
-        rows, reading = self._pieces(files)
-        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+        pieces, reading = self._pieces(files)
         identifiers = {file.identifier(_OPERATION): file.modified for file in files}
+        if self.columns:
+            malformed = extraction.Malformed(pieces)
+            rows = extraction.documents(pieces, _PIECE, reading, malformed)
+            rows = extraction.computed(self._rows(rows, F.col(quoted(_PIECE)).alias(self.column)), self.columns)
+            request = replace(Request.of(rows, **_FIXED | self.options), identifiers=identifiers, again=self.force)
+            with sources.own_errors("reading the files"):
+                commit, _ = write_rows(rows, self.target, request, self.storage_options)
+            return commit, malformed.by_file()
+        rows = self._rows(pieces, F.col(quoted(_PIECE)))
+        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
         request = replace(request, files=reading, identifiers=identifiers, again=self.force)
         return write_rows(rows, self.target, request, self.storage_options)
 
     def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
-        """A DataFrame with a row for each piece and the columns of its file, and how the pieces are read.
+        """A DataFrame with a row for each piece and what is known of its file, and how the pieces are read.
 
         whole: whether a file is one piece.
         """
@@ -250,16 +282,20 @@ class _Ingestion:
         types = [pa.string(), pa.string(), pa.int64(), *(pa.string() for _ in self.folders), pa.int32()]
         values = zip(*rows, strict=True)
         table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
-        columns = [F.col(quoted(_PIECE))]
+        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).drop(_GROUP)
+        fails = self.bad_records is None
+        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
+
+    def _rows(self, df: DataFrame, documents: Column) -> DataFrame:
+        """The documents and the columns of their files."""
+        columns = [documents]
         if self.path_column is not None:
             columns.append(F.col("path").alias(self.path_column))
         if self.modified_column is not None:
             columns.append(F.timestamp_millis("modified").alias(self.modified_column))
         columns += [F.lit(value).alias(name) for name, value in self.constants.items()]
         columns += [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
-        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).select(*columns)
-        fails = self.bad_records is None
-        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
+        return df.select(*columns)
 
     def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
         """The pieces of a file."""

@@ -478,7 +478,7 @@ PARTS = [
         b"\xe9",
     ),
 ]
-"""Halves of surrogate pairs and their neighbours: characters on either side of them, other escapes, bytes that are not UTF-8."""
+"""Halves of surrogate pairs and neighbours: characters before and behind them, other escapes, bytes that are not UTF-8."""
 
 
 def texts_with_halves(count, rng):
@@ -496,7 +496,7 @@ def texts_with_halves(count, rng):
 
 
 def sorts_alike(text):
-    """Whether bytes and UTF-16 sort the keys of a text alike, or one of them has half a pair, with which UTF-16 decides here."""
+    """Whether bytes and UTF-16 sort the keys of a text alike, or one of them has half a pair: UTF-16 decides then."""
     keys = json.loads(java_decoded(text), object_pairs_hook=lambda pairs: "".join(key for key, _ in pairs), strict=False)
     high = any(char >= "\ue000" for char in keys if char <= "\uffff")
     return not (high and max(keys, default="") > "\uffff") or any("\ud800" <= char <= "\udfff" for char in keys)

@@ -37,12 +37,12 @@ def parse_json(
     allow_duplicate_keys: bool = False,
     validate_unicode: bool = True,
 ) -> pa.StructArray:
-    """Parses JSON texts into Variants, with the types, and the bytes, that Spark 4.2's `parse_json` gives.
+    r"""Parses JSON texts into Variants, with the types, and the bytes, that Spark 4.2's `parse_json` gives.
 
     array: strings or binaries in any of Arrow's forms. Returns struct<metadata: binary not null, value: binary not null>, NULL
     where the text is NULL. errors: "raise" raises InvalidJsonError for the first text that Spark refuses, "null" makes it NULL,
     as `try_parse_json` does. allow_duplicate_keys: the last of equal keys counts, as with spark.sql.variant.allowDuplicateKeys;
-    without it they are an error. validate_unicode: False takes an escaped surrogate without its other half, such as `\\ud83d`,
+    without it they are an error. validate_unicode: False takes an escaped surrogate without its other half, such as `\ud83d`,
     and writes `?` in its place, as with spark.sql.variant.validateUnicodeInJsonParsing=false; with it they are an error. Raises
     InvalidLayoutError for other types, and for more than 2 GiB of Variants.
 
@@ -101,7 +101,7 @@ def parse_texts(
     validate_unicode: bool = True,
     distinct: bool = False,
 ) -> tuple[pa.StructArray, JsonFaults]:
-    """The Variants of JSON texts, NULL for malformed ones too, and these. distinct: as for Parser. Raises InvalidLayoutError."""
+    """The Variants of JSON texts, NULL for malformed ones too, and these. Options: as for Parser. Raises InvalidLayoutError."""
     parser = Parser(allow_duplicate_keys=allow_duplicate_keys, validate_unicode=validate_unicode, distinct=distinct)
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         parser.add(*texts_of(chunk))

@@ -55,7 +55,9 @@ class Malformed:
         before = self.text[max(0, self.byte - _SHOWN) : self.byte].decode(errors="replace")
         advice = "bad_records='…' writes such documents to a table of their own"
         if form in ("auto", "lines", "document") and self.reason in (FAULTS[END], FAULTS[NOT_AT_END]):
-            several = "several documents in a file" if form == "document" else "documents in several lines, or several in a line"
+            several = (
+                "several documents in a file" if form == "document" else "documents in several lines, or several in a line"
+            )
             advice = f'format="adjacent" is for {several}; {advice}'
         where = f", at byte {self.byte:,} of it, after {before!r}" if self.byte else ""
         return InvalidJsonError(f"{self.name}, line {line}: not a JSON document: {self.reason}{where}; {advice}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,9 +177,8 @@ def _lines(source: _Source, piece: Piece, max_bytes: int, *, may_be_several: boo
             if count > first:
                 rows = slice(first, count)
                 own = None if lines is None else lines[rows]
-                yield Texts(
-                    source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True, may_be_several=may_be_several
-                )  # fmt: skip
+                found = Texts(source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True)
+                yield replace(found, may_be_several=may_be_several)
             if count < len(starts):
                 return
             line = None if line is None else line + len(starts)

@@ -15,13 +15,25 @@ nothing says where the next document begins: it may be inside of the broken one.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.elements import AT, DEPTH, ESCAPED, INSIDE, LINE, OWN_LINE, PLACE, SEEKING, SKIPPING, START, STRAY, STRING, WORD
+from delta_variant.kernels.elements import (
+    AT,
+    DEPTH,
+    ESCAPED,
+    INSIDE,
+    LINE,
+    OWN_LINE,
+    PLACE,
+    SEEKING,
+    START,
+    STRAY,
+    STRING,
+    WORD,
+)
 from delta_variant.kernels.memory import helper
 from delta_variant.kernels.scan import ends_structure, string_end, trailing_zeros
 

@@ -38,7 +38,6 @@ from delta_variant.kernels.strings import (
     NOT_UTF8,
     STRICT,
     SURROGATE,
-    UNPAIRED,
     utf16_size,
     write_string,
 )
