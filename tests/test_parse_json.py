@@ -277,6 +277,13 @@ def test_long_rows():
     assert [binary.decode(*one) for one in parsed([json.dumps(d) for d in documents])] == documents
 
 
+def test_sizes_of_metadata():
+    """The keys of a document may take no more than 128 MiB, as its value may."""
+    key = "k" * 49_990
+    text = "{" + ",".join(f'"{key}{number}":1' for number in range(2_700)) + "}"
+    assert parsed([text]) == ["the Variant is larger than 128 MiB"]
+
+
 def test_lengths_of_strings():
     """A string may have 20,000,000 characters, which are counted as in UTF-16."""
     good, long = "x" * 19_999_998 + "\U0001f600", "x" * 19_999_999 + "\U0001f600"

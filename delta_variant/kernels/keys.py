@@ -35,6 +35,9 @@ COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = rang
 USED = 9
 HALF = np.uint64(1)  # no text begins with these bytes
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
+TOO_LARGE = -2  # in place of the number of a metadata
+MAX_SIZE = 1 << 27
+"""The most bytes of a value, and of a metadata."""
 _COPIED = 32  # bytes of a key that are copied at once, so many are spare
 _TRIES = 16  # steps from a state that are looked at
 _QUOTE, _COLON, _BACKSLASH, _UNKNOWN = (np.uint8(ord(c)) for c in '":\\?')
@@ -317,7 +320,7 @@ def step(shapes, used, before, key):
 
 @helper
 def meta_of(metas, used, names, keys, count, hash_):
-    """The number of the metadata with these keys in this order, a new one if need be; -1 if there is no room."""
+    """The number of the metadata with these keys in this order, a new one if need be; -1 if there is no room, TOO_LARGE."""
     mask = len(metas.table) - 1
     slot = np.int64(hash_ >> np.uint64(20)) & mask
     while metas.table[slot] >= 0:
@@ -336,6 +339,8 @@ def meta_of(metas, used, names, keys, count, hash_):
         texts += _written_size(names.key[keys[k]])
     width = bytes_for(max(texts, count))
     size = 1 + width * (count + 2) + texts
+    if size > MAX_SIZE:
+        return np.int64(TOO_LARGE)
     if number == len(metas.hash) or start + count > len(metas.keys) or o + size + _COPIED > len(metas.bytes):
         return np.int64(-1)
     metas.bytes[o] = 1 | (width - 1) << 6

@@ -25,7 +25,20 @@ from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
 from delta_variant.kernels.containers import are_alike, close_array, close_object, guess_of, keep_last, sort_fields
-from delta_variant.kernels.keys import HALVES, ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
+from delta_variant.kernels.keys import (
+    HALVES,
+    MAX_SIZE,
+    ORDERS,
+    SERIAL,
+    STATES,
+    TOO_LARGE,
+    forget,
+    is_at,
+    meta_of,
+    new_state,
+    number_name,
+    step,
+)
 from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
 from delta_variant.kernels.scan import apart, likely, not_blank, trailing_zeros
@@ -46,7 +59,6 @@ DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
 
 MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
-MAX_SIZE = 1 << 27
 _SMALL_HEADER = 8
 _ARRAY = -1  # in place of a state
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
@@ -336,7 +348,10 @@ def parse_rows(
             code[done], where[done] = _named(data, at[i], p, end, fault), p - at[i]
         else:
             meta[done] = meta_of(metas, used, names, work.keys, ids, hash_)
-            if meta[done] < 0:
+            if meta[done] == TOO_LARGE:
+                o = row_start
+                meta[done], code[done], where[done] = -1, SIZE, 0
+            elif meta[done] < 0:
                 return done, METAS_FULL
         start[done + 1] = o
     return len(at) - row, DONE
