@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.forms import several_in
 from delta_variant.json_files.pieces import FileSystems, Form, JsonFiles, Piece
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
+from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
 
@@ -161,9 +161,10 @@ class Reader:
         rows: the lines that may be. reasons: what is wrong with which line; one that is several documents is taken out, or gets
         the reason of the first of them that is malformed.
         """
-        parts = [several_in(block.data, int(block.at[row]), int(block.limit[row])) for row in rows]
-        at, limit = (np.concatenate(some) for some in zip(*parts, strict=True))
-        row = np.repeat(rows, [len(starts) for starts, _ in parts])
+        room, counts = int((block.limit[rows] - block.at[rows]).sum()) // 2 + 1, np.empty(len(rows), np.int64)
+        at, limit, lines = (np.empty(room, np.int64) for _ in range(3))
+        count = documents_in_rows(block.data, block.at[rows], block.limit[rows], counts, at, limit, lines)
+        at, limit, row = at[:count], limit[:count], np.repeat(rows, counts)
         self._parser.add(block.data, at, limit)
         several, faults = self._parser.finish()
         for done in np.unique(row).tolist():

@@ -24,7 +24,7 @@ from delta_variant.kernels.adjacent import documents
 from delta_variant.kernels.strings import NOT_UTF8, SURROGATE
 
 if TYPE_CHECKING:
-    from delta_variant.buffers import Bytes, Int64s
+    from delta_variant.buffers import Bytes
     from delta_variant.json_files.pieces import Form, JsonFiles
 
 BOM = b"\xef\xbb\xbf"
@@ -131,18 +131,3 @@ def _first(head: Beginning) -> int | None:
             return len(text) - len(seen)
         if head.filled > _MOST_PEEKED or not head.read(_PEEKED):
             return None
-
-
-def several_in(data: Bytes, at: int, limit: int) -> tuple[Int64s, Int64s]:
-    """Where the documents of a line begin and end, if it is several objects or arrays and nothing else; empty if it is not."""
-    state = np.zeros(k.STATE, np.int64)
-    state[k.AT] = at
-    found: list[tuple[Int64s, Int64s]] = []
-    starts, ends, lines = (np.empty(min(_DOCUMENTS, limit - at), np.int64) for _ in range(3))
-    while state[k.AT] < limit and state[k.PLACE] != k.STRAY:
-        count = documents(data, limit, state, starts, ends, lines)
-        found.append((starts[:count].copy(), ends[:count].copy()))
-    begins, stops = (np.concatenate(some) for some in zip(*found, strict=True))
-    if state[k.PLACE] != k.SEEKING or not np.isin(data[begins], (ord("{"), ord("["))).all():
-        return begins[:0], stops[:0]
-    return begins, stops

@@ -30,14 +30,16 @@ from delta_variant.kernels.elements import (
     PLACE,
     SEEKING,
     START,
+    STATE,
     STRAY,
     STRING,
     WORD,
 )
-from delta_variant.kernels.memory import helper
+from delta_variant.kernels.memory import called, helper
 from delta_variant.kernels.scan import ends_structure, string_end, trailing_zeros
 
 jit = partial(memory.jit, helpers=digest("kernels/memory", "kernels/scan", "kernels/elements"))
+allocating = partial(jit, allocates=True)
 
 RECORD_SEPARATOR = 0x1E
 _QUOTE, _BACKSLASH, _NEWLINE, _TAB, _RETURN, _BLANK = (np.uint8(ord(c)) for c in '"\\\n\t\r ')
@@ -53,11 +55,37 @@ def documents(data, end, state, at, limit, lines):
     it goes on to a record separator once the caller has set the place to SKIPPING. A document has begun and not ended if the
     place is INSIDE; it begins at state[START]. A number or a literal, with state[WORD] = 1, may end with the file.
     """
+    return _documents(data, end, state, at, limit, lines, np.int64(0))
+
+
+@allocating
+def documents_in_rows(data, row_at, row_limit, counts, at, limit, lines):
+    """The documents of rows that are several objects or arrays each, and nothing else; counts[row] is 0 for other rows.
+
+    Returns how many documents there are. `at` has room for half of the bytes of the rows, and one more.
+    """
+    state, count = np.zeros(STATE, np.int64), np.int64(0)
+    for row in range(len(row_at)):
+        state[:] = 0
+        state[AT], before = row_at[row], count
+        count += _documents(data, row_limit[row], state, at, limit, lines, count)
+        is_good = state[PLACE] == SEEKING and state[AT] == row_limit[row]
+        for k in range(before, count):
+            is_good = is_good and data[at[k]] in (_OPEN_OBJECT, _OPEN_ARRAY)
+        if not is_good:
+            count = before
+        counts[row] = count - before
+    return count
+
+
+@called
+def _documents(data, end, state, at, limit, lines, first):
+    """As `documents`, from at[first] on."""
     p, depth, string, escaped, place, start, own_line, line, word = (
         state[AT], state[DEPTH], state[STRING], state[ESCAPED], state[PLACE], state[START], state[OWN_LINE], state[LINE],
         state[WORD],
     )  # fmt: skip
-    count = 0
+    count = first
     while p < end and count < len(at) and place != STRAY:
         ends = False  # the open document, before p
         if string:
@@ -108,7 +136,7 @@ def documents(data, end, state, at, limit, lines):
         p, depth, string, escaped, place, start, own_line, line,
     )  # fmt: skip
     state[WORD] = word
-    return count
+    return count - first
 
 
 @helper

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from delta_variant.kernels.memory import bytes_for, called, copy, equal, helper, put, store32, u64
 from delta_variant.kernels.scan import apart
+from delta_variant.kernels.strings import UNPAIRED
 
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = range(9)
 """The places of `used`. HALVES: whether any key has half a surrogate pair."""
@@ -135,8 +136,8 @@ def _hash(data, at, size):
 
 
 @helper
-def number_name(names, used, data, at, size):
-    """The number of a key, a new one if need be; -1 if there is no room."""
+def number_name(names, used, data, at, size, how):
+    """The number of a key, a new one if need be; -1 if there is no room. how: of `strings`."""
     mask, hash_ = len(names.table) - 1, _hash(data, at, size)
     slot = hash_ & mask
     while names.table[slot] >= 0:
@@ -150,11 +151,14 @@ def number_name(names, used, data, at, size):
         return np.int64(-1)
     copy(names.text, to + 1, data, at, size)
     names.text[to], names.text[to + size + 1], names.text[to + size + 2] = _QUOTE, _QUOTE, _COLON
-    plain, prefix, halves = True, np.uint64(0), 0
+    plain, prefix = True, np.uint64(0)
     for k in range(size):
         byte = data[at + k]
         plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
-        halves += is_half(data, at + k)
+    halves = np.int64(0)
+    if how & UNPAIRED:
+        for k in range(size):
+            halves += is_half(data, at + k)
     for k in range(8):
         prefix = prefix << np.uint64(8) | np.uint64(data[at + k] if k < size else 0)
     names.table[slot] = key

@@ -51,6 +51,7 @@ from delta_variant.kernels.strings import (
     NOT_UTF8,
     STRICT,
     SURROGATE,
+    decide,
     utf16_size,
     write_string,
 )
@@ -168,7 +169,9 @@ def parse_rows(
                     state = np.int64(before.next)
                     p += name.step
                 else:
-                    q, to, fault = write_string(data, p + 1, end, out, o, how | KEY)
+                    q, to, fault = write_string(data, p + 1, end, out, o)
+                    if fault:
+                        q, to, fault = decide(data, p + 1, end, out, o, how | KEY, q, to, fault)
                     if fault:
                         p = q
                         break
@@ -177,7 +180,7 @@ def parse_rows(
                         fault = NAME_SIZE
                         break
                     p = q
-                    key = number_name(names, used, out, text, to - text)
+                    key = number_name(names, used, out, text, to - text, how)
                     if key < 0:
                         return done, NAMES_FULL
                     state = step(shapes, used, state, key)
@@ -204,7 +207,9 @@ def parse_rows(
                 p, fault = end, END if depth else EMPTY
                 break
             if c == _QUOTE:
-                q, to, fault = write_string(data, p + 1, end, out, o, how)
+                q, to, fault = write_string(data, p + 1, end, out, o)
+                if fault:
+                    q, to, fault = decide(data, p + 1, end, out, o, how, q, to, fault)
                 if fault == 0 and to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
                     q, fault = p, STRING_SIZE
                 p = q
