@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from delta_variant import errors, jvm, reloading, sources
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant import reloading, sources
+from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
@@ -34,7 +31,7 @@ from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
 from delta_variant.reloading import Changed, Reload, Reloads
 from delta_variant.shredding.shredder import UNREADABLE
-from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
+from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile, own_errors
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
@@ -57,8 +54,6 @@ _FIXED: dict[str, Any] = {
     "on_error": "fail", "corrupt": None, "parse_json": None,
 }  # fmt: skip
 """The others, and what they are."""
-# The last line of the traceback of an error of this package in a task of Spark's.
-_OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -246,7 +241,7 @@ class _Conversion:
     def _schema(self, files: Sequence[SourceFile], folders: t.StructType) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
         pieces, reading = self._pieces(files, folders, whole=True)
-        with _own_errors("reading the footers"):
+        with own_errors("reading the footers"):
             rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS).collect()
         schema = merged((row.file, pa.ipc.read_schema(pa.py_buffer(row.schema))) for row in sorted(rows))
         for name in (self.path_column, self.modified_column):
@@ -278,14 +273,14 @@ class _Conversion:
         if reload is not None:
             request = replace(request, known=reload.known, removal=reload.removal)
         try:
-            with _own_errors("reading the files"):
+            with own_errors("reading the files"):
                 return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise
             # What is written has no names of files and no numbers of their rows any more: the files are read once more.
             check = partial(_checked, replace(reading, for_spark=True))
-            with _own_errors("reading the files"):
+            with own_errors("reading the files"):
                 found = sorted(pieces.select(quoted(PIECE)).mapInArrow(check, "error string").collect())
             if found:
                 raise UnsupportedFeatureError(found[0].error) from error
@@ -356,16 +351,3 @@ def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordB
     for batch in Reader(reading).batches(batches):
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-@contextmanager
-def _own_errors(doing: str) -> Iterator[None]:
-    """Raises an error of this package in a task of Spark's as itself, and other errors of Python there as TableError."""
-    try:
-        yield
-    except PythonException as error:
-        text = str(error)
-        own = _OWN_ERROR.search(text)
-        if own is not None:
-            raise getattr(errors, own[1], DeltaVariantError)(own[2].strip().splitlines()[0]) from error
-        raise TableError(f"{doing} failed: {jvm.not_loaded(text) or text.strip().splitlines()[-1]}") from error

@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import jvm, reloading, sources
+from delta_variant import extraction, jvm, reloading, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import COMPRESSIONS, Form, JsonFiles, Piece, is_known
+from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.reloading import Changed, Reload, Reloads
@@ -34,10 +34,11 @@ from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Commit, write_rows
+from delta_variant.writer.json_texts import parsing
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 DOCUMENT_BYTES = 16 << 20
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
@@ -79,6 +80,7 @@ def ingest(
     modified_column: str | None = None,
     constants: Mapping[str, Any] | None = None,
     folders: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
     bad_records: str | os.PathLike[str] | None = None,
     max_document_bytes: int = DOCUMENT_BYTES,
     commit_bytes: int = COMMIT_BYTES,
@@ -93,6 +95,7 @@ def ingest(
     Example:
         dv.ingest(spark, "s3a://logs/2026/", "events", folders={"day": "date"}, bad_records="events_bad")
         dv.ingest(spark, "trail/*.json.gz", "trail", records="$.Records", path_column="file")
+        dv.ingest(spark, "feed/", "feed", columns={"day": "v:created_at::date"}, partition_by=["day"])
 
     source: files, directories (with all below them) and globs, plain or compressed (.gz, .bz2, .zst). Of the files below
     directories, those whose name ends in .json, .jsonl or .ndjson are read, or all if there are none; a file that is named, or
@@ -107,12 +110,17 @@ def ingest(
     The old rows are those with the file's URI in path_column. Without such a column they are in the data files of the commit
     that took the file; the other files of this commit are then read again too, and must be in the source. Where data files
     have been rewritten since (OPTIMIZE, DELETE, UPDATE), it is not known which rows these are, and reload is a TableError.
-    format: "lines" (a document on each line), "array" (the elements of a top-level array), "document" (the whole file), or
-    "auto": an array if a file begins with a bracket, else lines. records: the path to an array inside each document of a file,
-    such as $.Records; its elements are the rows.
+    format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
+    other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
+    "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if a document that
+    begins on its first line ends on another one, or if its only line has several; else lines, where a line that is several
+    complete objects or arrays is several rows. Large plain files of lines are read by several tasks, all others by one each.
+    records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
-    (`day=2026-11-01`).
+    (`day=2026-11-01`). columns: columns out of the document, as SQL expressions over the columns of the row: v:id::bigint is an
+    error for a value that is no number, and NULL where the path is missing; try_variant_get(v, '$.id', 'bigint') is NULL for
+    both. Spark computes them, under the session's settings; the documents go through Spark for that, which takes longer.
     bad_records: a table for documents that are malformed or too long, with the columns file, line, byte (the first of the
     document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error. If
     an earlier ingestion had no such table, or ended early, the files of the target are read once more for it.
@@ -120,19 +128,24 @@ def ingest(
     progress: called after each commit. storage_options: as for `write`, for source and target.
     options: of `write`: shred, partition_by, merge_schema, compression, max_rows_per_file and user_metadata.
 
-    Documents are parsed as by `binary.parse_json`, but text after a document makes it malformed and is not ignored. If the
-    structure around the elements of an array is broken, the rest of the file is one malformed document. Memory does not grow
-    with the size of files. Raises InvalidJsonError for the first malformed document, with its file and line; TableError
-    for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or generated columns
-    use `column`; and what `write` raises.
+    Documents are parsed as by `binary.parse_json`, under the session's settings for Spark's parse_json. But text after a
+    document makes it malformed, and so does a byte that is not UTF-8; Spark ignores the one and replaces the other. A file of
+    UTF-16 or UTF-32 is one malformed document. If the structure around the elements of an array is broken, the rest of the file
+    is one malformed document. So is the rest after adjacent documents from where no document begins, or none ends, up to the
+    next record separator. Memory does not grow with the size of files.
+
+    Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are no
+    expressions, and for two columns of one name; TableError for a file that cannot be read, and for no files;
+    UnsupportedFeatureError for a table whose constraints or generated columns use `column`, unless there are `columns`; what
+    `write` raises; and the errors of Spark's casts.
     """
     for name in options:
         if name in _FIXED:
             raise UnsupportedFeatureError(f"ingest does not take {name}: use write(spark.read.text(…), …, parse_json={{…}})")
         if name not in _OPTIONS:
             raise TypeError(f"ingest() got an unexpected keyword argument {name!r}")
-    if format not in ("auto", "lines", "array", "document"):
-        raise UnsupportedFeatureError(f"format={format!r} is not one of auto, lines, array, document")
+    if format not in FORMS:
+        raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
     reloading.check(changed, force=force)
@@ -141,8 +154,9 @@ def ingest(
     files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
         spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
-        bad_records, max_document_bytes, dict(storage_options or {}), force, changed, _OPTIONS | options,
+        dict(columns or {}), bad_records, max_document_bytes, dict(storage_options or {}), force, changed, _OPTIONS | options,
     )  # fmt: skip
+    ingestion.check_columns()
     return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
 
 
@@ -177,6 +191,7 @@ class _Ingestion:
     modified_column: str | None
     constants: dict[str, Any]
     folders: dict[str, str]
+    columns: dict[str, str]
     bad_records: str | os.PathLike[str] | None
     max_bytes: int
     storage_options: dict[str, str]
@@ -213,6 +228,15 @@ class _Ingestion:
         for reload, result in reloading.reloaded(changed if reloads else [], plan, self._reload, self._times, reloads):
             count(reload.files, result)
         return replace(done, skipped=len(files) - done.files, changed=len(changed))
+
+    def check_columns(self) -> None:
+        """Raises InvalidSchemaError if two columns have one name."""
+        taken: set[str] = set()
+        of_files = [name for name in (self.path_column, self.modified_column) if name is not None]
+        for name in [self.column, *of_files, *self.constants, *self.folders, *self.columns]:
+            if name.lower() in taken:
+                raise InvalidSchemaError(f"a row has a column {name} already: choose another name for one of the two")
+            taken.add(name.lower())
 
     def _check_bad_records(self) -> None:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
@@ -256,16 +280,25 @@ class _Ingestion:
         return self._write(reload.files, reload)
 
     def _write(self, files: Sequence[SourceFile], reload: Reload | None = None) -> tuple[Commit, Mapping[str, int]]:
-        rows, reading = self._pieces(files)
-        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+        pieces, reading = self._pieces(files)
         identifiers = {file.identifier(_OPERATION): file.modified for file in files}
-        request = replace(request, files=reading, identifiers=identifiers, again=self.force)
+        asked: dict[str, Any] = {"identifiers": identifiers, "again": self.force}
         if reload is not None:
-            request = replace(request, known=reload.known, removal=reload.removal)
-        return write_rows(rows, self.target, request, self.storage_options)
+            asked |= {"known": reload.known, "removal": reload.removal}
+        if self.columns:
+            malformed = extraction.Malformed(pieces)
+            rows = extraction.documents(pieces, _PIECE, reading, malformed)
+            rows = extraction.computed(self._rows(rows, F.col(quoted(_PIECE)).alias(self.column)), self.columns)
+            request = replace(Request.of(rows, **_FIXED | self.options), **asked)
+            with sources.own_errors("reading the files"):
+                commit, _ = write_rows(rows, self.target, request, self.storage_options)
+            return commit, malformed.by_file()
+        rows = self._rows(pieces, F.col(quoted(_PIECE)))
+        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+        return write_rows(rows, self.target, replace(request, files=reading, **asked), self.storage_options)
 
     def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
-        """A DataFrame with a row for each piece and the columns of its file, and how the pieces are read.
+        """A DataFrame with a row for each piece and what is known of its file, and how the pieces are read.
 
         whole: whether a file is one piece.
         """
@@ -281,20 +314,24 @@ class _Ingestion:
         types = [pa.string(), pa.string(), pa.int64(), *(pa.string() for _ in self.folders), pa.int32()]
         values = zip(*rows, strict=True)
         table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
-        columns = [F.col(quoted(_PIECE))]
+        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).drop(_GROUP)
+        fails = self.bad_records is None
+        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
+
+    def _rows(self, df: DataFrame, documents: Column) -> DataFrame:
+        """The documents and the columns of their files."""
+        columns = [documents]
         if self.path_column is not None:
             columns.append(F.col("path").alias(self.path_column))
         if self.modified_column is not None:
             columns.append(F.timestamp_millis("modified").alias(self.modified_column))
         columns += [F.lit(value).alias(name) for name, value in self.constants.items()]
         columns += [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
-        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).select(*columns)
-        keys = (self.spark.conf.get("spark.sql.variant.allowDuplicateKeys", "false") or "").lower() == "true"
-        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, self.bad_records is None, keys)
+        return df.select(*columns)
 
     def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
         """The pieces of a file."""
-        if whole or piece.compression is not None or self.records is not None or self.form in ("array", "document"):
+        if whole or piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document"):
             return iter([piece])
         return sources.cut(piece, PIECE_BYTES)
 

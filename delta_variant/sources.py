@@ -12,11 +12,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from delta_variant import jvm
-from delta_variant.errors import ConflictError, TableError
+from pyspark.errors import PythonException
+
+from delta_variant import errors, jvm
+from delta_variant.errors import ConflictError, DeltaVariantError, TableError
 from delta_variant.hadoop import storage_of
 from delta_variant.json_files.pieces import Piece
 from delta_variant.transaction import Table, Transaction, own_session
@@ -36,6 +39,8 @@ TASK_BYTES = 512 << 20
 OPENING = 4 << 20
 """Bytes that are read in the time that it takes to open a file."""
 TRIES = 3
+# The last line of the traceback of an error of this package in a task of Spark's.
+_OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 Result = TypeVar("Result")
@@ -200,3 +205,16 @@ def cut(piece: Piece, piece_bytes: int) -> Iterator[Piece]:
     for start in range(0, max(piece.size, 1), piece_bytes):
         end = start + piece_bytes
         yield replace(piece, start=start, end=end if end < piece.size else None)
+
+
+@contextmanager
+def own_errors(doing: str) -> Iterator[None]:
+    """Raises an error of this package in a task of Spark's as itself, and other errors of Python there as TableError."""
+    try:
+        yield
+    except PythonException as error:
+        text = str(error)
+        own = _OWN_ERROR.search(text)
+        if own is not None:
+            raise getattr(errors, own[1], DeltaVariantError)(own[2].strip().splitlines()[0]) from error
+        raise TableError(f"{doing} failed: {jvm.not_loaded(text) or text.strip().splitlines()[-1]}") from error

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 import delta_variant as dv
@@ -155,6 +156,136 @@ def test_forms(spark, tmp_path):
     assert ids(spark, tmp_path / "t") == [1, 2, 3, 4, 5]
 
 
+def test_adjacent_documents(spark, tmp_path, monkeypatch):
+    """As Firehose and `jq .` write them, they are rows, compressed or not, and what is malformed among them has its place."""
+    monkeypatch.setattr(ingestion, "PIECE_BYTES", 10)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id":1}{"id":2}\n{"id":3} {"id":4}')
+    (tmp_path / "in" / "b.json").write_text('{\n  "id": 5\n}\n{\n  "id": 6\n}\n')
+    (tmp_path / "in" / "c.json.gz").write_bytes(gzip.compress(b'{"id":7}{"id":8}{"id":oops}{"id":9}'))
+    done = dv.ingest(spark, tmp_path / "in", tmp_path / "t", bad_records=tmp_path / "bad", path_column="file")
+    assert (ids(spark, tmp_path / "t"), done.rows, done.bad) == (list(range(1, 10)), 9, 1)
+    (bad,) = read(spark, tmp_path / "bad").collect()
+    assert (Path(bad.file).name, bad.line, bad.byte, bad.text) == ("c.json.gz", 1, 16, '{"id":oops}')
+    files = read(spark, tmp_path / "t").selectExpr("v:id::int id", "file").collect()
+    assert {row.id: Path(row.file).name[0] for row in files} == dict(zip(range(1, 10), "aaaabbccc", strict=True))
+    (tmp_path / "d.json").write_text(
+        '"x"\n\x1e{"id": 10}\n\x1e{"id": \n\x1e{"id": 11, "long": "' + "x" * 90 + '"}\n\x1e{"id": 12}\n'
+    )
+    more = {"format": "adjacent", "bad_records": tmp_path / "bad", "max_document_bytes": 80, "path_column": "file"}
+    done = dv.ingest(spark, tmp_path / "d.json", tmp_path / "t", **more)
+    assert (done.rows, done.bad) == (3, 2)
+    found = read(spark, tmp_path / "bad").where("file LIKE '%d.json'").collect()
+    assert sorted((row.line, row.byte, row.text[:8]) for row in found) == [(3, 17, '{"id": \n'), (4, 26, '{"id": 1')]
+
+
+def test_settings_of_the_session(spark, tmp_path):
+    """Equal keys and halves of surrogate pairs are taken if the session's parse_json takes them."""
+    (tmp_path / "a.jsonl").write_text('{"t": "ab\\ud83d", "t": "\\ude00"}\n{"\\ud83d": 1}\n')
+    settings = ["spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"]
+    with pytest.raises(InvalidJsonError, match=r"line 1: .*without the other half"):
+        dv.ingest(spark, tmp_path / "a.jsonl", tmp_path / "t")
+    for name, value in zip(settings, ("true", "FALSE"), strict=True):
+        spark.conf.set(name, value)
+    try:
+        dv.ingest(spark, tmp_path / "a.jsonl", tmp_path / "t")
+        found, expected = canonicals(
+            read(spark, tmp_path / "t"), spark.read.text(str(tmp_path / "a.jsonl")).select(F.parse_json("value").alias("v"))
+        )
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert found == expected
+
+
+def test_columns_out_of_documents(spark, tmp_path):
+    """They are what a query of the documents gives, by Spark's casts in its time zone, and may partition the table."""
+    rows = [
+        {"id": 1, "at": "2026-11-01T23:30:00Z", "n": "7", "who": {"name": "a"}},
+        {"id": "2", "at": "2026-11-02T12:00:00+02:00", "n": "x", "who": {"name": "b"}},
+        {"id": 3.9, "at": None, "n": 1e3},
+        {"at": "2026-11-02", "n": {}, "who": {"name": None}},
+    ]
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows) + "{\n")
+    (tmp_path / "day=1" / "b.json").write_text("".join(json.dumps(rows[0] | {"id": n}) + "\n" for n in range(100)))
+    columns = {
+        "id": "doc:id::bigint", "on": "doc:at::timestamp::date", "n": "try_variant_get(doc, '$.n', 'int')",
+        "name": "upper(doc:who.name::string)", "who": "doc:who", "file": "concat(part, '/', regexp_extract(path, '[^/]+$', 0))",
+    }  # fmt: skip
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        done = dv.ingest(
+            spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns, partition_by=["on", "name"],
+            path_column="path", folders={"day": "int"}, constants={"part": "p"}, bad_records=tmp_path / "bad",
+        )  # fmt: skip
+        texts = spark.read.text(f"{tmp_path}/day=1/*.json").where("value <> '{'").select(
+            F.parse_json("value").alias("doc"), F.col("_metadata.file_path").alias("path"), F.lit(1).alias("day"),
+            F.lit("p").alias("part"),
+        )  # fmt: skip
+        twin = texts.select("*", *(F.expr(text).alias(name) for name, text in columns.items()))
+        found = read(spark, tmp_path / "t")
+        assert {f.name: f.dataType for f in found.schema} == {f.name: f.dataType for f in twin.schema}
+        ours, expected = canonicals(found.select(twin.columns), twin)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert ours == expected
+    assert ours.total() == done.rows == 104
+    assert (done.bad, [row.line for row in read(spark, tmp_path / "bad").collect()]) == (1, [5])
+    partitions = {tuple(add["partitionValues"].values()) for add in adds(tmp_path / "t", 0)}
+    assert partitions == {("2026-11-02", "A"), ("2026-11-02", "B"), (None, None), ("2026-11-02", None)}
+    assert dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns).version is None
+
+
+def test_columns_out_of_documents_in_a_table(spark, tmp_path):
+    """They take the types of the table, and constraints and generated columns may use them and the documents."""
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 't'}` (v variant, id decimal(10, 0), twice bigint GENERATED ALWAYS AS "
+        "(cast(id * 2 AS bigint)), text string GENERATED ALWAYS AS (cast(v AS string))) "
+        "USING delta TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.columnMapping.mode' = 'name', "
+        "'delta.constraints.c' = \"variant_get(v, '$.id', 'bigint') = id\")"
+    )
+    (tmp_path / "a.json").write_text(lines(0, 20))
+    dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", columns={"ID": "v:id::bigint"})
+    found, expected = canonicals(
+        read(spark, tmp_path / "t").selectExpr("id", "twice", "parse_json(text):id::int same"),
+        spark.range(20).selectExpr("cast(id AS decimal(10, 0)) id", "id * 2 twice", "cast(id AS int) same"),
+    )
+    assert found == expected
+    (tmp_path / "b.json").write_text(lines(20, 30))
+    with pytest.raises(InvalidSchemaError, match="CHECK constraint c"):
+        dv.ingest(spark, tmp_path / "b.json", tmp_path / "t", columns={"id": "v:id::bigint + 1"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ({"n": "v:name::bigint"}, SparkRuntimeException, "INVALID_VARIANT_CAST"),
+        ({"n": "w:name::bigint"}, InvalidSchemaError, r"columns: n='w:name::bigint' is not an expression over v, file, .*w"),
+        ({"n": "v:name::"}, InvalidSchemaError, "is not an expression"),
+        ({"n": "v:name::nothing"}, InvalidSchemaError, "is not an expression"),
+        ({"V": "v:id::int"}, InvalidSchemaError, "has a column V already"),
+        ({"FILE": "v:id::int"}, InvalidSchemaError, "has a column FILE already"),
+        ({"n": "v:id::int", "N": "v:id::int"}, InvalidSchemaError, "has a column N already"),
+        ({"k": "v:id::int"}, InvalidSchemaError, "has a column k already"),
+    ],
+)
+def test_columns_that_do_not_fit(spark, tmp_path, columns, error, message):
+    """A value that cannot be cast is Spark's error, what is no expression or no new name is ours; nothing is committed."""
+    (tmp_path / "a.json").write_text(lines(0, 3))
+    with pytest.raises(error, match=message):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", columns=columns, path_column="file", constants={"k": 1})
+    assert not list(tmp_path.glob("t/_delta_log/*.json"))
+
+
+def test_malformed_documents_with_columns(spark, tmp_path):
+    """Without bad_records the first one is the error that it is without columns."""
+    (tmp_path / "a.json").write_text(lines(0, 5, bad=(3,)))
+    with pytest.raises(InvalidJsonError, match=r"a\.json, line 4: not a JSON document: the text ends inside a value"):
+        dv.ingest(spark, tmp_path / "a.json", tmp_path / "t", columns={"n": "v:id::int"})
+    assert not list(tmp_path.glob("t/_delta_log/*.json"))
+
+
 def test_tables_of_all_kinds(spark, tmp_path):
     """Mapped names, generated columns, constraints and another column's name work; expressions over documents are refused."""
     spark.sql(
@@ -190,7 +321,7 @@ def test_tables_of_all_kinds(spark, tmp_path):
     [
         ({"mode": "overwrite"}, UnsupportedFeatureError, "does not take mode"),
         ({"cluster_by": ["v:id"]}, UnsupportedFeatureError, "does not take cluster_by"),
-        ({"format": "csv"}, UnsupportedFeatureError, "auto, lines, array, document"),
+        ({"format": "csv"}, UnsupportedFeatureError, "auto, lines, array, adjacent, document"),
         ({"max_document_bytes": 0}, UnsupportedFeatureError, "1 or more"),
         ({"records": "$[0]"}, InvalidPathError, r"as in \$\.Records"),
         ({"path_column": "v"}, InvalidSchemaError, "has a column v already"),
@@ -257,9 +388,22 @@ def test_tables_of_malformed_documents(spark, tmp_path):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (json.dumps({"a": 1}, indent=1).encode(), {}, 'line 1: .* several lines, use format="document"'),
-        (lines(0, 2).encode("utf-16"), {}, "the file is UTF-16: convert it to UTF-8"),
-        (b"[1]\n[2]\n", {}, 'line 2: .* text after the array; format="lines" is for'),
+        (
+            json.dumps({"a": 1}, indent=1).encode(),
+            {"format": "lines"},
+            'line 1: .*; format="adjacent" is for documents in several',
+        ),
+        (
+            b'{"a": 1}\n{"a": 2}{"a": 3',
+            {},
+            'line 2: .*; format="adjacent" is for documents in several lines, or several in a line',
+        ),
+        (b'{"a": 1}\n{"a": 2}', {"format": "document"}, 'line 1: .*; format="adjacent" is for several documents in a file'),
+        (lines(0, 2).encode("utf-16"), {}, "line 1: .*the file is UTF-16: convert it to UTF-8; bad_records"),
+        ('{"a": "é"}'.encode("latin-1"), {}, "line 1: .*a byte is not UTF-8 .*Latin-1.*: convert it to UTF-8, at byte 7"),
+        (b'{"a": NaN}', {}, "line 1: .*a value is NaN, which JSON lacks, at byte 6"),
+        (b'{"a": 1}\n{"a": -Infinity}', {}, "line 2: .*a value is Infinity, which JSON lacks"),
+        (b"[1]\n[2]\n", {}, 'line 2: .* text after the array; format="adjacent" is for'),
         (b'{"Rows": [1]}', {"records": "$.Records"}, r"the document has no array at \$\.Records"),
     ],
 )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from delta_variant import binary
 from delta_variant.errors import TableError
 from delta_variant.json_files import documents as documents_module
-from delta_variant.json_files import texts
+from delta_variant.json_files import forms, texts
 from delta_variant.json_files.documents import Malformed, Reader
 from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
 from delta_variant.kernels.lines import line_ends
@@ -40,7 +40,8 @@ def small_blocks(monkeypatch):
     """Blocks of a few bytes, so that every document meets their ends."""
     monkeypatch.setattr(texts, "BLOCK", 7)
     monkeypatch.setattr(texts, "_TAIL", 3)
-    monkeypatch.setattr(texts, "_PEEKED", 5)
+    monkeypatch.setattr(forms, "_PEEKED", 5)
+    monkeypatch.setattr(forms, "_DOCUMENTS", 2)
     monkeypatch.setattr(texts, "_ELEMENTS", 2)
 
 
@@ -133,6 +134,156 @@ def test_malformed_lines(tmp_path, lines):
         assert bad.text == text.encode() or bad.reason.startswith("longer than")
 
 
+SEPARATORS = ["", " ", "\n", "\r\n", " \n\t", "\n\n", "\x1e", "\n\x1e"]
+containers = values.filter(lambda value: isinstance(value, list | dict))
+
+
+@tries
+@given(
+    st.lists(st.tuples(containers, st.sampled_from([None, None, 1, 0]), st.sampled_from(SEPARATORS)), max_size=8),
+    st.sampled_from(["", "\ufeff", "\n ", "\x1e"]), st.sampled_from(sorted(COMPRESS)), st.sampled_from([None, 1, 2, 5, 16]),
+)  # fmt: skip
+def test_adjacent_documents(tmp_path, parts, before, suffix, size):
+    """format="adjacent": each document is a row with its line, whatever stands between them, in pieces of any size."""
+    text = before + "".join(dumped(value, indent) + separator for value, indent, separator in parts)
+    path = tmp_path / f"f.json{suffix}"
+    path.write_bytes(COMPRESS[suffix](text.encode("utf-8", "surrogatepass")))
+    rows = [value for value, _, _ in parts]
+    assert read(path, "adjacent", size=None if suffix else size) == (rows, [])
+    found = [(line, offset) for line, offset in places(path, "adjacent")]
+    assert found == expected_places(text)
+
+
+def places(path, form) -> list[tuple[int, int]]:
+    """The line and the byte of each document of a file."""
+    files = JsonFiles((Storage.of(str(path.parent)),), form, None, 1 << 20, fails=False, allow_duplicate_keys=False)
+    piece = Piece(0, str(path), path.name, path.stat().st_size)
+    found = []
+    for block in texts.texts(piece, files, files.storages[0].open()):
+        found += [(int(line), block.offset + int(at)) for line, at in zip(block.line, block.at, strict=True)]
+    return found
+
+
+def expected_places(text: str) -> list[tuple[int, int]]:
+    """The same, by Python's decoder."""
+    found, at = [], 0
+    while True:
+        while at < len(text) and text[at] in "\ufeff \t\r\n\x1e":
+            at += 1
+        if at == len(text):
+            return found
+        found.append((text.count("\n", 0, at) + 1, len(text[:at].encode("utf-8", "surrogatepass"))))
+        _, at = json.JSONDecoder(strict=False).raw_decode(text, at)
+
+
+@tries
+@given(st.lists(st.tuples(values, st.sampled_from([" ", "\n", "\x1e", "\t\n"])), max_size=8))
+def test_adjacent_scalars(tmp_path, parts):
+    """Numbers and literals between blanks, and strings, are documents too."""
+    text = "".join(dumped(value, None) + separator for value, separator in parts)
+    (tmp_path / "f.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.json", "adjacent") == ([value for value, _ in parts], [])
+    (tmp_path / "f.json").write_bytes(text.rstrip(" \n\t\x1e").encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.json", "adjacent") == ([value for value, _ in parts], [])
+
+
+@tries
+@given(
+    st.lists(st.tuples(containers.filter(bool), st.sampled_from(["", " ", "\n", "\r\n"])), min_size=1, max_size=8),
+    st.sampled_from([None, 1, 2, 5, 16]), st.booleans(),
+)  # fmt: skip
+def test_adjacent_documents_are_found(tmp_path, parts, size, indent):
+    """format="auto": documents that begin with an object are rows, on one line or on many, whatever the size of a piece."""
+    parts = [({"a": 1}, parts[0][1]), *parts]
+    text = "".join(dumped(value, 1 if indent else None) + separator for value, separator in parts)
+    (tmp_path / "f.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert read(tmp_path / "f.json", size=size) == ([value for value, _ in parts], [])
+
+
+@tries
+@given(
+    st.lists(
+        st.sampled_from(['{"id": 1}', '{"id": 1}', '{"id":', "", '{"id": {', "[1, 2", '"xxxx"', "nul", "1 2", "{}x", "}"]),
+        max_size=10,
+    ),
+    st.sampled_from([None, 1, 3, 10]),
+)  # fmt: skip
+def test_lines_stay_lines(tmp_path, lines, size):
+    """Malformed lines among good ones, the first one too, are the same by format="auto" as by format="lines"."""
+    lines = ['{"id": 0}' if not lines or lines[0][:1] != "{" else lines[0], *lines, '{"id": 2}', '{"id": 3}']
+    (tmp_path / "f.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "f.jsonl", "auto", size=size) == read(tmp_path / "f.jsonl", "lines", size=size)
+
+
+def test_lines_of_several_documents(tmp_path):
+    """A line that is several complete objects or arrays is as many rows, in order; any other line is one, or malformed."""
+    lines = [
+        '{"a":1}', '{"a":2}{"a":3} [4]', "", '{"a":5}', "[6][7]\t\r", '{"a":8}{"a":', '{"a":9}{"a":NaN}{"a":1}', "1 2",
+        '"x""y"', '{"a":10}7', '{"a":11},{"a":12}', '{"a":13}{"a":13}', '{"a":14}',
+    ]  # fmt: skip
+    (tmp_path / "f.jsonl").write_text("\n".join(lines))
+    rows, malformed = read(tmp_path / "f.jsonl")
+    flat = [row["a"] if isinstance(row, dict) else row[0] for row in rows]
+    assert flat == [1, 2, 3, 4, 5, 6, 7, 13, 13, 14]
+    assert [bad.line for bad in malformed] == [6, 7, 8, 9, 10, 11]
+    assert [bad.text.decode() for bad in malformed] == [lines[bad.line - 1] for bad in malformed]
+    assert (malformed[1].reason, malformed[1].byte) == ("a value is NaN, which JSON lacks", 12)
+    assert {bad.reason for i, bad in enumerate(malformed) if i != 1} == {AFTER}
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ('{"a": 1}\n', "lines"),
+        ('{"a": 1}{"a": 1}\n{"a": 1}\n', "lines"),
+        ('{"a": 1} {"a": 1}\r\n \n\n', "adjacent"),
+        ('{"a": 1}{"a": 1}{"a": ', "adjacent"),
+        ('{"a": 1}{"a": ', "lines"),
+        ('{"a": 1} 2', "lines"),
+        ('{"a": 1}{"a"}', "lines"),
+        ('\ufeff \n{"a":\n1}', "adjacent"),
+        ('{"a":\n1\n{"a": 1}\n}\n', "lines"),
+        ('{"a":\n{"a": 1}\n{"a": 1}\n', "lines"),
+        ('{"a":\n1,\n"a": 1}', "adjacent"),
+        ('{"a":\n[NaN, Infinity]}', "adjacent"),
+        ('{"a": 1}{"a":\n1}{"a": 1}', "adjacent"),
+        ('{"a": 1}' * 5 + '{"a": "' + "x" * 100 + '"}{"a": 1}\n{"a": 1}', "adjacent"),
+        ('{"a": "' + "x" * 100 + '"}{"a": 1}\n{"a": 1}', "lines"),
+        ('{"a":\n"' + "x" * 100 + '"}{"a": 1}\n{"a": 1}', "lines"),
+        ('[{"a": 1}][{"a": 1}]', "array"),
+        ('1\n{"a": 1}{"a": 1}', "lines"),
+        ("", "lines"),
+    ],
+)  # fmt: skip
+def test_what_auto_finds(tmp_path, text, form):
+    """A file is of lines unless its beginning leaves no doubt: a document over several lines, several on the only line."""
+    (tmp_path / "f.json").write_bytes(text.encode())
+    files = JsonFiles((Storage.of(str(tmp_path)),), "auto", None, 100, fails=False, allow_duplicate_keys=False)
+    piece = Piece(0, str(tmp_path / "f.json"), "f", len(text.encode()))
+    with texts._Source(piece, files.storages[0].open()) as source:
+        assert forms.form_of(source, files) == form
+
+
+@pytest.mark.parametrize("code", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("form", ["auto", "lines", "array", "adjacent", "document"])
+def test_other_encodings(tmp_path, code, form):
+    """A file of another encoding is one malformed document whose reason names it, in all pieces together."""
+    (tmp_path / "f.json").write_bytes('{"é": 1}\n{"é": 2}\n'.encode(code))
+    found, (bad,) = read(tmp_path / "f.json", form, size=9 if form in ("auto", "lines") else None)
+    assert (found, bad.line, bad.offset, bad.text) == ([], 1, 0, (tmp_path / "f.json").read_bytes())
+    assert bad.reason == f"the file is UTF-{code[4:6]}: convert it to UTF-8"
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    """They are malformed, at the byte that is not UTF-8; Spark replaces them by U+FFFD."""
+    (tmp_path / "f.jsonl").write_bytes('{"a": "caf\u00e9"}\n{"\u00e9": 1}\n{"b": 1}\n'.encode("latin-1"))
+    found, malformed = read(tmp_path / "f.jsonl")
+    assert found == [{"b": 1}]
+    assert [(bad.line, bad.byte, bad.reason.partition(" (")[0]) for bad in malformed] == [
+        (1, 10, "a byte is not UTF-8"), (2, 2, "a byte is not UTF-8"),
+    ]  # fmt: skip
+
+
 def test_malformed_elements(tmp_path):
     """An element that is malformed, empty or long is told with its line, and so is a file that ends inside the array."""
     (tmp_path / "f.json").write_text('[1,\n{"a" 2},\n,"' + "x" * 30 + '",\n3,\n{"b": [4')
@@ -148,6 +299,7 @@ def test_malformed_elements(tmp_path):
 RECORDS = ("Records",)
 NO_ARRAY, UNBALANCED = "the document has no array at $.Records", "its braces and brackets do not match"
 OPEN, AFTER = "the file ends inside a document", "there is text after the value"
+BETWEEN = "text between documents"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +309,7 @@ OPEN, AFTER = "the file ends inside a document", "there is text after the value"
         ('{"a": 1}\r{"a": 2}\r', "lines", None, [], [(1, 0, '{"a": 1}\r{"a": 2}\r', AFTER)]),
         ("[1 2, 3\n]", "array", None, [3], [(1, 1, "1 2", AFTER)]),
         ("1\n2\n", "document", None, [], [(1, 0, "1\n2\n", AFTER)]),
-        ("[1, 2]\n[3]\n", "auto", None, [1, 2], [(2, 7, "[3]\n", 'text after the array; format="lines" is for')]),
+        ("[1, 2]\n[3]\n", "auto", None, [1, 2], [(2, 7, "[3]\n", 'text after the array; format="adjacent" is for')]),
         ("[1]\n]", "array", None, [1], [(2, 4, "]", "text after the array")]),
         ('\n{"a": [1]}', "array", None, [], [(2, 1, '{"a": [1]}', "the file is not an array")]),
         ("[1}, 2]", "array", None, [2], [(1, 1, "1}", "a blank is expected")]),
@@ -172,7 +324,25 @@ OPEN, AFTER = "the file ends inside a document", "there is text after the value"
         ('{"Records": [1]}\n\n{"x": 5, "Records": ', "auto", RECORDS, [1], [(3, 18, '{"x": 5, "Records": ', OPEN)]),
         ('{"Records": [1,\n{"y": [2]', "auto", RECORDS, [1], [(2, 16, '{"y": [2]', OPEN)]),
         ('{"x": ' + "[" * 200 + "]" * 200 + ', "Records": [1]}', "auto", RECORDS, [1], []),
-        *(("\ufeff \n\r\n", form, None, [], []) for form in ("auto", "lines", "array", "document")),
+        ('{"a": 1}{"a": 2,}{"a": 3}', "adjacent", None, [{"a": 1}, {"a": 3}], [(1, 8, '{"a": 2,}', "a key in double")]),
+        ('{"a": 1}\n{"a":\n2}, {"a": 3}', "adjacent", None, [{"a": 1}, {"a": 2}], [(3, 17, ', {"a": 3}', BETWEEN)]),
+        ('{"a": 1}}\n{"a": 2}\n', "adjacent", None, [{"a": 1}], [(1, 8, '}\n{"a": 2}\n', BETWEEN)]),
+        ('{"a": 1}}\n\x1e{"a": 2}\n', "adjacent", None, [{"a": 1}, {"a": 2}], [(1, 8, "}\n", BETWEEN)]),
+        ('\x1e{"a": 1\n\x1e{"a": 2}', "adjacent", None, [{"a": 2}], [(1, 1, '{"a": 1\n', "the text ends")]),
+        ('\x1e{"a": "1\n\x1e{"a": 2}\x1e"x\x1e3', "adjacent", None, [{"a": 2}, 3], [
+            (1, 1, '{"a": "1\n', "a control character"), (2, 20, '"x', "the text ends"),
+        ]),
+        ('[1]\n{"a": [{}\n\n{"a": 3}', "adjacent", None, [[1]], [(2, 4, '{"a": [{}\n\n{"a": 3}', OPEN)]),
+        ("1 2,3\n4", "adjacent", None, [1], [(1, 2, "2,3\n4", BETWEEN)]),
+        ('"a""b"true nul 5x 1{"a": 1}', "adjacent", None, ["a", "b", True], [
+            (1, 11, "nul", "true, false"), (1, 15, "5x", "a blank is expected"), (1, 18, '1{"a": 1}', BETWEEN),
+        ]),
+        ('{"a": "' + "x" * 20 + '"}{"a": 2}', "adjacent", None, [{"a": "x" * 20}, {"a": 2}], []),
+        ('{"a": 1}\n\ufeff{"a": 2}', "adjacent", None, [{"a": 1}], [(2, 9, '\ufeff{"a": 2}', BETWEEN)]),
+        ('{"a": 1}\n{"a": 2}{"a": 3}', "adjacent", RECORDS, [], [
+            (1, 0, '{"a": 1}', NO_ARRAY), (2, 9, '{"a": 2}', NO_ARRAY), (2, 17, '{"a": 3}', NO_ARRAY)
+        ]),
+        *(("\ufeff \n\r\n", form, None, [], []) for form in ("auto", "lines", "array", "adjacent", "document")),
         ("\ufeff \n\r\n", "auto", RECORDS, [], []),
     ],
 )  # fmt: skip

@@ -28,10 +28,10 @@ def encoded(text):
     return text if isinstance(text, bytes) else text.encode()
 
 
-def parsed(texts, *, allow_duplicate_keys=False):
+def parsed(texts, **settings):
     """The (metadata, value) of each text, or what is wrong with it, in a column that Arrow finds nothing wrong with."""
     column = pa.array([None if text is None else encoded(text) for text in texts], pa.large_binary())
-    array, faults = parse_texts(column, allow_duplicate_keys=allow_duplicate_keys)
+    array, faults = parse_texts(column, **settings)
     array.validate(full=True)
     assert array.type == UNSHREDDED
     found = [None if row is None else (row["metadata"], row["value"]) for row in array.to_pylist()]
@@ -282,6 +282,13 @@ def test_long_rows():
     assert [binary.decode(*one) for one in parsed([json.dumps(d) for d in documents])] == documents
 
 
+def test_sizes_of_metadata():
+    """The keys of a document may take no more than 128 MiB, as its value may."""
+    key = "k" * 49_990
+    text = "{" + ",".join(f'"{key}{number}":1' for number in range(2_700)) + "}"
+    assert parsed([text]) == ["the Variant is larger than 128 MiB"]
+
+
 def test_lengths_of_strings():
     """A string may have 20,000,000 characters, which are counted as in UTF-16."""
     good, long = "x" * 19_999_998 + "\U0001f600", "x" * 19_999_999 + "\U0001f600"
@@ -408,17 +415,24 @@ OF_ANOTHER_KIND = re.compile(rb"[ \n\t\r]*(true|false|null)[\x80-\xff]")
 """What only Spark accepts: a literal followed by some characters that belong to no word."""
 
 
-def assert_as_spark(spark, texts, *, allow_duplicate_keys=False):
+SETTINGS = {
+    "allow_duplicate_keys": "spark.sql.variant.allowDuplicateKeys",
+    "validate_unicode": "spark.sql.variant.validateUnicodeInJsonParsing",
+}
+
+
+def assert_as_spark(spark, texts, **settings):
     """Spark accepts the same texts and gives the same bytes. Returns the number of texts that are accepted."""
-    setting = "spark.sql.variant.allowDuplicateKeys"
-    spark.conf.set(setting, str(allow_duplicate_keys).lower())
+    for name, value in settings.items():
+        spark.conf.set(SETTINGS[name], str(value).lower())
     try:
         frame = spark.createDataFrame(pa.table({"n": range(len(texts)), "t": pa.array(texts, pa.binary())}))
         rows = sorted(frame.selectExpr("n", "try_parse_json(cast(t as string)) AS v").collect(), key=lambda row: row.n)
     finally:
-        spark.conf.unset(setting)
+        for name in settings:
+            spark.conf.unset(SETTINGS[name])
     good = 0
-    for text, row, found in zip(texts, rows, parsed(texts, allow_duplicate_keys=allow_duplicate_keys), strict=True):
+    for text, row, found in zip(texts, rows, parsed(texts, **settings), strict=True):
         if row.v is None:
             assert isinstance(found, str), (text, found)
         elif not OF_ANOTHER_KIND.match(text):
@@ -452,6 +466,119 @@ def test_limits_as_spark(spark):
             f'{{"\\u006b{"k" * (n - 1)}":1}}',
         ]
     assert 0 < assert_as_spark(spark, [encoded(text) for text in texts]) < len(texts)
+
+
+PARTS = [
+    *(
+        "",
+        "a",
+        "z",
+        "?",
+        "\\n",
+        "\\u0041",
+        "\\u00e9",
+        "é",
+        "\\ud7ff",
+        "\\ue000",
+        "\ue000",
+        "\uffff",
+        "\U0001f600",
+        "\U00010000",
+    ),
+    *("\\ud83d", "\\uD800", "\\udbff", "\\udc00", "\\uDFFF", "\\ud83d\\ude00", "\\ude00\\ud83d", "\\ud83d\\ud83d\\ude00"),
+    *(
+        "\\ud83d\\u0041",
+        "\\ud83d\\",
+        "\\ud83d\\u12",
+        "\\ud83d\\ud",
+        "\\ud83dx",
+        "x" * 27,
+        "x" * 61,
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xe9",
+    ),
+]
+"""Halves of surrogate pairs and neighbours: characters before and behind them, other escapes, bytes that are not UTF-8."""
+
+
+def texts_with_halves(count, rng):
+    """Documents whose strings and keys are made of PARTS; some objects have 33 fields, some strings are long."""
+
+    def string(most):
+        chosen = [rng.choice(PARTS) for _ in range(rng.randrange(most))]
+        return b'"' + b"".join(map(encoded, chosen)) + b'"'
+
+    def document():
+        fields = [string(4) + b":" + (string(6) if rng.random() < 0.5 else b"1") for _ in range(rng.choice([1, 2, 3, 5, 33]))]
+        return rng.choice([b"{" + b",".join(fields) + b"}", string(8), b"[" + string(5) + b"]"])
+
+    return [document() for _ in range(count)]
+
+
+def sorts_alike(text):
+    """Whether bytes and UTF-16 sort the keys of a text alike, or one of them has half a pair: UTF-16 decides then."""
+    keys = json.loads(java_decoded(text), object_pairs_hook=lambda pairs: "".join(key for key, _ in pairs), strict=False)
+    high = any(char >= "\ue000" for char in keys if char <= "\uffff")
+    return not (high and max(keys, default="") > "\uffff") or any("\ud800" <= char <= "\udfff" for char in keys)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(length("PARSE_JSON_HALVES", 1, 100)))
+def test_halves_of_surrogate_pairs_as_spark(spark, seed):
+    """Half a surrogate pair is refused, or with validate_unicode=False taken as Spark takes it, in values and keys, wherever it
+    is: the same bytes, the same order of fields, and keys that differ although their bytes are the same."""
+    texts = texts_with_halves(800, random.Random(seed))
+    texts = [text for text in texts if not text.startswith(b"{") or not is_json(text) or sorts_alike(text)]
+    texts += [rb'{"\ud83d":1,"?":2,"\ud83e":3,"\ud83d":4}', rb'{"a":{"\ud83d":1}}', rb'{"a":{"\ud83d":1},"b":{"\ud83d":[]}}']
+    counts = [assert_as_spark(spark, texts, validate_unicode=validate) for validate in (True, False)]
+    assert 100 < counts[0] < counts[1] < len(texts)
+    assert_as_spark(spark, texts, validate_unicode=False, allow_duplicate_keys=True)
+
+
+def is_json(text):
+    """Whether Python can read a text after Java has decoded it."""
+    try:
+        json.loads(java_decoded(text), strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def test_halves_of_surrogate_pairs():
+    """They are `?`, one for each, also where the cache of keys knows the text, and bytes that are not UTF-8 stay replaced."""
+    row = rb'{"\ud83d\udc4d":1,"\ud83d":"\udc4d\ud83d","?":"\ud83d\ud83d\udc4d","\udc4d":{"\udc4d":1}}'
+    found = parsed([row, row, rb'{"\udc4d":2}', b'{"\xed\xb1\x8d":2}', b'{"\xff\\ud83d\xff":1}'], validate_unicode=False)
+    assert found[0] == found[1]
+    assert binary.decode_metadata(found[0][0]) == ["\U0001f44d", "?", "?", "?"]
+    assert b"\x09??" in found[0][1]
+    assert b"\x15?\xf0\x9f\x91\x8d" in found[0][1]
+    assert [binary.decode_metadata(one[0]) for one in found[2:]] == [["?"], ["\ufffd"], ["\ufffd?\ufffd"]]
+    assert binary.parse_json(pa.array([r'["\ud83d"]']), validate_unicode=False)[0].as_py()["value"].endswith(b"\x05?")
+    with pytest.raises(InvalidJsonError, match="without the other half"):
+        binary.parse_json(pa.array([r'["\ud83d"]']))
+
+
+NAMED = [
+    *((text, "NaN") for text in ("NaN", "[NaN]", '{"a":nan}', "-NaN", "[1,-nan]")),
+    *((text, "Infinity") for text in ("Infinity", "[-Infinity]", '{"a":+Infinity}'[:5] + "inf}", "[-inf]")),
+    *(('{"é":1}'.encode(code), "UTF-16 or UTF-32") for code in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be")),
+    *(
+        ("\ufeff{}", "byte order mark"),
+        ("1 2", None),
+        ("nul", "true, false or null"),
+        ("-", "the text ends"),
+        ("-i", "a digit"),
+    ),
+    *(("n", "true, false or null"), ('"\0"', "control character"), ("\0", "a value is expected")),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), NAMED, ids=[ascii(text) for text, _ in NAMED])
+def test_what_json_lacks_is_named(text, reason):
+    """NaN, Infinity, other encodings and byte order marks are named; what only resembles them is not."""
+    (found,) = parsed([text])
+    assert isinstance(found, tuple) if reason is None else reason in found
 
 
 DOCUMENTS = length("PARSE_JSON_DOCUMENTS", 20, 80)

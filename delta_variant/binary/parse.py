@@ -18,6 +18,7 @@ from delta_variant.kernels import parse as k
 from delta_variant.kernels.containers import OPEN, Work
 from delta_variant.kernels.numbers import WORDS
 from delta_variant.kernels.scan import PADDING as SCAN_PADDING
+from delta_variant.kernels.strings import DISTINCT, STRICT, UNPAIRED
 from delta_variant.types import is_string
 
 _BATCH_ROWS = 1 << 14
@@ -30,14 +31,23 @@ _VARIANT = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value"
 
 
 def parse_json(
-    array: pa.Array | pa.ChunkedArray, *, errors: str = "raise", allow_duplicate_keys: bool = False
+    array: pa.Array | pa.ChunkedArray,
+    *,
+    errors: str = "raise",
+    allow_duplicate_keys: bool = False,
+    validate_unicode: bool = True,
 ) -> pa.StructArray:
-    """Parses JSON texts into Variants, with the types, and the bytes, that Spark 4.2's `parse_json` gives.
+    r"""Parses JSON texts into Variants, with the types, and the bytes, that Spark 4.2's `parse_json` gives.
 
     array: strings or binaries in any of Arrow's forms. Returns struct<metadata: binary not null, value: binary not null>, NULL
     where the text is NULL. errors: "raise" raises InvalidJsonError for the first text that Spark refuses, "null" makes it NULL,
     as `try_parse_json` does. allow_duplicate_keys: the last of equal keys counts, as with spark.sql.variant.allowDuplicateKeys;
-    without it they are an error. Raises InvalidLayoutError for other types, and for more than 2 GiB of Variants.
+    without it they are an error. validate_unicode: False takes an escaped surrogate without its other half, such as `\ud83d`,
+    and writes `?` in its place, as with spark.sql.variant.validateUnicodeInJsonParsing=false; with it they are an error. Raises
+    InvalidLayoutError for other types, and for more than 2 GiB of Variants.
+
+    Two keys may both become `?`. Spark then writes two fields of that name, and so does this function. Such a Variant is
+    malformed, and all that reads Variants here refuses it; `write`, `ingest` and `shred_json` refuse the text.
 
     As in Spark, an integer takes the narrowest type. Other numbers become decimals if they have no exponent and up to 38
     digits, else doubles; beyond the range of doubles they are infinite. What follows a complete value is ignored, but after a
@@ -56,7 +66,7 @@ def parse_json(
     """
     if errors not in ("raise", "null"):
         raise ValueError(f'errors is "raise" or "null", not {errors!r}')
-    variants, faults = parse_texts(array, allow_duplicate_keys=allow_duplicate_keys)
+    variants, faults = parse_texts(array, allow_duplicate_keys=allow_duplicate_keys, validate_unicode=validate_unicode)
     if errors == "raise" and len(faults.row):
         raise faults.error()
     return variants
@@ -83,9 +93,15 @@ class JsonFaults:
         )
 
 
-def parse_texts(array: pa.Array | pa.ChunkedArray, *, allow_duplicate_keys: bool = False) -> tuple[pa.StructArray, JsonFaults]:
-    """The Variants of JSON texts, NULL for malformed ones too, and these. Raises InvalidLayoutError."""
-    parser = Parser(allow_duplicate_keys=allow_duplicate_keys)
+def parse_texts(
+    array: pa.Array | pa.ChunkedArray,
+    *,
+    allow_duplicate_keys: bool = False,
+    validate_unicode: bool = True,
+    distinct: bool = False,
+) -> tuple[pa.StructArray, JsonFaults]:
+    """The Variants of JSON texts, NULL for malformed ones too, and these. Options: as for Parser. Raises InvalidLayoutError."""
+    parser = Parser(allow_duplicate_keys=allow_duplicate_keys, validate_unicode=validate_unicode, distinct=distinct)
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         parser.add(*texts_of(chunk))
     return parser.finish()
@@ -123,11 +139,20 @@ class _Binaries:
 class Parser:
     """The buffers and caches of the kernel, and what it gave so far. The caches of keys outlast a column.
 
-    to_end: whether text after a complete value is malformed; Spark ignores it.
+    distinct: whether an object is malformed if two of its keys become the same text. strict: whether also text after a complete
+    value, and a byte that is not UTF-8, are malformed; Spark ignores the one and replaces the other.
     """
 
-    def __init__(self, *, allow_duplicate_keys: bool = False, to_end: bool = False) -> None:
-        self.allow, self.to_end = allow_duplicate_keys, to_end
+    def __init__(
+        self,
+        *,
+        allow_duplicate_keys: bool = False,
+        validate_unicode: bool = True,
+        distinct: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self.allow = allow_duplicate_keys
+        self.how = UNPAIRED * (not validate_unicode) | DISTINCT * (distinct or strict) | STRICT * strict
         self.begin()
         self.clear(_NAMES)
 
@@ -160,7 +185,7 @@ class Parser:
             state=np.empty(states, keys.STATE), orders=np.empty(4 * states, np.int32), root=np.empty(2 * names + 2, np.int32),
             reserve=np.zeros(_GUESSES, np.int32),
         )  # fmt: skip
-        self.used = np.zeros(8, np.int64)
+        self.used = np.zeros(keys.USED, np.int64)
         self.clear_metas(_METAS)
 
     def clear_metas(self, metas: int) -> None:
@@ -201,7 +226,7 @@ class Parser:
         while row < len(at):
             batch, no_metas = slice(row, row + rows), self.used[keys.METAS] == 0
             done, why = k.parse_rows(
-                data, at[batch], limit[batch], 0, self.allow, self.to_end, self.names, self.shapes, self.metas, work, self.used,
+                data, at[batch], limit[batch], 0, self.allow, self.how, self.names, self.shapes, self.metas, work, self.used,
                 self.value.data, self.value.size, ends, meta, code, where,
             )  # fmt: skip
             if done:

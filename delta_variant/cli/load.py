@@ -11,6 +11,7 @@ import click
 from delta_variant.cli.shared import command, pairs, running, step, table_of
 from delta_variant.conversion import convert
 from delta_variant.ingestion import ingest
+from delta_variant.json_files.pieces import FORMS
 from delta_variant.reloading import CHOICES
 from delta_variant.sources import Loaded
 
@@ -25,18 +26,18 @@ changed_option = click.option(
     "delta-variant ingest 'logs/*.json.gz' tables/logs",
     "delta-variant ingest logs/day=* tables/logs --folder day=date --bad-records tables/logs_bad",
     "delta-variant ingest trail/ tables/trail --records '$.Records' --path-column file",
+    "delta-variant ingest feed/ tables/feed --columns day=v:created_at::date --partition-by day",
 )
 @click.argument("source", nargs=-1, required=True)
 @click.argument("target")
 @click.option("--column", default="v", show_default=True, help="The VARIANT column that gets the documents.")
-@click.option(
-    "--format", "format_", type=click.Choice(["auto", "lines", "array", "document"]), default="auto", show_default=True
-)
+@click.option("--format", "format_", type=click.Choice(FORMS), default="auto", show_default=True)
 @click.option("--records", help="The path to an array inside each document whose elements are the rows, such as $.Records.")
 @click.option("--path-column", help="A column for the URI of the file.")
 @click.option("--modified-column", help="A column for the modification time of the file.")
 @click.option("--constant", multiple=True, callback=pairs, help="A column with the same text in all rows: name=value.")
 @click.option("--folder", multiple=True, callback=pairs, help="A column from the folders of the path: name=type.")
+@click.option("--columns", multiple=True, callback=pairs, help="A column out of the document: day=v:created_at::date.")
 @click.option("--partition-by", multiple=True, help="A partition column of a new table.")
 @click.option("--bad-records", help="A table for malformed documents. Without it, the first one is an error.")
 @changed_option

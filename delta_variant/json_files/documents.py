@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +15,16 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.pieces import FileSystems, JsonFiles, Piece
+from delta_variant.json_files.pieces import FileSystems, Form, JsonFiles, Piece
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
-from delta_variant.kernels.parse import EMPTY, FAULTS
+from delta_variant.kernels.adjacent import documents_in_rows
+from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from delta_variant.buffers import Int64s
 
 
 _SHOWN = 50  # bytes of a document in a message
@@ -46,16 +50,17 @@ class Malformed:
     byte: int
     """The byte of the document at which it is malformed."""
 
-    def error(self, line: int) -> InvalidJsonError:
-        """The error for it. line: the line in which it begins."""
+    def error(self, line: int, form: Form) -> InvalidJsonError:
+        """The error for it. line: the line in which it begins. form: as it was asked for."""
         before = self.text[max(0, self.byte - _SHOWN) : self.byte].decode(errors="replace")
         advice = "bad_records='…' writes such documents to a table of their own"
-        if self.text.startswith((b"\xff\xfe", b"\xfe\xff")):
-            advice = "the file is UTF-16: convert it to UTF-8"
-        elif self.reason == FAULTS[END] and line == 1:
-            advice = f'for a file that is one document, in several lines, use format="document"; {advice}'
-        where = f"at byte {self.byte:,} of it, after {before!r}"
-        return InvalidJsonError(f"{self.name}, line {line}: not a JSON document: {self.reason}, {where}; {advice}")
+        if form in ("auto", "lines", "document") and self.reason in (FAULTS[END], FAULTS[NOT_AT_END]):
+            several = (
+                "several documents in a file" if form == "document" else "documents in several lines, or several in a line"
+            )
+            advice = f'format="adjacent" is for {several}; {advice}'
+        where = f", at byte {self.byte:,} of it, after {before!r}" if self.byte else ""
+        return InvalidJsonError(f"{self.name}, line {line}: not a JSON document: {self.reason}{where}; {advice}")
 
 
 class Reader:
@@ -63,7 +68,9 @@ class Reader:
 
     def __init__(self, files: JsonFiles) -> None:
         self._files = files
-        self._parser = Parser(allow_duplicate_keys=files.allow_duplicate_keys, to_end=True)
+        self._parser = Parser(
+            allow_duplicate_keys=files.allow_duplicate_keys, validate_unicode=files.validate_unicode, strict=True
+        )
         self._file_systems = FileSystems(files.storages)
         self.malformed: dict[str, int] = {}
         """How many malformed documents were left out, by file."""
@@ -99,7 +106,8 @@ class Reader:
                 for variants, malformed in self.documents(piece):
                     if malformed and self._files.fails:
                         first = malformed[0]
-                        raise first.error(first.line or line_of(piece, self._file_systems.of(piece), first.offset))
+                        line = first.line or line_of(piece, self._file_systems.of(piece), first.offset)
+                        raise first.error(line, self._files.form)
                     if malformed:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
                     for start in range(0, len(variants), _ROWS):
@@ -133,10 +141,40 @@ class Reader:
         variants, faults = self._parser.finish()
         reason = too_long(self._files.max_bytes)
         malformed = [_malformed(piece, block, int(i), reason, 0, KEPT) for i in np.flatnonzero(is_long)]
-        for row, code, byte in zip(faults.row, faults.code, faults.byte, strict=True):
-            if code != EMPTY or not block.may_be_blank:
-                malformed.append(_malformed(piece, block, int(row), FAULTS[int(code)], int(byte)))
-        return variants.drop_null() if variants.null_count else variants, malformed
+        reasons = {
+            int(row): (FAULTS[int(code)], int(byte))
+            for row, code, byte in zip(faults.row, faults.code, faults.byte, strict=True)
+            if code != EMPTY or not block.may_be_blank
+        }
+        if block.may_be_several and (rows := faults.row[faults.code == NOT_AT_END]).size:
+            variants = self._split(block, variants, rows, reasons)
+        elif variants.null_count:
+            variants = variants.drop_null()
+        malformed += [_malformed(piece, block, row, *reason) for row, reason in reasons.items()]
+        return variants, sorted(malformed, key=attrgetter("offset"))
+
+    def _split(
+        self, block: Texts, variants: pa.StructArray, rows: Int64s, reasons: dict[int, tuple[str, int]]
+    ) -> pa.StructArray:
+        """The Variants that are not null, and in their places those of lines that are several objects or arrays.
+
+        rows: the lines that may be. reasons: what is wrong with which line; one that is several documents is taken out, or gets
+        the reason of the first of them that is malformed.
+        """
+        room, counts = int((block.limit[rows] - block.at[rows]).sum()) // 2 + 1, np.empty(len(rows), np.int64)
+        at, limit, lines = (np.empty(room, np.int64) for _ in range(3))
+        count = documents_in_rows(block.data, block.at[rows], block.limit[rows], counts, at, limit, lines)
+        at, limit, row = at[:count], limit[:count], np.repeat(rows, counts)
+        self._parser.add(block.data, at, limit)
+        several, faults = self._parser.finish()
+        for done in np.unique(row).tolist():
+            del reasons[done]
+        for number in reversed(range(len(faults.row))):
+            bad = int(faults.row[number])
+            reasons[int(row[bad])] = faults.reason(number), int(at[bad] - block.at[row[bad]] + faults.byte[number])
+        good = ~np.isin(row, row[faults.row])
+        starts = np.append(block.at[variants.is_valid().to_numpy(zero_copy_only=False)], at[good])
+        return pa.concat_arrays([variants.drop_null(), several.filter(pa.array(good))]).take(pa.array(np.argsort(starts)))
 
 
 def _malformed(piece: Piece, block: Texts, row: int, reason: str, byte: int, most: int | None = None) -> Malformed:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from delta_variant.storage import Storage
 
-Form = Literal["auto", "lines", "array", "document"]
+Form = Literal["auto", "lines", "array", "adjacent", "document"]
+FORMS: tuple[Form, ...] = ("auto", "lines", "array", "adjacent", "document")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 
@@ -68,8 +69,8 @@ class JsonFiles:
 
     storages: tuple[Storage, ...]
     form: Form
-    """How documents stand in a file: one a line, as the elements of an array, or one a file. "auto" is an array if the first
-    byte that is not blank is a bracket, else lines."""
+    """How documents stand in a file: one a line, as the elements of an array, one after the other, or one a file. "auto":
+    `forms`."""
     records: tuple[str, ...] | None
     """The keys that lead from each document to the array whose elements are the rows; None if documents are rows."""
     max_bytes: int
@@ -77,6 +78,7 @@ class JsonFiles:
     fails: bool
     """Whether a malformed document fails the task; else it is left out and counted."""
     allow_duplicate_keys: bool
+    validate_unicode: bool = True
     column: str = ""
     """The physical name of the VARIANT column. In the rows that a task gets, it has the pieces (`Piece.json`)."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from delta_variant.buffers import view
 from delta_variant.errors import TableError
+from delta_variant.json_files.forms import BLANKS, BOM, encoding, form_of
 from delta_variant.kernels import elements as k
+from delta_variant.kernels.adjacent import RECORD_SEPARATOR, documents
 from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyarrow import fs
     from typing_extensions import Self
@@ -28,16 +30,15 @@ if TYPE_CHECKING:
     from delta_variant.buffers import Bytes, Int64s
     from delta_variant.json_files.pieces import JsonFiles, Piece
 
+    Find = Callable[[Int64s, Int64s, Int64s, Int64s], int]
+
 BLOCK = 8 << 20
 """Bytes that are read and parsed at once."""
 _TAIL = 64 << 10  # read beyond the end of a piece at once: its last line ends there
 KEPT = 64 << 10
 """Bytes that are kept of a document that is too long."""
-_PEEKED = 4 << 10
 _ELEMENTS = 1 << 14
-_NEWLINE, _BRACKET = ord("\n"), ord("[")
-_BOM = b"\xef\xbb\xbf"
-_BLANKS = b" \t\r\n"
+_NEWLINE = ord("\n")
 
 
 @dataclass
@@ -56,21 +57,31 @@ class Texts:
     """Why none of them is a document; None if they may be documents."""
     may_be_blank: bool = False
     """Whether a document without a value is an empty line, and not malformed."""
+    may_be_several: bool = False
+    """Whether each may be several documents, one after the other."""
 
 
 def texts(piece: Piece, files: JsonFiles, file_system: fs.FileSystem) -> Iterator[Texts]:
     """The documents of a piece. Raises OSError, for damaged files too, and TableError for a file that has another size."""
-    with _Source(piece, file_system) as source:
-        form = files.form
-        if form == "auto" and files.records is None:
-            form = "array" if source.first() == _BRACKET else "lines"
-        if files.records is not None or form == "array":
-            if piece.start == 0:
-                yield from _elements(source, files.records or (), files.max_bytes)
+    with ExitStack() as opened:
+        source = opened.enter_context(_Source(piece, file_system))
+        head = source if source.offset == 0 else opened.enter_context(_Source(piece, file_system, start=0))
+        wide = encoding(head)
+        form = files.form if files.records is None and wide is None else "array"
+        if form == "auto":
+            form = form_of(head, files)
+        if form != "lines" and piece.start:
+            return  # the first piece has it all
+        if wide is not None:
+            yield _told(source.beginning(KEPT), 1, 0, f"the file is {wide}: convert it to UTF-8")
+        elif form == "array":
+            yield from _elements(source, files.records or (), files.max_bytes)
+        elif form == "adjacent":
+            yield from _adjacent(source, files.max_bytes)
         elif form == "document":
             yield from _whole(source, files.max_bytes)
         else:
-            yield from _lines(source, piece, files.max_bytes)
+            yield from _lines(source, piece, files.max_bytes, may_be_several=files.form == "auto")
 
 
 def line_of(piece: Piece, file_system: fs.FileSystem, offset: int) -> int:
@@ -132,22 +143,18 @@ class _Source:
         self.filled -= size
         self.offset += size
 
-    def first(self) -> int | None:
-        """The first byte of the file that is neither blank nor a byte order mark; None if there is none nearby."""
-        if self.offset:
-            with _Source(self._piece, self._fs, start=0) as beginning:
-                return beginning.first()
-        seen = b""
-        while not seen and self.filled < BLOCK and self.read(_PEEKED):
-            seen = self.data[: self.filled].tobytes().removeprefix(_BOM).lstrip(_BLANKS)
-        return seen[0] if seen else None
+    def beginning(self, size: int) -> bytes:
+        """Up to so many bytes from the beginning, read if need be; fewer at the end of the file."""
+        while self.filled < size and self.read(size - self.filled):
+            pass
+        return self.data[: min(size, self.filled)].tobytes()
 
     def after_mark(self) -> int:
         """Where the text begins: behind a byte order mark."""
-        return len(_BOM) if self.offset == 0 and self.data[: self.filled][: len(_BOM)].tobytes() == _BOM else 0
+        return len(BOM) if self.offset == 0 and self.data[: self.filled][: len(BOM)].tobytes() == BOM else 0
 
 
-def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
+def _lines(source: _Source, piece: Piece, max_bytes: int, *, may_be_several: bool) -> Iterator[Texts]:
     line = 1 if piece.start == 0 else None
     end = piece.end if piece.end is not None else np.iinfo(np.int64).max
     is_skipping = piece.start > 0  # up to the end of a line: one of the piece before, or one that is too long
@@ -170,7 +177,8 @@ def _lines(source: _Source, piece: Piece, max_bytes: int) -> Iterator[Texts]:
             if count > first:
                 rows = slice(first, count)
                 own = None if lines is None else lines[rows]
-                yield Texts(source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True)
+                found = Texts(source.data, starts[rows], breaks[rows], own, source.offset, may_be_blank=True)
+                yield replace(found, may_be_several=may_be_several)
             if count < len(starts):
                 return
             line = None if line is None else line + len(starts)
@@ -200,7 +208,7 @@ def _whole(source: _Source, max_bytes: int) -> Iterator[Texts]:
         pass
     if source.filled > max_bytes:
         yield _cut(source, 1, max_bytes)
-    elif source.data[source.after_mark() : source.filled].tobytes().strip(_BLANKS):
+    elif source.data[source.after_mark() : source.filled].tobytes().strip(BLANKS):
         one = np.array([1])
         yield Texts(source.data, np.array([source.after_mark()]), np.array([source.filled]), one, 0)
 
@@ -211,6 +219,22 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
         np.frombuffer(b"".join(written) or b"\0", np.uint8),
         np.cumsum([len(key) for key in written], dtype=np.int64),
     )
+
+    def find(state: Int64s, at: Int64s, limit: Int64s, lines: Int64s) -> int:
+        return int(k.elements(source.data, source.filled, state, keys, key_ends, at, limit, lines))
+
+    yield from _found(source, find, max_bytes, records)
+
+
+def _adjacent(source: _Source, max_bytes: int) -> Iterator[Texts]:
+    def find(state: Int64s, at: Int64s, limit: Int64s, lines: Int64s) -> int:
+        return int(documents(source.data, source.filled, state, at, limit, lines))
+
+    yield from _found(source, find, max_bytes, None)
+
+
+def _found(source: _Source, find: Find, max_bytes: int, records: tuple[str, ...] | None) -> Iterator[Texts]:
+    """What a kernel finds in a file. records: None for adjacent documents."""
     state = np.zeros(k.STATE, np.int64)
     state[k.LINE], state[k.START] = 1, -1
     at, limit, lines = (np.empty(_ELEMENTS, np.int64) for _ in range(3))
@@ -220,16 +244,16 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
         if is_first:
             state[k.AT], is_first = source.after_mark(), False
         while state[k.AT] < source.filled:
-            count = k.elements(source.data, source.filled, state, keys, key_ends, at, limit, lines)
+            count = find(state, at, limit, lines)
             first, is_cut = int(is_cut and count > 0), is_cut and count == 0  # the rest of an element that was too long
             if count > first:
                 rows = slice(first, count)
                 yield Texts(source.data, at[rows].copy(), limit[rows].copy(), lines[rows].copy(), source.offset)
             if state[k.PLACE] > k.INSIDE:
                 yield _refused(source, state, before, records)
-                if state[k.PLACE] != k.NO_ARRAY:
+                if records is not None and state[k.PLACE] != k.NO_ARRAY:
                     return
-                state[k.PLACE] = k.SEEKING
+                state[k.PLACE] = k.SKIPPING if records is None else k.SEEKING
         is_open = state[k.PLACE] == k.INSIDE
         begin = int(state[k.START]) if is_open else source.filled
         if is_open and not is_cut and source.filled - begin > max_bytes:
@@ -242,7 +266,9 @@ def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iter
         state[k.ROOT] -= begin
         state[k.START] = 0 if is_open else state[k.START]
         source.consume(begin)
-    if state[k.DEPTH] and not is_cut:
+    if records is None and state[k.PLACE] == k.INSIDE and state[k.WORD] and not is_cut:
+        yield Texts(source.data, np.array([0]), np.array([source.filled]), state[[k.OWN_LINE]], source.offset)
+    elif (state[k.DEPTH] or (records is None and state[k.PLACE] == k.INSIDE)) and not is_cut:
         is_open = state[k.PLACE] == k.INSIDE
         text = source.data[: min(source.filled, KEPT)].tobytes() if is_open else before
         line, offset = (k.OWN_LINE, 0) if is_open else (k.ROOT_LINE, int(state[k.ROOT]))
@@ -256,7 +282,7 @@ def _beginning(source: _Source, state: Int64s, before: bytes, end: int) -> bytes
     return text + source.data[max(root, 0) : end][: KEPT - len(text)].tobytes()
 
 
-def _refused(source: _Source, state: Int64s, before: bytes, records: tuple[str, ...]) -> Texts:
+def _refused(source: _Source, state: Int64s, before: bytes, records: tuple[str, ...] | None) -> Texts:
     """What the kernel stopped at."""
     place, has_array = state[k.PLACE], state[k.ARRAYS] > 0
     if place == k.STRAY:
@@ -265,12 +291,14 @@ def _refused(source: _Source, state: Int64s, before: bytes, records: tuple[str, 
             pass
         text = source.data[start : min(source.filled, start + KEPT)].tobytes()
         reason = "text between documents"
-        if not records:
-            lines = 'format="lines" is for a document on each line'
-            reason = f"text after the array; {lines}" if has_array else f"the file is not an array; {lines}"
+        if records is None:
+            text, _, _ = text.partition(bytes([RECORD_SEPARATOR]))
+        if records == ():
+            reason = "text after the array" if has_array else "the file is not an array"
+            reason += '; format="adjacent" is for documents that follow each other'
         return _told(text, int(state[k.LINE]), source.offset + start, reason)
     text = _beginning(source, state, before, int(state[k.AT]))
-    path = "".join(f".{key}" for key in records)
+    path = "".join(f".{key}" for key in records or ())
     reason = f"the document has no array at ${path}" if place == k.NO_ARRAY else "its braces and brackets do not match"
     return _told(text, int(state[k.ROOT_LINE]), source.offset + int(state[k.ROOT]), reason)
 

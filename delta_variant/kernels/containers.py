@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from delta_variant import types as t
-from delta_variant.kernels.keys import Int32s, Int64s, Words, is_before
+from delta_variant.kernels.keys import HALF, HALVES, Int32s, Int64s, Words, is_before, is_before_in_utf16, same_bytes
 from delta_variant.kernels.memory import bytes_for, called, helper, store16, store32, write_container
 from delta_variant.kernels.scan import apart, likely, move, opaque
 
@@ -47,15 +47,19 @@ class Work(NamedTuple):
 
 
 @called
-def sort_fields(names, work, base, count):
+def sort_fields(names, used, work, base, count):
     """Sorts fields by key into work.order. Returns whether any have the same key; they keep their order.
 
     In a small object the place of a field is the number of fields before it, if the first eight bytes of their keys tell. Else
-    runs of two arrays are merged.
+    runs of two arrays are merged. The order is that of bytes, or of UTF-16 if a key has half a surrogate pair.
     """
     apart()
     order, spare, prefix = work.order, work.spare, work.prefix
-    if count <= _SMALL:
+    in_utf16 = False
+    if used[HALVES]:
+        for k in range(count):
+            in_utf16 |= names.key[work.keys[work.fields[base + k] >> 32]].word == HALF
+    if count <= _SMALL and not in_utf16:
         for k in range(count):
             prefix[k] = names.key[work.keys[work.fields[base + k] >> 32]].prefix
         told = True
@@ -79,7 +83,7 @@ def sort_fields(names, work, base, count):
                 take = j == right
                 if i < middle and j < right:
                     a, b = work.keys[work.fields[base + order[i]] >> 32], work.keys[work.fields[base + order[j]] >> 32]
-                    take = not is_before(names, b, a)
+                    take = not (is_before_in_utf16(names, b, a) if in_utf16 else is_before(names, b, a))
                 if take:
                     spare[k] = order[i]
                     i += 1
@@ -95,6 +99,20 @@ def sort_fields(names, work, base, count):
         if key == before:
             return True
         before = key
+    return False
+
+
+@called
+def are_alike(names, work, base, count):
+    """Whether two fields of an object get the same bytes for their keys: one of them has half a surrogate pair."""
+    apart()
+    for k in range(count):
+        key = work.keys[work.fields[base + k] >> 32]
+        for other in range(count if names.key[key].word == HALF else 0):
+            if work.keys[work.fields[base + other] >> 32] != key and same_bytes(
+                names, key, work.keys[work.fields[base + other] >> 32]
+            ):
+                return True
     return False
 
 

@@ -23,10 +23,13 @@ object that is on the path; how many bytes of the next key matched in the open s
 (SEEKING to NO_ARRAY); the start and the line of the open element; the line of the next byte; the start and the line of the
 open document, and how many arrays it has so far."""
 STATE = 14
-SEEKING, NAMED, BEFORE, INSIDE, STRAY, UNBALANCED, NO_ARRAY = range(7)
-"""Outside of the array; behind the colon of a key that is on the path; in the array before an element; in an element; at a
-byte that no document begins with; at a bracket that closes a brace, or the other way round; behind a document that has no
-such array. After the last three the kernel has stopped. It can go on after NO_ARRAY, which the caller then sets to SEEKING."""
+WORD = KEY
+"""For `adjacent`, which has no keys: whether the open document is a number or a literal."""
+SEEKING, NAMED, BEFORE, SKIPPING, INSIDE, STRAY, UNBALANCED, NO_ARRAY = range(8)
+"""Outside of the array; behind the colon of a key that is on the path; in the array before an element; in text that is no
+document, up to a record separator (`adjacent`); in an element; at a byte that no document begins with; at a bracket that
+closes a brace, or the other way round; behind a document that has no such array. After the last three the kernel has stopped.
+It can go on after NO_ARRAY, which the caller then sets to SEEKING."""
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _NEWLINE, _TAB, _RETURN, _BLANK = (np.uint8(ord(c)) for c in '"\\,:\n\t\r ')
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c in "{}[]")

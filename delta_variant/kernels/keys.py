@@ -10,6 +10,11 @@ Documents of one feed repeat the same keys in the same order, and three things t
   rows with the same keys share one metadata.
 
 All three are only caches, and may be emptied between rows. In `used` stands how much of them is used.
+
+A key may have a surrogate without its other half (`strings.UNPAIRED`). Spark numbers and sorts keys as Java's strings, and
+encodes them last, where such a surrogate becomes `?`. So two keys can have the same bytes in the metadata, and an object with
+such a key is sorted as Java sorts: by UTF-16. In `Names` the surrogate is three bytes, which no UTF-8 has, and the mark is
+`word` = HALF.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -22,13 +27,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels.memory import bytes_for, compare_keys, copy, equal, helper, in_order, put, store32, u64
+from delta_variant.kernels.memory import bytes_for, called, compare_keys, copy, equal, helper, in_order, put, store32, u64
+from delta_variant.kernels.scan import apart
+from delta_variant.kernels.strings import UNPAIRED
 
-COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL = range(8)  # indices of `used`
+COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = range(9)
+"""The places of `used`. HALVES: whether any key has half a surrogate pair."""
+USED = 9
+HALF = np.uint64(1)  # no text begins with these bytes
 UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
+TOO_LARGE = -2  # in place of the number of a metadata
+MAX_SIZE = 1 << 27
+"""The most bytes of a value, and of a metadata."""
 _COPIED = 32  # bytes of a key that are copied at once, so many are spare
 _TRIES = 16  # steps from a state that are looked at
-_QUOTE, _COLON, _BACKSLASH = (np.uint8(ord(c)) for c in '":\\')
+_QUOTE, _COLON, _BACKSLASH, _UNKNOWN = (np.uint8(ord(c)) for c in '":\\?')
 _ALL_BITS, _MIX = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0xFF51AFD7ED558CCD)
 
 Int32s = npt.NDArray[np.int32]
@@ -43,7 +56,7 @@ NAME = np.dtype(
         ("size", np.int32),
         ("hash", np.int32),
         ("step", np.int32),  # bytes in a text from the opening quote to the colon
-        ("last", np.int32),  # where the last eight of these bytes begin, or the only ones
+        ("last", np.int32),  # where the last eight of these bytes begin, or the only ones; with HALF its size in metadata
         ("word", np.uint64),  # those eight bytes, 0 if a text has an escape in place of a character
         ("mask", np.uint64),  # the bits of them that count
         ("prefix", np.uint64),  # the first eight bytes as a number that sorts as fields do
@@ -123,8 +136,8 @@ def _hash(data, at, size):
 
 
 @helper
-def number_name(names, used, data, at, size):
-    """The number of a key, a new one if need be; -1 if there is no room."""
+def number_name(names, used, data, at, size, how):
+    """The number of a key, a new one if need be; -1 if there is no room. how: of `strings`."""
     mask, hash_ = len(names.table) - 1, _hash(data, at, size)
     slot = hash_ & mask
     while names.table[slot] >= 0:
@@ -142,19 +155,113 @@ def number_name(names, used, data, at, size):
     for k in range(size):
         byte = data[at + k]
         plain = plain and byte >= 0x20 and byte not in (_QUOTE, _BACKSLASH)
+    halves = np.int64(0)
+    if how & UNPAIRED:
+        for k in range(size):
+            halves += is_half(data, at + k)
     for k in range(8):
         prefix = prefix << np.uint64(8) | np.uint64(in_order(data[at + k]) if k < size else 0)
     names.table[slot] = key
     name = names.key[key]
     name.at, name.size, name.prefix, name.hash, name.serial = to, size, prefix, hash_, -1
     name.step, name.last, name.word, name.mask = size + 3, 0, 0, _ALL_BITS
-    if plain and size > 5:
+    if halves:
+        name.word, name.last, used[HALVES] = HALF, size - 2 * halves, 1
+    elif plain and size > 5:
         name.last, name.word = size - 5, u64(names.text, to + size - 5)
     elif plain:
         name.mask >>= np.uint64(8 * (5 - size))
         name.word = u64(names.text, to) & name.mask
     used[COUNT], used[TEXT] = key + 1, to + size + 3
     return key
+
+
+@helper
+def is_half(data, at):
+    """Whether the three bytes of a surrogate begin there, as `strings` writes them into a key."""
+    return data[at] == 0xED and data[at + 1] >= 0xA0
+
+
+@helper
+def _written_size(name):
+    """The bytes of a key in metadata."""
+    return name.last if name.word == HALF else name.size
+
+
+@called
+def _write_halves(out, o, names, name):
+    """Writes a key to metadata as Java encodes it: `?` in the place of half a surrogate pair."""
+    apart()
+    at, end = name.at + 1, name.at + 1 + name.size
+    while at < end:
+        half = is_half(names.text, at)
+        out[o] = _UNKNOWN if half else names.text[at]
+        at += 3 if half else 1
+        o += 1
+
+
+@called
+def is_before_in_utf16(names, a, b):
+    """Whether key a sorts before key b, by UTF-16 code units."""
+    apart()
+    x, y = names.key[a], names.key[b]
+    i, j, x_end, y_end = x.at + 1, y.at + 1, x.at + 1 + x.size, y.at + 1 + y.size
+    while i < x_end and j < y_end:
+        if names.text[i] != names.text[j]:
+            # One of them may be the first half of a pair, and the other the same half alone: what follows decides.
+            unit, other = _code_unit(names.text, i, x_end, 0), _code_unit(names.text, j, y_end, 0)
+            if unit == other:
+                unit, other = _code_unit(names.text, i, x_end, 1), _code_unit(names.text, j, y_end, 1)
+            return unit < other
+        size = _size_of_character(names.text[i])
+        for k in range(1, size):
+            if names.text[i + k] != names.text[j + k]:
+                return names.text[i + k] < names.text[j + k]
+        i += size
+        j += size
+    return j < y_end
+
+
+@called
+def same_bytes(names, a, b):
+    """Whether two keys have the same bytes in metadata."""
+    apart()
+    x, y = names.key[a], names.key[b]
+    i, j, x_end = x.at + 1, y.at + 1, x.at + 1 + x.size
+    if _written_size(x) != _written_size(y):
+        return False
+    while i < x_end:
+        half, other = is_half(names.text, i), is_half(names.text, j)
+        if (_UNKNOWN if half else names.text[i]) != (_UNKNOWN if other else names.text[j]):
+            return False
+        i += 3 if half else 1
+        j += 3 if other else 1
+    return True
+
+
+@helper
+def _size_of_character(lead):
+    """The bytes of a character of UTF-8."""
+    return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+
+
+@helper
+def _code_unit(text, at, end, number):
+    """The first or the second code unit of UTF-16 from the character at `at` on; -1 at the end."""
+    for _ in range(2):
+        if at >= end:
+            break
+        size = _size_of_character(text[at])
+        point = np.int64(text[at]) & (0xFF >> size + (size > 1))
+        for k in range(1, size):
+            point = point << 6 | np.int64(text[at + k]) & 0x3F
+        if point >= 0x10000:
+            return 0xD7C0 + (point >> 10) if number == 0 else 0xDC00 + (point & 0x3FF)
+        if number == 0:
+            return point
+        number -= 1
+        at += size
+    return np.int64(-1)
 
 
 @helper
@@ -214,7 +321,7 @@ def step(shapes, used, before, key):
 
 @helper
 def meta_of(metas, used, names, keys, count, hash_):
-    """The number of the metadata with these keys in this order, a new one if need be; -1 if there is no room."""
+    """The number of the metadata with these keys in this order, a new one if need be; -1 if there is no room, TOO_LARGE."""
     mask = len(metas.table) - 1
     slot = np.int64(hash_ >> np.uint64(20)) & mask
     while metas.table[slot] >= 0:
@@ -230,9 +337,11 @@ def meta_of(metas, used, names, keys, count, hash_):
     number, start, o = used[METAS], used[META_KEYS], used[META_BYTES]
     texts = np.int64(0)
     for k in range(count):
-        texts += names.key[keys[k]].size
+        texts += _written_size(names.key[keys[k]])
     width = bytes_for(max(texts, count))
     size = 1 + width * (count + 2) + texts
+    if size > MAX_SIZE:
+        return np.int64(TOO_LARGE)
     if number == len(metas.hash) or start + count > len(metas.keys) or o + size + _COPIED > len(metas.bytes):
         return np.int64(-1)
     metas.bytes[o] = 1 | (width - 1) << 6
@@ -242,16 +351,18 @@ def meta_of(metas, used, names, keys, count, hash_):
     for k in range(count):
         metas.keys[start + k] = keys[k]
         store32(metas.bytes, o + k * width, np.uint32(text))  # what is too much is overwritten
-        text += names.key[keys[k]].size
+        text += _written_size(names.key[keys[k]])
     put(metas.bytes, o + count * width, text, width)
     text = np.int64(0)
     for k in range(count):
         name = names.key[keys[k]]
-        if name.size <= _COPIED:
+        if name.word == HALF:
+            _write_halves(metas.bytes, base + text, names, name)
+        elif name.size <= _COPIED:
             copy(metas.bytes, base + text, names.text, name.at + 1, _COPIED)
         else:
             copy(metas.bytes, base + text, names.text, name.at + 1, np.int64(name.size))
-        text += name.size
+        text += _written_size(name)
     metas.table[slot], metas.hash[number], metas.key_ends[number], metas.ends[number] = (
         number,
         hash_,

@@ -24,29 +24,55 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.containers import close_array, close_object, guess_of, keep_last, sort_fields
-from delta_variant.kernels.keys import ORDERS, SERIAL, STATES, forget, is_at, meta_of, new_state, number_name, step
+from delta_variant.kernels.containers import are_alike, close_array, close_object, guess_of, keep_last, sort_fields
+from delta_variant.kernels.keys import (
+    HALVES,
+    MAX_SIZE,
+    ORDERS,
+    SERIAL,
+    STATES,
+    TOO_LARGE,
+    forget,
+    is_at,
+    meta_of,
+    new_state,
+    number_name,
+    step,
+)
 from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
 from delta_variant.kernels.scan import apart, likely, not_blank, trailing_zeros
-from delta_variant.kernels.strings import CONTROL, END, ESCAPE, SURROGATE, utf16_size, write_string
+from delta_variant.kernels.strings import (
+    CONTROL,
+    DISTINCT,
+    END,
+    ESCAPE,
+    KEY,
+    NOT_UTF8,
+    STRICT,
+    SURROGATE,
+    decide,
+    utf16_size,
+    write_string,
+)
 
 DONE, NO_ROOM, NAMES_FULL, METAS_FULL = range(4)
 
 MAX_DEPTH = 1000
 MAX_STRING, MAX_NAME = 20_000_000, 50_000  # UTF-16 code units, as Jackson counts
-MAX_SIZE = 1 << 27
 _SMALL_HEADER = 8
 _ARRAY = -1  # in place of a state
 SLACK = 1 << 14  # bytes of `out` kept free: small headers of the containers that are open, and stores of more bytes than needed
 
 EMPTY, NO_VALUE, NO_NAME, NO_COLON, NO_COMMA, NO_COMMA_IN_ARRAY, NUMBER, ZERO_FIRST, ROOT_SPACE = range(10, 19)
 LITERAL, DUPLICATE, DEPTH, NUMBER_SIZE, STRING_SIZE, NAME_SIZE, SIZE, NOT_AT_END = range(19, 27)
+NAN, INFINITY, WIDE, MARK = range(27, 31)
 FAULTS = {
     END: "the text ends inside a value",
     CONTROL: "a control character in a string is not escaped",
     ESCAPE: "unknown escape",
     SURROGATE: "an escaped surrogate without the other half",
+    NOT_UTF8: "a byte is not UTF-8 (the text may be Latin-1 or Windows-1252): convert it to UTF-8",
     EMPTY: "there is no value",
     NO_VALUE: "a value is expected",
     NO_NAME: "a key in double quotes is expected",
@@ -64,6 +90,10 @@ FAULTS = {
     NAME_SIZE: f"a key is longer than {MAX_NAME:,} characters",
     SIZE: "the Variant is larger than 128 MiB",
     NOT_AT_END: "there is text after the value",
+    NAN: "a value is NaN, which JSON lacks",
+    INFINITY: "a value is Infinity, which JSON lacks",
+    WIDE: "the text is UTF-16 or UTF-32: convert it to UTF-8",
+    MARK: "a byte order mark stands before the value",
 }
 
 _QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
@@ -97,11 +127,11 @@ def _skip_blanks(data, p, end):
 
 @jit
 def parse_rows(
-    data, at, limit, row, allow_duplicates, to_end, names, shapes, metas, work, used, out, o, start, meta, code, where
+    data, at, limit, row, allow_duplicates, how, names, shapes, metas, work, used, out, o, start, meta, code, where
 ):  # fmt: skip
     """Parses as many rows, from `row` on, as fit into `out`, from o on, and the caches. Returns (rows, why it stopped).
 
-    to_end: whether text after a complete value, other than blanks, is a fault.
+    how: UNPAIRED, STRICT and DISTINCT of `strings`. With STRICT text after a complete value, other than blanks, is a fault too.
     start[k] is set to the start of the Variant of row + k; one more entry is the end of the last one. A row with at[row] < 0
     has none.
     """
@@ -141,6 +171,8 @@ def parse_rows(
                 else:
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
+                        q, to, fault = decide(data, p + 1, end, out, o, how | KEY, q, to, fault)
+                    if fault:
                         p = q
                         break
                     text = o + 1 if out[o] & 3 == t.SHORT_STRING else o + 5
@@ -148,7 +180,7 @@ def parse_rows(
                         fault = NAME_SIZE
                         break
                     p = q
-                    key = number_name(names, used, out, text, to - text)
+                    key = number_name(names, used, out, text, to - text, how)
                     if key < 0:
                         return done, NAMES_FULL
                     state = step(shapes, used, state, key)
@@ -176,6 +208,8 @@ def parse_rows(
                 break
             if c == _QUOTE:
                 q, to, fault = write_string(data, p + 1, end, out, o)
+                if fault:
+                    q, to, fault = decide(data, p + 1, end, out, o, how, q, to, fault)
                 if fault == 0 and to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
                     q, fault = p, STRING_SIZE
                 p = q
@@ -288,12 +322,15 @@ def parse_rows(
                     order, order_at = shapes.orders, np.int64(shapes.state[state].order)
                     if not likely(order_at >= 0):
                         order, order_at = work.order, np.int64(0)
-                        if sort_fields(names, work, base, count):
+                        if sort_fields(names, used, work, base, count):
                             if not allow_duplicates:
                                 fault = DUPLICATE
                                 break
                             count, size = keep_last(work, base, count, out, first, o - first)
                             o = first + size
+                        elif how & DISTINCT and used[HALVES] and are_alike(names, work, base, count):
+                            fault = DUPLICATE
+                            break
                         elif state and used[ORDERS] + count <= len(shapes.orders):
                             shapes.state[state].order = used[ORDERS]
                             for k in range(count):
@@ -308,18 +345,46 @@ def parse_rows(
                 depth -= 1
             if fault or depth == 0:
                 break
-        if to_end and not fault and p < end:
+        if how & STRICT and not fault and p < end:
             p = _skip_blanks(data, p, end)
             fault = NOT_AT_END if p < end else 0
         if fault:
             o = row_start
-            code[done], where[done] = fault, p - at[i]
+            code[done], where[done] = _named(data, at[i], p, end, fault), p - at[i]
         else:
             meta[done] = meta_of(metas, used, names, work.keys, ids, hash_)
-            if meta[done] < 0:
+            if meta[done] == TOO_LARGE:
+                o = row_start
+                meta[done], code[done], where[done] = -1, SIZE, 0
+            elif meta[done] < 0:
                 return done, METAS_FULL
         start[done + 1] = o
     return len(at) - row, DONE
+
+
+@called
+def _named(data, at, p, end, fault):
+    """The code for what is often in texts and not JSON, at p; else the fault that was found there."""
+    apart()
+    if at + 2 <= end and (end - at) % 2 == 0:
+        first, second = data[at], data[at + 1]  # of UTF-16 and UTF-32: one of them is 0 or both are, or they are FE and FF
+        is_mark = first | second == 0xFF and first & second == 0xFE
+        if is_mark or (first == 0) != (second == 0) or (first == 0 and (end - at) % 4 == 0):
+            return WIDE
+    if p + 3 <= end and data[p] == 0xEF and data[p + 1] == 0xBB and data[p + 2] == 0xBF and fault in (NO_VALUE, NOT_AT_END):
+        return MARK
+    if fault not in (NO_VALUE, LITERAL, NUMBER):
+        return fault
+    p -= p > at and data[p - 1] == _MINUS
+    p += p < end and data[p] == _MINUS
+    if p + 3 > end:
+        return fault
+    first, second, third = data[p] | 0x20, data[p + 1] | 0x20, data[p + 2] | 0x20
+    if first == 0x6E and second == 0x61 and third == 0x6E:
+        return NAN
+    if first == 0x69 and second == 0x6E and third == 0x66:
+        return INFINITY
+    return fault
 
 
 @helper

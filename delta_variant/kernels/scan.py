@@ -51,12 +51,21 @@ def _special(builder: Any, vector: Any) -> Any:
     return builder.or_(builder.or_(quote, backslash), builder.icmp_unsigned("<", vector, _all(0x20)))
 
 
+def _structural(builder: Any, vector: Any) -> Any:
+    folded = builder.or_(vector, _all(0x20))  # [ and ] become { and }
+    braces = [builder.icmp_unsigned("==", folded, _all(ord(brace))) for brace in "{}"]
+    quote = builder.icmp_unsigned("==", vector, _all(ord('"')))
+    ends = builder.or_(builder.or_(braces[0], braces[1]), quote)
+    return builder.or_(ends, builder.icmp_unsigned("<", vector, _all(0x20)))
+
+
 def _blank(builder: Any, vector: Any) -> Any:
     tests = [builder.icmp_unsigned("!=", vector, _all(ord(blank))) for blank in " \n\r\t"]
     return builder.and_(builder.and_(tests[0], tests[1]), builder.and_(tests[2], tests[3]))
 
 
 string_end = scanner(_special)  # a quote, a backslash or a control character
+ends_structure = scanner(_structural)  # a quote, a brace, a bracket or a control character
 not_ascii = scanner(lambda builder, vector: builder.icmp_unsigned(">", vector, _all(0x7F)))
 not_blank = scanner(_blank)
 is_newline = scanner(lambda builder, vector: builder.icmp_unsigned("==", vector, _all(ord("\n"))))

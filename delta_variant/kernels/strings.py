@@ -1,7 +1,12 @@
 """JSON strings → Variant strings: escapes, UTF-8.
 
 Bytes that are not UTF-8 are replaced as Java replaces them when it decodes a text: one U+FFFD for each maximal part of a
-character, and one for a surrogate of three bytes. A surrogate that is escaped must be followed by its other half.
+character, and one for a surrogate of three bytes. With STRICT they are a fault.
+
+A surrogate that is escaped must be followed by its other half. With UNPAIRED it need not be, and is `?` in a value, as Java
+encodes it. In a key it stays three bytes, since Java tells such keys apart and sorts them before it encodes them: see `keys`.
+
+`write_string` knows neither; what it returns as a fault goes to `decide`, so that other strings take no longer.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -15,9 +20,12 @@ from delta_variant import types as t
 from delta_variant.kernels.memory import called, copy, helper, put
 from delta_variant.kernels.scan import apart, bytes_between, move, not_ascii, string_end, trailing_zeros
 
-END, CONTROL, ESCAPE, SURROGATE = range(1, 5)
+END, CONTROL, ESCAPE, SURROGATE, NOT_UTF8 = range(1, 6)
+UNPAIRED, STRICT, KEY, DISTINCT = 1, 2, 4, 8
+"""The bits of `how`: surrogates need no other half; bytes that are not UTF-8 are a fault; the string is a key. DISTINCT is for
+`parse`: fields whose keys become the same bytes are a fault."""
 
-_QUOTE, _BACKSLASH, _U = (np.uint8(ord(c)) for c in '"\\u')
+_QUOTE, _BACKSLASH, _U, _UNKNOWN = (np.uint8(ord(c)) for c in '"\\u?')
 _UNESCAPED = np.zeros(256, np.uint8)  # by the character after a backslash; 0: no such escape
 for _from, _to in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
     _UNESCAPED[ord(_from)] = ord(_to)
@@ -133,7 +141,10 @@ def utf16_size(out, start, end):
 
 @helper
 def write_string(data, p, end, out, o):
-    """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or a fault)."""
+    """Writes the string whose opening quote is before p. Returns (position after its text, after the value, 0 or a fault).
+
+    With the fault NOT_UTF8 it is written nevertheless. `decide` says what becomes of faults.
+    """
     size = trailing_zeros(string_end(data, p))
     if p + size < end and size < 32 and data[p + size] == _QUOTE and trailing_zeros(not_ascii(data, p)) >= size:
         out[o] = size << 2 | t.SHORT_STRING
@@ -196,7 +207,9 @@ def _write_longer(data, p, end, out, o):
             if data[p] == _QUOTE:
                 break
             return p, o, CONTROL
+    fault = 0
     if not ascii_only and not _is_utf8(data, text, p):
+        fault = NOT_UTF8
         w = _replace(out, start, w)
         if w - start > t.SHORT_STRING_MAX and start == o + 1:
             move(out, o + 5, start, w - start)
@@ -207,4 +220,80 @@ def _write_longer(data, p, end, out, o):
     else:
         out[o] = t.STRING << 2
         put(out, o + 1, w - start, 4)
-    return p + 1, w, 0
+    return p + 1, w, fault
+
+
+@called
+def decide(data, p, end, out, o, how, after, to, fault):
+    """What `write_string` is to return, after it has returned (after, to, fault)."""
+    apart()
+    if fault == SURROGATE and how & UNPAIRED:
+        after, to, fault = _write_unpaired(data, p, end, out, o, how)
+    if fault == NOT_UTF8:
+        if how & STRICT:
+            return _first_bad(data, p, after), o, NOT_UTF8
+        fault = 0
+    return after, to, fault
+
+
+@helper
+def _first_bad(data, p, end):
+    """The first byte that is not UTF-8."""
+    while p < end:
+        size, good = _part_of_character(data, p, end)
+        if not good:
+            break
+        p += size
+    return p
+
+
+@helper
+def _write_unpaired(data, p, end, out, o, how):
+    """As `write_string`, for a string with half a surrogate pair."""
+    text, start = p, o + 5
+    w = part = start  # what is behind the last half of a key is not checked yet
+    while p < end and data[p] != _QUOTE:
+        if data[p] < 0x20:
+            return p, o, CONTROL
+        if data[p] != _BACKSLASH:
+            out[w] = data[p]
+            p += 1
+            w += 1
+            continue
+        if p + 1 >= end or (data[p + 1] == _U and p + 6 > end):
+            return end, o, END
+        if data[p + 1] != _U:
+            out[w] = _UNESCAPED[data[p + 1]]
+            if out[w] == 0:
+                return p, o, ESCAPE
+            p += 2
+            w += 1
+            continue
+        point, low = _four_digits(data, p + 2), np.int64(0)
+        if point == 0x10000:
+            return p, o, ESCAPE
+        if 0xD800 <= point < 0xDC00 and p + 12 <= end and data[p + 6] == _BACKSLASH and data[p + 7] == _U:
+            low = _four_digits(data, p + 8)
+        if 0xDC00 <= low < 0xE000:
+            point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
+            p += 6
+        elif 0xD800 <= point < 0xE000 and how & KEY:
+            part = w = _replace(out, part, w)
+        elif 0xD800 <= point < 0xE000:
+            point = np.int64(_UNKNOWN)
+        w = _write_character(out, w, point)
+        p += 6
+        if 0xD800 <= point < 0xE000:
+            part = w
+    if p >= end:
+        return end, o, END
+    w = _replace(out, part, w)
+    size = w - start
+    if size <= t.SHORT_STRING_MAX:
+        out[o] = size << 2 | t.SHORT_STRING
+        move(out, o + 1, start, size)
+        w -= 4
+    else:
+        out[o] = t.STRING << 2
+        put(out, o + 1, size, 4)
+    return p + 1, w, 0 if _first_bad(data, text, p) == p else NOT_UTF8

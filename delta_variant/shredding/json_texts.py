@@ -22,13 +22,14 @@ def shred_json(
     *,
     errors: str = "raise",
     allow_duplicate_keys: bool = False,
+    validate_unicode: bool = True,
     for_spark: bool = False,
 ) -> pa.StructArray:
     """Parses JSON texts and shreds them to a shredding schema: an Arrow type or DDL text.
 
     array: strings or binaries in any of Arrow's forms. Returns what `shred(parse_json(array))` returns, with the memory of one
-    chunk of Variants. errors, allow_duplicate_keys: as for `binary.parse_json`; for_spark: as for `shred`. Raises what these
-    two raise.
+    chunk of Variants. errors, allow_duplicate_keys, validate_unicode: as for `binary.parse_json`; for_spark: as for `shred`.
+    Raises what these two raise.
 
     >>> import delta_variant as dv
     >>> shredded = dv.shredding.shred_json(pa.array(['{"id": 1}', '{"id": "one"}']), "id bigint")
@@ -39,7 +40,8 @@ def shred_json(
         raise ValueError(f'errors is "raise" or "null", not {errors!r}')
     schema = schemas.parse(as_type) if isinstance(as_type, str) else as_type
     storage = plan(schema).storage
-    parser, chunks, row = Parser(allow_duplicate_keys=allow_duplicate_keys), [], 0
+    parser = Parser(allow_duplicate_keys=allow_duplicate_keys, validate_unicode=validate_unicode, distinct=True)
+    chunks, row = [], 0
     for texts in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         data, at, limit = texts_of(texts)
         start = 0

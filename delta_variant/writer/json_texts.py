@@ -10,7 +10,7 @@ Invariant: the texts travel beside the rows under names of their own, so that th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
@@ -27,7 +27,23 @@ if TYPE_CHECKING:
 
 _CARRIED = "delta_variant JSON text of "
 _MALFORMED, _SHOWN = "delta_variant found a text that is not valid JSON for ", 50
-_DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
+_DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
+
+
+class Parsing(TypedDict):
+    """Arguments of `binary.parse_json`."""
+
+    allow_duplicate_keys: bool
+    validate_unicode: bool
+
+
+def parsing(spark: SparkSession) -> Parsing:
+    """The session's settings for Spark's `parse_json`."""
+
+    def is_on(name: str, default: str) -> bool:
+        return (spark.conf.get(name, default) or "").strip().lower() == "true"
+
+    return Parsing(allow_duplicate_keys=is_on(_DUPLICATE_KEYS, "false"), validate_unicode=is_on(_VALIDATE, "true"))
 
 
 def malformed(message: str) -> str | None:
@@ -162,5 +178,5 @@ class JsonTexts:
             columns=tuple(names[name] for name in self.columns if name in names),
             fails=self.fails,
             corrupt=names.get(self.corrupt or ""),
-            allow_duplicate_keys=(spark.conf.get(_DUPLICATE_KEYS, "false") or "").lower() == "true",
+            **parsing(spark),
         )

@@ -126,7 +126,12 @@ def parsed(rows: pa.RecordBatch, columns: JsonColumns) -> pa.RecordBatch:
     for name in columns.columns:
         texts = rows.column(name)
         with naming((name,)):
-            variants, faults = parse_texts(texts, allow_duplicate_keys=columns.allow_duplicate_keys)
+            variants, faults = parse_texts(
+                texts,
+                allow_duplicate_keys=columns.allow_duplicate_keys,
+                validate_unicode=columns.validate_unicode,
+                distinct=True,
+            )
         if len(faults.row) and columns.fails:
             row, text = int(faults.row[0]), texts[int(faults.row[0])].as_buffer().to_pybytes()
             start = max(0, int(faults.byte[0]) - _SHOWN_LENGTH)

@@ -29,6 +29,7 @@ class JsonColumns:
     corrupt: str | None
     """The column that gets malformed texts; None if there is none."""
     allow_duplicate_keys: bool
+    validate_unicode: bool
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Columns that come out of the documents of files: `ingest(columns={"day": "v:created_at::date"})`.
+
+In: pieces of files of JSON, one in each row. Out: rows with the documents as VARIANT, and the columns. Tasks read the pieces
+(`json_files`) and give the documents to Spark, whose own expressions compute the columns: casts, errors and the time zone are
+those of a query. The rows are then written as those of any DataFrame, so the columns may be partition columns, and constraints
+may use them and the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import AccumulatorParam, TaskContext
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.json_files.documents import Reader
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame
+
+    from delta_variant.json_files.pieces import JsonFiles
+
+Counts = dict[tuple[int, str], int]
+"""How many malformed documents each task left out, by task and file. A task that runs again gives the same counts."""
+
+
+class _Counts(AccumulatorParam[Counts]):
+    def zero(self, value: Counts) -> Counts:  # noqa: ARG002  # Spark's signature
+        return {}
+
+    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802
+        return value1 | value2
+
+
+class Malformed:
+    """The malformed documents that the tasks of a job leave out, known when the job has ended."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self.counts: Accumulator[Counts] = df.sparkSession.sparkContext.accumulator({}, _Counts())
+
+    def by_file(self) -> dict[str, int]:
+        """How many there are, by file."""
+        found: dict[str, int] = {}
+        for (_, name), count in self.counts.value.items():
+            found[name] = found.get(name, 0) + count
+        return found
+
+
+def documents(pieces: DataFrame, column: str, reading: JsonFiles, malformed: Malformed) -> DataFrame:
+    """A row for each document: the columns of its piece, with the document in the place of `column`, which names the piece."""
+    kinds = [t.StructField(f.name, t.VariantType() if f.name == column else f.dataType) for f in pieces.schema]
+    schema = t.StructType(kinds)
+    rows = partial(_rows, replace(reading, column=column), to_arrow_schema(schema, timezone="UTC"), malformed.counts)
+    return pieces.mapInArrow(rows, schema)
+
+
+def _rows(
+    reading: JsonFiles, schema: pa.Schema, counts: Accumulator[Counts], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    reader = Reader(reading)
+    place = schema.get_field_index(reading.column)
+    for batch in reader.batches(batches):
+        columns = batch.columns
+        variants = [columns[place].field(field.name) for field in schema.field(place).type]
+        columns[place] = pa.StructArray.from_arrays(variants, fields=list(schema.field(place).type))
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    context = TaskContext.get()
+    assert context is not None
+    counts.add({(context.partitionId(), name): count for name, count in reader.malformed.items()})
+
+
+def computed(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """The rows with further columns, whose expressions are given in SQL. Raises InvalidSchemaError for one that is none."""
+    for name, expression in columns.items():
+        try:
+            rows.select(F.expr(expression))
+        except (AnalysisException, ParseException) as error:  # noqa: PERF203  # a plan takes longer
+            reason = str(error).strip().splitlines()[0]
+            names = ", ".join(rows.columns)
+            raise InvalidSchemaError(f"columns: {name}={expression!r} is not an expression over {names}: {reason}") from error
+    return rows.select("*", *(F.expr(expression).alias(name) for name, expression in columns.items()))

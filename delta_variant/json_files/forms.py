@@ -1,0 +1,133 @@
+"""How documents stand in a file, by its beginning: what `format="auto"` finds, and encodings that are not UTF-8.
+
+Every piece of a file decides for itself, so nothing but the beginning of the file, as far as its first line reaches, and one
+document beyond it, may have a say. "auto" is
+
+* an array, if the first byte that is not blank is a bracket;
+* adjacent documents, if one that begins on the first line ends on another, or if the first line has several and is the only
+  one, or is longer than a document may be;
+* lines otherwise. Then a line that is several complete objects or arrays is several rows (`documents`).
+
+A file of lines whose first line is cut off is still one of lines: the following lines would have to complete it to a JSON text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from delta_variant.binary.parse import Parser
+from delta_variant.kernels import elements as k
+from delta_variant.kernels import parse
+from delta_variant.kernels.adjacent import documents
+from delta_variant.kernels.strings import NOT_UTF8, SURROGATE
+
+if TYPE_CHECKING:
+    from delta_variant.buffers import Bytes
+    from delta_variant.json_files.pieces import Form, JsonFiles
+
+BOM = b"\xef\xbb\xbf"
+BLANKS = b" \t\r\n"
+_PEEKED, _MOST_PEEKED = 4 << 10, 8 << 20
+_DOCUMENTS = 1 << 10
+_ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""Byte order marks, the longer ones first."""
+_OF_VALUES = frozenset({
+    parse.DUPLICATE, parse.DEPTH, parse.NUMBER_SIZE, parse.STRING_SIZE, parse.NAME_SIZE, parse.SIZE, parse.NAN, parse.INFINITY,
+    SURROGATE, NOT_UTF8,
+})  # fmt: skip
+"""Faults of documents whose structure is right: no line that was cut off has them where the next one begins."""
+
+
+class Beginning(Protocol):
+    """A file from its first byte on, as far as it has been read."""
+
+    data: Bytes
+    filled: int
+
+    def read(self, size: int) -> int:
+        """Reads up to so many more bytes; 0 at the end of the file."""
+
+    def beginning(self, size: int) -> bytes:
+        """Up to so many bytes from the beginning."""
+
+
+def encoding(head: Beginning) -> str | None:
+    """UTF-16 or UTF-32, if the file is that; None for UTF-8 and what else there is.
+
+    Without a byte order mark, zeros tell: a JSON text begins with an ASCII character, and a JSON text in UTF-8 has no zero.
+    """
+    first = head.beginning(4)
+    for mark, name in _ENCODINGS.items():
+        if first.startswith(mark):
+            return name
+    zeros = [byte == 0 for byte in first]
+    if zeros in ([True, True, True, False], [False, True, True, True]):
+        return "UTF-32"
+    return "UTF-16" if len(zeros) >= 2 and zeros[0] != zeros[1] else None
+
+
+def form_of(head: Beginning, files: JsonFiles) -> Form:
+    """The form of a file for which "auto" was asked."""
+    first = _first(head)
+    if first is None or head.data[first] != ord("{"):
+        return "array" if first is not None and head.data[first] == ord("[") else "lines"
+    found = _FirstLine(head, first, files)
+    if found.last_spans_lines:
+        return "adjacent" if found.is_document(-1) else "lines"
+    several = len(found.at) > 1 and head.data[found.at[1]] in b"{[" and found.is_document(0) and found.is_document(1)
+    return "adjacent" if several and found.is_only_line else "lines"
+
+
+class _FirstLine:
+    """The documents that begin on the first line of a file.
+
+    at, limit: where they begin and end. last_spans_lines: whether the last of them ends on another line. is_only_line: whether
+    there is no other line, or this one is longer than a document may be.
+    """
+
+    def __init__(self, head: Beginning, first: int, files: JsonFiles) -> None:
+        self._head, self._files = head, files
+        self.at, self.limit = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.is_only_line = False
+        state = np.zeros(k.STATE, np.int64)
+        state[k.AT], state[k.LINE] = first, 1
+        at, limit, lines = (np.empty(_DOCUMENTS, np.int64) for _ in range(3))
+        size = _PEEKED
+        while True:
+            if state[k.AT] >= head.filled:
+                if head.filled - first > files.max_bytes or not head.read(size):
+                    self.is_only_line = True
+                    break
+                size = min(2 * size, _MOST_PEEKED)
+            count = documents(head.data, head.filled, state, at, limit, lines)
+            own = int(np.count_nonzero(lines[:count] == 1))
+            self.at, self.limit = np.append(self.at, at[:own]), np.append(self.limit, limit[:own])
+            if own < count or state[k.PLACE] == k.STRAY or (state[k.PLACE] == k.INSIDE and state[k.OWN_LINE] > 1):
+                break  # there is something on another line, or no document on this one
+        length = head.data[first : head.filled].tobytes().find(b"\n")
+        self.is_only_line |= length > files.max_bytes
+        self.last_spans_lines = bool(len(self.at)) and ord("\n") in head.data[self.at[-1] : self.limit[-1]]
+
+    def is_document(self, number: int) -> bool:
+        """Whether the structure of a document is right, and it is not too long."""
+        if self.limit[number] - self.at[number] > self._files.max_bytes:
+            return False
+        parser = Parser(
+            allow_duplicate_keys=self._files.allow_duplicate_keys, validate_unicode=self._files.validate_unicode, strict=True
+        )
+        parser.add(self._head.data, self.at[[number]], self.limit[[number]])
+        _, faults = parser.finish()
+        return not len(faults.row) or int(faults.code[0]) in _OF_VALUES
+
+
+def _first(head: Beginning) -> int | None:
+    """The first byte that is neither blank nor of a byte order mark; None if there is none nearby."""
+    while True:
+        text = head.data[: head.filled].tobytes()
+        seen = text.removeprefix(BOM).lstrip(BLANKS)
+        if seen:
+            return len(text) - len(seen)
+        if head.filled > _MOST_PEEKED or not head.read(_PEEKED):
+            return None
