@@ -112,9 +112,10 @@ def ingest(
     have been rewritten since (OPTIMIZE, DELETE, UPDATE), it is not known which rows these are, and reload is a TableError.
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
     other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
-    "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if a document that
-    begins on its first line ends on another one, or if its only line has several; else lines, where a line that is several
-    complete objects or arrays is several rows. Large plain files of lines are read by several tasks, all others by one each.
+    "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if it begins with a
+    record separator, if a document that begins on its first line ends on another one, or if its only line has several; else
+    lines, where a line that is several complete objects or arrays is several rows. Large plain files of lines are read by
+    several tasks, all others by one each.
     records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path

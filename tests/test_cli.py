@@ -108,7 +108,8 @@ def test_ingest(run_here, tmp_path):
     (tmp_path / "day=2026-11-01").mkdir()
     (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id":\n')
     arguments = ["ingest", str(tmp_path / "day=*"), str(tmp_path / "t"), "--folder", "day=date", "--constant", "source=test"]
-    more = ["--bad-records", str(tmp_path / "bad"), "--partition-by", "day", "--conf", "spark.sql.session.timeZone=UTC"]
+    more = ["--bad-records", str(tmp_path / "bad"), "--partition-by", "id", "--conf", "spark.sql.session.timeZone=UTC"]
+    more += ["--columns", "id=try_variant_get(v, '$.id', 'int')"]
     failed, done, again = run_here(*arguments), run_here(*arguments, *more), run_here(*arguments, *more, "--json")
     code, _, errors = failed
     assert code == 1
@@ -119,7 +120,7 @@ def test_ingest(run_here, tmp_path):
     assert f"{tmp_path / 't'} is at version 0: 1 rows of 1 files" in output
     assert "1 malformed documents are in" in output
     assert json.loads(again[1])["skipped"] == 1
-    assert (tmp_path / "t" / "day=2026-11-01").is_dir()
+    assert (tmp_path / "t" / "id=1").is_dir()
     (tmp_path / "day=2026-11-01" / "a.json").write_text('{"id": 1}\n{"id": 2}\n')
     os.utime(tmp_path / "day=2026-11-01" / "a.json", (1_700_000_000, 1_700_000_000))
     with warnings.catch_warnings():

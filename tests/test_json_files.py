@@ -252,6 +252,7 @@ def test_lines_of_several_documents(tmp_path):
         ('{"a":\n"' + "x" * 100 + '"}{"a": 1}\n{"a": 1}', "lines"),
         ('[{"a": 1}][{"a": 1}]', "array"),
         ('1\n{"a": 1}{"a": 1}', "lines"),
+        ('\x1e{"a": 1}\n\x1e{"a": 1}\n', "adjacent"),
         ("", "lines"),
     ],
 )  # fmt: skip

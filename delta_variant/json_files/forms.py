@@ -4,8 +4,8 @@ Every piece of a file decides for itself, so nothing but the beginning of the fi
 document beyond it, may have a say. "auto" is
 
 * an array, if the first byte that is not blank is a bracket;
-* adjacent documents, if one that begins on the first line ends on another, or if the first line has several and is the only
-  one, or is longer than a document may be;
+* adjacent documents, if that byte is a record separator, if a document that begins on the first line ends on another, or if the
+  first line has several and is the only one, or is longer than a document may be;
 * lines otherwise. Then a line that is several complete objects or arrays is several rows (`documents`).
 
 A file of lines whose first line is cut off is still one of lines: the following lines would have to complete it to a JSON text.
@@ -20,7 +20,7 @@ import numpy as np
 from delta_variant.binary.parse import Parser
 from delta_variant.kernels import elements as k
 from delta_variant.kernels import parse
-from delta_variant.kernels.adjacent import documents
+from delta_variant.kernels.adjacent import RECORD_SEPARATOR, documents
 from delta_variant.kernels.strings import NOT_UTF8, SURROGATE
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ BOM = b"\xef\xbb\xbf"
 BLANKS = b" \t\r\n"
 _PEEKED, _MOST_PEEKED = 4 << 10, 8 << 20
 _DOCUMENTS = 1 << 10
+_BY_FIRST: dict[int, Form] = {ord("["): "array", RECORD_SEPARATOR: "adjacent"}
 _ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 """Byte order marks, the longer ones first."""
 _OF_VALUES = frozenset({
@@ -72,7 +73,7 @@ def form_of(head: Beginning, files: JsonFiles) -> Form:
     """The form of a file for which "auto" was asked."""
     first = _first(head)
     if first is None or head.data[first] != ord("{"):
-        return "array" if first is not None and head.data[first] == ord("[") else "lines"
+        return "lines" if first is None else _BY_FIRST.get(int(head.data[first]), "lines")
     found = _FirstLine(head, first, files)
     if found.last_spans_lines:
         return "adjacent" if found.is_document(-1) else "lines"
