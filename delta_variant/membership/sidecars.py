@@ -22,8 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from delta_variant.errors import DeltaVariantError
 from delta_variant.membership.plan import Path
 from delta_variant.membership.values import hash_strings
+from delta_variant.parquet.opening import batches, opened
 from delta_variant.paths import normalized
 from delta_variant.storage import Storage
 
@@ -42,6 +44,7 @@ FLUSH_BYTES = 16 << 20
 MANY = 16
 """More small files of a path are put together by the next analysis."""
 _SETTLED = timedelta(days=1)
+_BATCH_ROWS = 1 << 10
 ENTRY_SIZE = 256
 """What a row takes beside its filter, with a share of the file's footer."""
 
@@ -195,12 +198,12 @@ def read_sidecar(
     """
     columns = [name for name in _SCHEMA.names if filters or name != "filter"]
     try:
-        with system.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with system.open_input_file(path) as source, opened(source) as file:
             found = file.metadata.metadata or {}
             is_ours = found.get(_VERSION) == FORMAT.encode() and found.get(_PATH) == place(column, keys).encode()
             if not is_ours or file.schema_arrow.names != _SCHEMA.names:
                 return []
-            rows = file.read(columns).to_pylist()
-    except (OSError, pa.ArrowException):
+            rows = [row for batch in batches(file, _BATCH_ROWS, columns=columns) for row in batch.to_pylist()]
+    except (DeltaVariantError, OSError, pa.ArrowException):
         return []
     return [Entry(**row) for row in rows]
