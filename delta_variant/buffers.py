@@ -159,15 +159,24 @@ def binary_array(offsets: Int32s, data: Bytes, valid: Flags, kind: pa.DataType) 
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+OFFSETS = "the offsets of an array of {} do not ascend, or lead out of its buffers"
 _LARGE = frozenset(kind.id for kind in (pa.large_string(), pa.large_binary(), pa.large_list(pa.null())))
 
 
 def buffers_of(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
-    """The offsets, int64 in the large types, and the bytes of a binary, string or list array; a list has no bytes."""
+    """The offsets, int64 in the large types, and the bytes of a binary, string or list array; a list has no bytes.
+
+    Raises InvalidLayoutError for offsets that do not ascend, or lead out of the bytes or the elements: pyarrow does not check
+    them in what it gets by IPC or the C data interface.
+    """
     integer = np.int64 if array.type.id in _LARGE else np.int32
-    _, offsets, *data = array.buffers()[:3]
+    _, offsets, *bytes_ = array.buffers()[:3]
     ends = view(offsets, integer)[array.offset : array.offset + len(array) + 1] if offsets else np.zeros(1, integer)
-    return ends, view(data[0] if data else None)
+    data = view(bytes_[0] if bytes_ else None)
+    size = len(array.values) if pa.types.is_list(array.type) or pa.types.is_large_list(array.type) else len(data)
+    if len(ends) != len(array) + 1 or not memory.are_offsets(ends, size):
+        raise InvalidLayoutError(OFFSETS.format(array.type))
+    return ends, data
 
 
 def floats(array: pa.Array) -> npt.NDArray[Any]:
@@ -209,12 +218,37 @@ def as_binary(array: pa.Array) -> pa.Array:
         raise InvalidLayoutError("metadata or value takes more than 2 GiB in one array: pass smaller arrays") from None
 
 
+def check(array: pa.Array, what: str) -> None:
+    """Raises InvalidLayoutError for an array from elsewhere whose buffers do not have the size that its type asks for.
+
+    what: the calling function, for the message. Offsets are left to `buffers_of` and `kernels.rebuild`, which look at those of
+    the rows in question: pyarrow's full check of a slice takes as long as that of the whole array. Views and indices of
+    dictionaries get that check.
+    """
+    try:
+        array.validate(full=_any_indirect(array.type))
+    except pa.ArrowException as error:
+        raise InvalidLayoutError(f"{what} takes a valid array: {error}") from None
+
+
+def _is_or_has_indirect(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_or_has_indirect(kind.storage_type)
+    if isinstance(kind, (pa.DictionaryType, pa.RunEndEncodedType)):
+        return True
+    return _is_or_has_view(kind) or any(_is_or_has_indirect(kind.field(i).type) for i in range(kind.num_fields))
+
+
+_any_indirect = by_type(_is_or_has_indirect)
+
+
 def storage_of(array: pa.Array, what: str) -> tuple[pa.StructArray, dict[str, pa.Array]]:
     """Removes the extension type of a VARIANT column, and replaces list views in it by lists.
 
     what: the calling function, for the message. Returns the struct array and its children by name. Raises InvalidLayoutError if
-    the array is not a struct with metadata, or has two children of one name.
+    the array is not a struct with metadata, has two children of one name, or is invalid (`check`).
     """
+    check(array, what)
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_struct(storage.type):
         storage = without_views(storage) if _column_has_views(storage.type) else storage

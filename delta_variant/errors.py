@@ -48,6 +48,10 @@ class InvalidLayoutError(DeltaVariantError, ValueError):
     """A Parquet or Arrow layout of a VARIANT column that the shredding specification does not allow."""
 
 
+class DamagedFileError(InvalidLayoutError):
+    """A file that is not Parquet, or whose parts contradict each other."""
+
+
 class InvalidSchemaError(DeltaVariantError, ValueError):
     """A shredding schema, or a DataFrame's schema, that does not fit what it is used for."""
 

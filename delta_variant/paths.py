@@ -126,7 +126,13 @@ def rooted(path: str) -> str:
 
 
 def one_step(key: str, text: str) -> str:
-    """A key that was in backquotes. Raises InvalidPathError if it is more than one key in Spark, which drops the backquotes."""
+    """A key that was in backquotes. Raises InvalidPathError if it is more than one key in Spark, which drops the backquotes.
+
+    text: the path that the key is in, for messages.
+
+    >>> one_step("a b", "v:`a b`")
+    'a b'
+    """
     if "." in key or "[" in key:
         raise InvalidPathError(
             f"{text!r} is not a Variant path: `{key}` is more than one step in Spark: "

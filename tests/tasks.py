@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_variant import binary, buffers, errors, shredding
+from delta_variant.parquet import footer
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_files
@@ -50,6 +51,8 @@ def compile_kernels() -> None:
     variants = binary.parse_json(_array([text.encode() for text in texts], pa.string()))
     with tempfile.TemporaryDirectory() as directory:
         run(plan(directory, {("v",)}), [pa.RecordBatch.from_arrays([variants], ["v"])])
+        for path in Path(directory).rglob("*.parquet"):
+            footer.read(path)
     columns = [_array([b"\x01\0\0"] * 2), _array([None, b"\x0c\x01"])]
     numbers = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.arange(1, 3))])
     fields = [

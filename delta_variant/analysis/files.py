@@ -13,7 +13,6 @@ Memory is bounded by a batch of 8 MiB and the sample for inference.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -62,35 +61,6 @@ class Analyzed:
     source: str
     """The last of SOURCES that was needed."""
     rows: int
-
-
-class CountingFile(io.RawIOBase):
-    """A file that counts the bytes that are read from it."""
-
-    def __init__(self, file: pa.NativeFile) -> None:
-        self._file, self.count = file, 0
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        self.count += len(data)
-        return len(data)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
 
 def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inference) -> Analyzed | None:

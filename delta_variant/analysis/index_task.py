@@ -9,12 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from delta_variant.analysis.files import CountingFile
 from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
 from delta_variant.membership import DataFile, IndexPlan, Path, SidecarWriter, index_file
+from delta_variant.parquet.opening import SourceFile, reading
 
 
 @dataclass
@@ -34,10 +32,10 @@ def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]
     sidecars = SidecarWriter(plan.location, system, plan.table)
     for file, lacking in files:
         try:
-            with CountingFile(system.open_input_file(plan.location.file(file.path))) as source:
+            with SourceFile(system.open_input_file(plan.location.file(file.path))) as source, reading(source):
                 found = index_file(source, file, plan, lacking)
                 report.read += source.count
-        except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
+        except (DeltaVariantError, FileNotFoundError) as error:
             report.failed[file.path] = str(error)
             continue
         for path, entry in found.items():

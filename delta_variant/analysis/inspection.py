@@ -48,7 +48,7 @@ def _inspected(location: Storage, names: Mapping[str, str], batches: Iterable[pa
             try:
                 with system.open_input_file(location.file(file)) as source:
                     rows = [row for column in inspect(source) for row in _rows(file, column, names)]
-            except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
+            except (DeltaVariantError, FileNotFoundError) as error:
                 rows = [{"file": file, "error": str(error)}]
             yield pa.RecordBatch.from_pylist(rows, SCHEMA)
 

@@ -10,11 +10,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from delta_variant.analysis.files import CountingFile, File, analyze_file
+from delta_variant.analysis.files import File, analyze_file
 from delta_variant.analysis.plan import AnalysisPlan, check_version
 from delta_variant.errors import DeltaVariantError
+from delta_variant.parquet.opening import SourceFile, reading
 from delta_variant.paths import ColumnPath
 from delta_variant.writer.shredding_schemas import Inference
 
@@ -36,12 +35,12 @@ def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]
         file = File(given["stats"], given["tags"])
         report: dict[str, Any] = {"file": given["file"], "read": 0}
         try:
-            with CountingFile(system.open_input_file(plan.location.file(given["path"]))) as source:
+            with SourceFile(system.open_input_file(plan.location.file(given["path"]))) as source, reading(source):
                 found = analyze_file(source, file, plan, inference)
                 report["read"] = source.count
             if found is not None:
                 report |= {"stats": found.stats, "tags": found.tags, "source": found.source, "rows": found.rows}
-        except (DeltaVariantError, FileNotFoundError, pa.ArrowInvalid) as error:
+        except (DeltaVariantError, FileNotFoundError) as error:
             report["failed"] = str(error)
         yield json.dumps(report).encode()
 

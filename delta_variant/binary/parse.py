@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, buffers_of, flags_of
+from delta_variant.buffers import PADDING, Bytes, Int64s, bitmap, buffers_of, check, flags_of
 from delta_variant.errors import InvalidJsonError, InvalidLayoutError
 from delta_variant.kernels import keys
 from delta_variant.kernels import parse as k
@@ -256,6 +256,7 @@ class Parser:
 
 def texts_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s]:
     """The bytes of texts, and start and end of each; start -1: NULL. Raises InvalidLayoutError."""
+    check(array, "parse_json")
     kind = array.type
     if pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         array = array.cast(kind.value_type if pa.types.is_dictionary(kind) else pa.string())

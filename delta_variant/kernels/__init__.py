@@ -22,6 +22,7 @@ types. The strategy for a whole column is in `shredding`.
     times     the first and the last date or timestamp of a column of texts
     sample    counts the paths and the types of a column, for `schema.infer`
     thrift    finds where values in a Parquet footer end
+    footers   checks a Parquet footer before pyarrow gets it
 
 These arguments mean the same in every kernel. dictionary[slot], or meta[slot], is the number of the dictionary that a Variant
 uses. The keys of all dictionaries are in flat arrays, those of dictionary d from key_start[d] to key_start[d + 1]. `valid`,

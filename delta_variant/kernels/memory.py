@@ -370,6 +370,21 @@ def write_container(out, at, basic, count, id_width, width):
     return at + 2
 
 
+@helper
+def ascend(ends, last):
+    """Whether offsets ascend from 0 or more to at most `last`."""
+    fits = ends[0] >= 0 and ends[len(ends) - 1] <= last
+    for i in range(len(ends) - 1):
+        fits &= ends[i] <= ends[i + 1]
+    return fits
+
+
+@jit
+def are_offsets(ends, last):
+    """`ascend` as a kernel."""
+    return ascend(ends, last)
+
+
 @jit
 def all_set(flags):
     """Whether all flags are set."""

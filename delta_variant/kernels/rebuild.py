@@ -18,7 +18,7 @@ import numpy as np
 from delta_variant import types as t
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, called, helper, is_ascii, span, store64, u64, view
+from delta_variant.kernels.memory import address, ascend, called, helper, is_ascii, span, store64, u64, view
 from delta_variant.kernels.structs import BUFFER_COUNT, BUFFERS, CHILDREN, LENGTH, NULLS, OFFSET, RELEASE, call, pointer
 from delta_variant.kernels.unshred import (
     size_fixed,
@@ -125,14 +125,24 @@ def _validity(struct):
     return pointer(struct[BUFFERS])[0]
 
 
+@helper
+def _fit(struct, first, slots):
+    """Whether the offsets of some slots ascend, and lead no further than the array's last one, which pyarrow has checked."""
+    offsets, end = pointer(struct[BUFFERS])[1], struct[OFFSET] + struct[LENGTH]
+    return ascend(view(offsets + 4 * first, slots + 1, np.int32), view(offsets, end + 1, np.int32)[end])
+
+
 @jit
 def survey(struct, rows, level_rows, steps, levels, nodes):
-    """Finds the buffers of all nodes. Returns the size of the room, or minus that if there are texts to check.
+    """Finds the buffers of all nodes. Returns the size of the room, or minus that if there are texts to check; 0 for offsets
+    that do not ascend, or lead out of their array.
 
     struct: the address of the struct of the column, which is released. level_rows: the rows of sizes of each level.
     """
-    room, ascii_ = np.int64(0), True
+    room, ascii_, fits = np.int64(0), True, True
     for number in range(len(steps)):
+        if not fits:
+            break
         step, node = steps[number], nodes[number]
         if number:
             above = nodes[step[PARENT]]
@@ -168,6 +178,7 @@ def survey(struct, rows, level_rows, steps, levels, nodes):
                 node[HAS_VALUE] = 1
                 node[VALUE_BITS], node[VALUE_AT] = bits, first
                 node[ENDS], node[DATA] = buffers[1] + 4 * first, buffers[2]
+                fits &= _fit(value, first, slots)
                 node[VALUE_FLAGS] = room
                 room += flags if bits else 0
         node[MISSING] = room
@@ -193,12 +204,14 @@ def survey(struct, rows, level_rows, steps, levels, nodes):
             elements = levels[step[FIRST]]
             elements[SLOTS] = 0
             if slots:
+                fits &= _fit(typed, first, slots)
                 ends = view(node[OFFSETS], slots + 1, np.int32)
                 node[BASE] = ends[0]
                 elements[SLOTS] = np.int64(ends[slots]) - np.int64(ends[0])
         elif action == TEXTS:
             node[OFFSETS], node[TEXT] = values + 4 * first, pointer(typed[BUFFERS])[2]
-            if step[KIND] == t.STRING and slots:
+            fits &= slots == 0 or _fit(typed, first, slots)
+            if step[KIND] == t.STRING and slots and fits:
                 ends = view(node[OFFSETS], slots + 1, np.int32)
                 node[NOT_ASCII] = not is_ascii(view(node[TEXT] + ends[0], np.int64(ends[slots]) - ends[0], np.uint8))
                 ascii_ &= node[NOT_ASCII] == 0
@@ -207,7 +220,7 @@ def survey(struct, rows, level_rows, steps, levels, nodes):
         else:
             node[OFFSETS] = values + first * step[STRIDE]
     call(pointer(struct)[RELEASE], pointer(struct))
-    return room if ascii_ else -room
+    return np.int64(0) if not fits else room if ascii_ else -room
 
 
 @helper

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from delta_variant import shredding
 from delta_variant.buffers import as_binary, size_of
+from delta_variant.buffers import check as check_buffers
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.layouts import first, groups
 from delta_variant.layouts.recognition import FIRST, Words, check, is_variant, layout_of
@@ -61,6 +62,7 @@ def unshred(array: pa.Array) -> pa.StructArray:
     words = layout_of(storage.type)
     if words is None:
         return shredding.unshred(array)
+    check_buffers(array, "unshred")
     check(storage.type, words)
     fitting = len(storage) * CHUNK_BYTES // max(1, size_of(storage))
     rows = max(1, min(CHUNK_ROWS, fitting, MATRIX // max(1, len(names_of(storage.type)))))

@@ -23,8 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from delta_variant.errors import DeltaVariantError
 from delta_variant.membership.plan import DataFile, Path
 from delta_variant.membership.values import hash_strings
+from delta_variant.parquet.opening import batches, opened
 from delta_variant.paths import normalized
 from delta_variant.storage import Storage
 
@@ -43,6 +45,7 @@ FLUSH_BYTES = 16 << 20
 MANY = 16
 """More small files of a path are put together by the next analysis."""
 _SETTLED = timedelta(days=1)
+_BATCH_ROWS = 1 << 10
 ENTRY_SIZE = 256
 """What a row takes beside its filter, with a share of the file's footer."""
 
@@ -227,11 +230,12 @@ def _is_outdated(about: Mapping[bytes, bytes], table: str) -> bool:
 def _read(system: fs.FileSystem, path: str, *, filters: bool) -> tuple[Mapping[bytes, bytes], list[Entry]]:
     """What the footer of a file of the index says, and its entries; nothing if it cannot be read."""
     try:
-        with system.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with system.open_input_file(path) as source, opened(source) as file:
             about: Mapping[bytes, bytes] = file.metadata.metadata or {}
             if file.schema_arrow.names != _SCHEMA.names:
                 return about, []
-            rows = file.read([name for name in _SCHEMA.names if filters or name != "filter"]).to_pylist()
-    except (OSError, pa.ArrowException):
+            columns = [name for name in _SCHEMA.names if filters or name != "filter"]
+            rows = [row for batch in batches(file, _BATCH_ROWS, columns=columns) for row in batch.to_pylist()]
+    except (DeltaVariantError, OSError, pa.ArrowException):
         return {}, []
     return about, [Entry(DataFile(*map(row.pop, DataFile._fields)), **row) for row in rows]

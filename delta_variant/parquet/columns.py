@@ -21,8 +21,8 @@ from delta_variant import layouts
 from delta_variant import schema as schemas
 from delta_variant.buffers import without_views
 from delta_variant.locating import in_rows
-from delta_variant.parquet import footer as footers
-from delta_variant.parquet.footer import Names
+from delta_variant.parquet import opening
+from delta_variant.parquet.footer import Names, of
 from delta_variant.parquet.physical import exact_schema
 
 BATCH_BYTES = 8 << 20
@@ -48,17 +48,12 @@ class TypedColumn:
 
 
 def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
-    """Opens a file for `Columns`: reads its footer, and later what `batches` needs, page by page.
+    """Opens a file for `Columns`, which read page by page (`opening.opened`). Of the end of the file, only the footer is read.
 
-    footer: that of the file, if it has been read. pyarrow reads the last 64 KiB of a file for it, which may be more than a
-    hundredth of the file. INT96 columns have microseconds, in which they do not overflow. Raises InvalidLayoutError if it is
-    not Parquet.
+    INT96 columns have microseconds, in which they do not overflow.
     """
-    metadata = pq.read_metadata(
-        pa.BufferReader(footers.MAGIC + footers.joined(footers.of(source) if footer is None else footer))
-    )
-    options: dict[str, Any] = {"arrow_extensions_enabled": False, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
-    return pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="us", **options)
+    footer = of(source) if footer is None else footer
+    return opening.opened(source, footer, coerce_int96_timestamp_unit="us", buffer_size=_BUFFER_BYTES)
 
 
 def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | None:
@@ -141,12 +136,10 @@ class Columns:
             rows = max(1, min(group.num_rows, group.num_rows * BATCH_BYTES // max(1, size)))
             if any(c.physical_type == "BYTE_ARRAY" and c.total_uncompressed_size < _CODE * c.num_values for c in chunks):
                 rows = min(rows, _TEXTS)
-            for batch in self._file.reader.iter_batches(
-                rows, row_groups=[number], column_indices=numbers, use_threads=use_threads
-            ):
+            for batch in opening.batches(self._file, rows, [number], numbers, use_threads=use_threads):
                 columns = [without_views(column) for column in batch.columns]
                 columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield opening.check_texts(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def _variants(batch: pa.RecordBatch, names: Names) -> pa.Array:

@@ -44,7 +44,7 @@ class FileWriter:
     the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups, each as the
     names that lead to it. compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in
     Arrow bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
-    column of the schema.
+    column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")
@@ -209,6 +209,7 @@ class FileWriter:
             column_encoding={name: encoding for name, encoding in chosen.items() if encoding != "DICTIONARY"},
             write_statistics=[name for name, names, _ in columns if not self._is_metadata(names)],
             write_page_index=True,
+            write_page_checksum=True,
             store_schema=False,
             store_decimal_as_integer=True,
             use_compliant_nested_type=True,

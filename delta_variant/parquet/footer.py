@@ -1,4 +1,5 @@
-"""Edits Parquet footers where pyarrow has no option: the VARIANT logical type, and minima and maxima that must not be used.
+"""Reads and checks Parquet footers, and edits them where pyarrow has no option: the VARIANT logical type, and minima and maxima
+that must not be used.
 
 In: the bytes of a footer (FileMetaData, Thrift compact protocol). Out: the names of its VARIANT groups, or the same footer
 with the type inserted, or without the statistics of some column chunks. Source: parquet-format, `parquet.thrift`.
@@ -18,13 +19,16 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
+import numpy as np
+
+from delta_variant.errors import DamagedFileError, InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.kernels import footers as kernel
 from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
@@ -97,25 +101,33 @@ def with_safe_floats(footer: bytes, floats: Collection[int], with_nan: Collectio
     there 0.0 and -0.0 are two values, which are equal in Spark.
     """
 
+    def edits(number: int, column: int) -> dict[int, thrift.Edit | None] | None:
+        if column not in floats:
+            return None
+        has_nan = (number, column) in with_nan
+        inside = {_ENCODING_STATS: None} | (_without_bounds(footer) if has_nan else {})
+        metadata: dict[int, thrift.Edit | None] = {_META_DATA: lambda at: thrift.edited(footer, at, inside)}
+        return metadata | dict.fromkeys(_COLUMN_INDEX) if has_nan else metadata
+
+    return _with_chunks(footer, edits)
+
+
+def _without_bounds(footer: bytes) -> dict[int, thrift.Edit | None]:
+    """The edits of ColumnMetaData that remove its minimum and its maximum."""
+    return {_STATISTICS: lambda at: thrift.edited(footer, at, dict.fromkeys(_BOUNDS))}
+
+
+def _with_chunks(footer: bytes, edits: Callable[[int, int], dict[int, thrift.Edit | None] | None]) -> bytes:
+    """The footer with its column chunks edited. edits: by the numbers of row group and column; None leaves the chunk."""
+
     def row_group(number: int, at: int) -> tuple[bytes, int]:
         def chunk(column: int, at: int) -> tuple[bytes, int]:
-            if column not in floats:
-                return thrift.struct(footer, at)
-            has_nan = (number, column) in with_nan
-            edits: dict[int, thrift.Edit | None] = {_META_DATA: lambda at: _safe_chunk(footer, at, has_nan=has_nan)}
-            return thrift.edited(footer, at, edits | dict.fromkeys(_COLUMN_INDEX) if has_nan else edits)
+            changes = edits(number, column)
+            return thrift.struct(footer, at) if changes is None else thrift.edited(footer, at, changes)
 
         return thrift.edited(footer, at, {_COLUMNS: lambda at: thrift.edited_list(footer, at, chunk)})
 
     return thrift.edited(footer, 0, {_ROW_GROUPS: lambda at: thrift.edited_list(footer, at, row_group)})[0]
-
-
-def _safe_chunk(footer: bytes, at: int, *, has_nan: bool) -> tuple[bytes, int]:
-    """ColumnMetaData for `with_safe_floats`."""
-    edits: dict[int, thrift.Edit | None] = {_ENCODING_STATS: None}
-    if has_nan:
-        edits[_STATISTICS] = lambda at: thrift.edited(footer, at, dict.fromkeys(_BOUNDS))
-    return thrift.edited(footer, at, edits)
 
 
 def split(tail: bytes) -> tuple[bytes, bytes]:
@@ -130,21 +142,56 @@ def joined(footer: bytes) -> bytes:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """The footer of a file. Raises InvalidLayoutError if it is not Parquet."""
+    """The footer of a file, as `of` gives it."""
     with Path(path).open("rb") as file:
         return of(file)
 
 
-def of(source: Any) -> bytes:
-    """The footer of an open file; no more is read than it. Raises InvalidLayoutError if it is not Parquet."""
+def of(source: Any, ahead: int = _END) -> bytes:
+    """The checked footer of an open file.
+
+    ahead: how many bytes are read at once; a footer that is not in them is read on its own. By default no more is read than it.
+
+    Raises DamagedFileError if the file is not Parquet or its footer is damaged, and UnsupportedFeatureError if columns are
+    encrypted or in other files.
+    """
     size = source.seek(0, 2)
-    source.seek(max(0, size - _END))
-    end = source.read(_END)
-    length = int.from_bytes(end[:4], "little")
+    source.seek(max(0, size - ahead))
+    end = bytes(source.read(ahead))
+    length = int.from_bytes(end[-_END:-4], "little")
     if len(end) < _END or not end.endswith(MAGIC) or length > size - _END:
-        raise InvalidLayoutError("the file is not Parquet, or its footer is encrypted")
-    source.seek(size - _END - length)
-    return bytes(source.read(length))
+        raise DamagedFileError("the file is not Parquet, or its footer is encrypted")
+    before = size - _END - length
+    if length + _END <= len(end):
+        return checked(end[-_END - length : -_END], before)
+    source.seek(before)
+    return checked(bytes(source.read(length)), before)
+
+
+def checked(footer: bytes, end: int) -> bytes:
+    """The footer, if it contradicts neither itself nor the size of the file, without bounds that are shorter than a value.
+
+    end: the bytes of the file before it. pyarrow gets only such footers. It ends the process for many of the others, and may
+    find other rows where others are. Raises as `of`.
+    """
+    state = np.zeros(kernel.WORDS, np.int64)
+    chunks = kernel.check(np.frombuffer(footer, np.uint8), end, state)
+    code = int(state[kernel.CODE])
+    if not code and not state[kernel.ORDERED]:
+        starts, sizes = chunks[chunks[:, kernel.SIZE] > 0, : kernel.CUT].T
+        order = np.argsort(starts)
+        code = kernel.SHARED if (np.diff(starts[order]) < sizes[order][:-1]).any() else 0
+    if code:
+        places = zip(("row group", "column"), state[[kernel.GROUP, kernel.COLUMN]].tolist(), strict=True)
+        place = "".join(f", {name} {number}" for name, number in places if number >= 0)
+        if code in kernel.UNSUPPORTED:
+            raise UnsupportedFeatureError(f"{kernel.FAULTS[code]}{place}")
+        raise DamagedFileError(f"the footer is damaged: {kernel.FAULTS[code]}{place}")
+    if not state[kernel.CUTS]:
+        return footer
+    cut = {divmod(int(number), int(state[kernel.LEAVES])) for number in np.flatnonzero(chunks[:, kernel.CUT])}
+    edits: dict[int, thrift.Edit | None] = {_META_DATA: lambda at: thrift.edited(footer, at, _without_bounds(footer))}
+    return _with_chunks(footer, lambda number, column: edits if (number, column) in cut else None)
 
 
 def _elements(footer: bytes) -> Iterator[_Element]:

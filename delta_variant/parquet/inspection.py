@@ -70,8 +70,8 @@ def inspect(path: str | os.PathLike[str] | Any) -> tuple[InspectedColumn, ...]:
     """The VARIANT columns of a Parquet file.
 
     path: a path, or an open binary file. Columns are those with the VARIANT logical type, and those of any layout that
-    `layouts` recognizes, at the top and in structs. Raises InvalidLayoutError for a file that is not Parquet, and for types
-    that Variant has not.
+    `layouts` recognizes, at the top and in structs. Raises DamagedFileError for a file that is damaged or not Parquet,
+    InvalidLayoutError for types that Variant has not, and UnsupportedFeatureError for encrypted columns.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "x"}])})

@@ -12,15 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from delta_variant import layouts, nested, shredding
 from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import without_views
-from delta_variant.errors import InvalidSchemaError
+from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.locating import VALUE_ERRORS, in_rows
-from delta_variant.parquet import footer, physical
+from delta_variant.parquet import footer, opening, physical
 from delta_variant.parquet.files import FileWriter
 
 if TYPE_CHECKING:
@@ -54,6 +53,10 @@ def write_table(
     >>> dv.parquet.read_table("events.parquet").num_rows
     1
     """
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise InvalidLayoutError(f"write_table takes a valid table: {error}") from None
     table = _storable(table)
     schemas_by_column = _shredding_schemas(table, shred)
     batches = table.to_batches(max_chunksize=BATCH_ROWS) or [_no_rows(table.schema)]
@@ -67,8 +70,9 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     """Reads a Parquet file; VARIANT columns are returned as struct<metadata: binary not null, value: binary not null>.
 
     VARIANT columns are those with the logical type, and those of any layout that `layouts` recognizes, inside structs, lists
-    and maps too. Their Variants are rebuilt byte for byte and validated to the last leaf. Raises InvalidLayoutError,
-    MalformedVariantError, with the file, the column and the row of the file, from 0.
+    and maps too. Their Variants are rebuilt byte for byte and validated to the last leaf. Raises, with the name of the file:
+    DamagedFileError for a file that is damaged or not Parquet, UnsupportedFeatureError for encrypted columns, and with the
+    column and the row of the file, from 0, InvalidLayoutError and MalformedVariantError.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
@@ -76,9 +80,9 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     >>> [dv.binary.decode(**row) for row in dv.parquet.read_table("events.parquet")["v"].to_pylist()]
     [{'id': 1}]
     """
-    named = _within(os.fspath(path)) if isinstance(path, str | os.PathLike) else contextlib.nullcontext()
-    with named, pq.ParquetFile(path, arrow_extensions_enabled=False) as file:
-        annotated = footer.variant_groups(footer.read(path))
+    with _within(os.fspath(path)), pa.OSFile(os.fspath(path)) as source, opening.reading():
+        data = footer.of(source)
+        file, annotated = opening.opened(source, data), footer.variant_groups(data)
 
         def is_variant(kind: pa.DataType, names: Names) -> bool:
             return layouts.is_variant(kind, annotated=names in annotated)
@@ -86,8 +90,8 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
         exact = physical.exact_schema(file, is_variant)
         schema = unshredded(_no_rows(exact), is_variant, 0).schema
         batches, rows = [], 0
-        for batch in file.iter_batches(BATCH_ROWS):
-            batches.append(unshredded(with_types(batch, exact), is_variant, rows))
+        for batch in opening.batches(file, BATCH_ROWS):
+            batches.append(unshredded(opening.check_texts(with_types(batch, exact)), is_variant, rows))
             rows += batch.num_rows
         return pa.Table.from_batches(batches, schema)
 

@@ -9,6 +9,7 @@ Invariant: every row of a file is in exactly one of its pieces, and the errors o
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant.buffers import size_of
-from delta_variant.errors import DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
+from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.json_files.pieces import FileSystems, Piece
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
+from delta_variant.parquet.opening import SourceFile, batches, reading
 from delta_variant.parquet.physical import exact_schema
 from delta_variant.parquet.tables import unshredded, with_types
 from delta_variant.parquet_files.columns import FileColumns
@@ -117,7 +119,7 @@ class Reader:
         group, done = file.metadata.row_group(number), 0
         while done < group.num_rows:
             at, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
-            for read in file.iter_batches(rows, row_groups=[number], use_threads=False):
+            for read in batches(file, rows, [number], use_threads=False):
                 at += read.num_rows
                 if at <= done:
                     continue
@@ -138,10 +140,10 @@ class Reader:
         """Opens a file. Errors in the `with` block get its name."""
         storage, system = self._files.storages[piece.storage], self._file_systems.of(piece)
         try:
-            with system.open_input_file(piece.path) as source:
-                if source.size() != piece.size:
+            with SourceFile(system.open_input_file(piece.path)) as source, reading(source):
+                if (size := source.seek(0, os.SEEK_END)) != piece.size:
                     raise TableError(
-                        f"it had {piece.size:,} bytes when it was listed, and has {source.size():,} now: convert files that do "
+                        f"it had {piece.size:,} bytes when it was listed, and has {size:,} now: convert files that do "
                         "not change any more, and begin again"
                     )
                 footer = footers.of(source)
@@ -149,11 +151,9 @@ class Reader:
                 yield file, FileColumns(file, footers.variant_groups(footer), self._files.columns, self._files.dropped)
         except DeltaVariantError as error:
             is_guess = self._files.columns is None and isinstance(error, InvalidLayoutError | MalformedVariantError)
-            if is_guess:
+            if is_guess and not isinstance(error, DamagedFileError):
                 error.advice = "columns=[…] says which columns are VARIANT"
             raise error.within(piece.name) from error
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise TableError(f"cannot read {piece.name}: {error}") from error
         except OSError as error:
             reason = f"cannot read {piece.name}: {error}"
             if storage.scheme == "file" or isinstance(error, FileNotFoundError) or storage.explained(error) is not None:
@@ -167,6 +167,8 @@ def _fitted(batch: pa.RecordBatch, kind: pa.StructType, *, is_legacy: bool) -> p
 
 def _start(group: Any) -> int:
     """The byte of the file where a row group begins."""
+    if not group.num_columns:
+        return 0
     column = group.column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)
 

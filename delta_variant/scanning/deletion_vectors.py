@@ -45,14 +45,15 @@ class DeletionVector:
 
     @classmethod
     def of(cls, action: Any) -> DeletionVector | None:
-        """The descriptor in an Add or a Remove action."""
+        """The descriptor in an Add or a Remove action. Raises KeyError, TypeError or ValueError for one that is damaged."""
         found = action.get("deletionVector")
         if not found or found.get("storageType") is None:
             return None
-        offset = found.get("offset")
+        offset, kind, place = found.get("offset"), str(found["storageType"]), str(found["pathOrInlineDv"])
+        f"{kind}{place}".encode()  # file systems, and the messages of streams, are UTF-8
         return cls(
-            str(found["storageType"]),
-            str(found["pathOrInlineDv"]),
+            kind,
+            place,
             None if offset is None else int(offset),
             int(found["sizeInBytes"]),
             int(found["cardinality"]),
@@ -63,8 +64,11 @@ class DeletionVector:
         """What tells two vectors of one file apart: `deletionVector.uniqueId` of the protocol."""
         return f"{self.kind}{self.place}" + ("" if self.offset is None else f"@{self.offset}")
 
-    def rows(self, storage: Storage, system: fs.FileSystem) -> npt.NDArray[np.uint64]:
-        """The numbers of the deleted rows, ascending. Raises TableError for a vector that is gone or damaged."""
+    def rows(self, storage: Storage, system: fs.FileSystem, count: int) -> npt.NDArray[np.uint64]:
+        """The numbers of the deleted rows, ascending. Raises TableError for a vector that is gone or damaged.
+
+        count: the rows of the file.
+        """
         try:
             data = self._inline() if self.kind == "i" else self._stored(self._file(storage), system)
         except FileNotFoundError:
@@ -80,11 +84,13 @@ class DeletionVector:
             raise self._damaged(str(error)) from None
         if len(bitmap) != self.cardinality:
             raise self._damaged(f"it has {len(bitmap):,} rows, and the log says {self.cardinality:,}")
+        if bitmap and bitmap.max() >= count:
+            raise self._damaged(f"it has rows that the file has not, which has {count:,}")
         return np.array(bitmap.to_array(), np.uint64)
 
     def _inline(self) -> bytes:
         data = z85.decode(self.place)
-        if len(data) < self.size:
+        if not 0 <= self.size <= len(data):
             raise self._damaged(f"it has {len(data)} bytes, and the log says {self.size}")
         return data[: self.size]
 
@@ -102,9 +108,11 @@ class DeletionVector:
             if file.read_at(1, 0) != bytes([_VERSION]):
                 raise self._damaged(f"{path} is not a file of deletion vectors of version 1")
             start = 1 if self.offset is None else self.offset
+            if self.size < 0 or not 0 <= start <= file.size() - self.size - 8:
+                raise self._damaged(f"{path} has {file.size():,} bytes")
             read = file.read_at(self.size + 8, start)
         size, data, checksum = read[:4], read[4:-4], read[-4:]
-        if len(read) < self.size + 8 or int.from_bytes(size, "big") != self.size:
+        if int.from_bytes(size, "big") != self.size:
             raise self._damaged(f"{path} has another size at byte {start} than the log")
         if zlib.crc32(data) != int.from_bytes(checksum, "big"):
             raise self._damaged(f"the checksum in {path} is another one")

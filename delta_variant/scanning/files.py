@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from delta_variant import layouts, nested
 from delta_variant import types as t
-from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import VALUE_ERRORS, in_rows, part
+from delta_variant.parquet.opening import opened
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
@@ -114,10 +114,10 @@ class FileReader:
                 f"{name} is gone: the log of this version has it, so VACUUM or something else has deleted it: scan a newer "
                 "version, or restore the file"
             ) from None
+        except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
+            raise TableError(f"{name} cannot be read: {error}: restore the file") from error
         except DeltaVariantError as error:
             raise error.within(name) from error
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise TableError(f"{name} cannot be read: {error}: restore the file") from error
 
 
 class OpenFile:
@@ -125,18 +125,15 @@ class OpenFile:
 
     def __init__(self, query: Query, file: File, source: Any) -> None:
         self._query, self._file = query, file
-        self.parquet = pq.ParquetFile(
-            source, arrow_extensions_enabled=False, coerce_int96_timestamp_unit="us", pre_buffer=query.storage.scheme != "file"
-        )
+        self.parquet = opened(source, coerce_int96_timestamp_unit="us", pre_buffer=query.storage.scheme != "file")
         self.places = Places(self.parquet, query.whole, by_id=query.by_id)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows that match."""
         query, first = self._query, 0
         vector = self._file.deletion_vector
-        deleted = None if vector is None else vector.rows(query.storage, query.system)
-        if deleted is not None and len(deleted) and int(deleted[-1]) >= self.parquet.metadata.num_rows:
-            raise TableError("its deletion vector has rows that the file has not: the log or the file is damaged")
+        rows = self.parquet.metadata.num_rows
+        deleted = None if vector is None else vector.rows(query.storage, query.system, rows)
         wanted = self._numbers(value for output in query.outputs for value in inputs(output.value))
         for number in range(self.parquet.metadata.num_row_groups):
             count = self.parquet.metadata.row_group(number).num_rows

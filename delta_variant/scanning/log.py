@@ -24,15 +24,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
-from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
+from delta_variant.parquet.opening import batches, opened
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.deletion_vectors import DeletionVector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow.parquet as pq
 
     from delta_variant.storage import Storage
 
@@ -61,8 +63,8 @@ _AT_ONCE = 16
 _ADD = ("path", "partitionValues", "size", "modificationTime", "stats", "stats_parsed", "tags", "deletionVector")
 _ICT = "delta.enableInCommitTimestamps"
 _ICT_SINCE = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
-"""What actions raise whose fields are missing or of another type."""
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What actions raise whose fields are missing, of another type, too large or too deep."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class File:
             return self.parsed or {}
         try:
             found = json.loads(self.stats_text, parse_float=Decimal)  # a float is another number than a long decimal
-        except (ValueError, RecursionError):
+        except (ValueError, ArithmeticError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -124,6 +126,13 @@ class Snapshot:
         """The names of the partition columns."""
         return frozenset(self.metadata.get("partitionColumns") or ())
 
+    def check(self) -> None:
+        """Raises one of _MALFORMED if the metadata is damaged, and TableError if its schema is."""
+        schemas.arrow_type(self.schema)
+        _check(self.mapping in {"none", "id", "name"}, "a known mode of column mapping")
+        _check(_are_texts(self.properties), "properties that are texts")
+        _check(self.partition_columns <= {field.name for field in self.schema.fields}, "partition columns in the schema")
+
 
 @dataclass
 class _State:
@@ -153,7 +162,7 @@ class _State:
     def add(self, action: Mapping[str, Any]) -> None:
         """Adds a file."""
         vector = DeletionVector.of(action)
-        self.files[action["path"], None if vector is None else vector.id] = File(
+        file = File(
             action["path"],
             int(action.get("size") or 0),
             int(action.get("modificationTime") or 0),
@@ -163,11 +172,29 @@ class _State:
             vector,
             action.get("stats_parsed"),
         )
+        _check(_is_text(file.path) and isinstance(file.stats_text, str | None), "paths and statistics that are texts")
+        _check(_are_texts(file.partition) and _are_texts(file.tags), "partition values and tags that are texts")
+        _check(isinstance(file.parsed, dict | None), "statistics that are a struct")
+        self.files[file.path, None if vector is None else vector.id] = file
 
 
 def _as_dict(found: Any) -> dict[str, Any]:
     """A map: a dict in JSON, pairs in Parquet."""
     return dict(found) if found else {}
+
+
+def _are_texts(found: Mapping[str, Any]) -> bool:
+    return all(_is_text(name) and (value is None or _is_text(value)) for name, value in found.items())
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text. Raises UnicodeEncodeError for one that has no UTF-8."""
+    return isinstance(value, str) and (value.isascii() or bool(value.encode()))
+
+
+def _check(holds: bool, what: str) -> None:
+    if not holds:
+        raise TypeError(f"it has no {what}")
 
 
 def check_readable(table: str, protocol: Mapping[str, Any]) -> None:
@@ -251,8 +278,17 @@ class Log:
             raise errors[0]
         if state.protocol is None or state.metadata is None:
             raise TableError(f"{self.table}: the log has no protocol or no metadata up to version {version}: it is damaged")
-        check_readable(self.table, state.protocol)
-        return Snapshot(version, state.protocol, state.metadata, list(state.files.values()))
+        snapshot = Snapshot(version, state.protocol, state.metadata, list(state.files.values()))
+        try:
+            check_readable(self.table, snapshot.protocol)
+            snapshot.check()
+        except DeltaVariantError:
+            raise
+        except _MALFORMED as error:
+            raise TableError(
+                f"{self.table}: the protocol or the metadata in _delta_log is damaged ({error!r}): restore the log"
+            ) from error
+        return snapshot
 
     def _starts(self, version: int) -> Iterator[tuple[int, list[fs.FileInfo]] | None]:
         """The complete checkpoints up to a version, the newest first, and then the beginning."""
@@ -282,7 +318,7 @@ class Log:
                 actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} has been deleted from the log: try again") from None
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
         if not all(isinstance(action, dict) for action in actions):
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: a line is no action")
@@ -311,12 +347,12 @@ class Log:
         try:
             with (
                 self._system.open_input_file(info.path) as source,
-                pq.ParquetFile(source, arrow_extensions_enabled=False, coerce_int96_timestamp_unit="us") as file,
+                opened(source, coerce_int96_timestamp_unit="us") as file,
             ):
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
 
     # ---- times ----------------------------------------------------------------------------------------------------
@@ -374,7 +410,7 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
         if name == "add":
             inner = [part for part in inner if part in _ADD and (part != "stats_parsed" or "stats" not in inner)]
         wanted += [f"{name}.{part}" for part in inner]
-    for batch in file.iter_batches(1 << 14, columns=wanted):
+    for batch in batches(file, 1 << 14, columns=wanted):
         for name in batch.schema.names:
             column = _with_texts(batch.column(name))
             for found in column.filter(column.is_valid()).to_pylist():

@@ -24,6 +24,7 @@ from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import (
     NO_FLAGS,
+    OFFSETS,
     PADDING,
     Bytes,
     Dictionaries,
@@ -190,6 +191,8 @@ class _Chunk:
         self.nodes: Int64s = np.empty((len(steps.steps), k.COLUMNS), np.int64)
         self.columns._export_to_c(struct.address)  # noqa: SLF001  # the C data interface
         size = k.survey(struct.address, rows, steps.level_rows, steps.steps, self.levels, self.nodes)
+        if size == 0:
+            raise InvalidLayoutError(OFFSETS.format(self.storage.type))
         if size < 0:
             self._check_texts()
         self.room: Bytes = np.ndarray(abs(size), np.uint8, pa.allocate_buffer(abs(size)))  # Arrow's pool keeps it for others

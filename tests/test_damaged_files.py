@@ -1,0 +1,312 @@
+"""Damaged files, logs and arrays: an error of this package or the right rows, and never the end of the process.
+
+DAMAGED_INPUTS sets the length of a run, DAMAGED_SEED repeats one, DAMAGED_PROCESSES says in how many processes:
+DAMAGED_INPUTS=20000 python -m pytest -s tests/test_damaged_files.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import selectors
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import delta_variant as dv
+from delta_variant.errors import DamagedFileError, DeltaVariantError, UnsupportedFeatureError
+from delta_variant.kernels import footers as kernel
+from delta_variant.parquet import footer
+from tests import damage, damaged_tables, thrift_trees
+from tests.support import length
+
+ROOT = Path(__file__).parent.parent
+INPUTS = length("DAMAGED_INPUTS", 120, 20_000)
+SEED = int(os.environ.get("DAMAGED_SEED", str(random.randrange(2**32))))
+PROCESSES = length("DAMAGED_PROCESSES", 1, 2)
+BATCH = 500
+PATIENCE = 600  # seconds without a sign of life, after which a process is taken to hang
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The table that is damaged."""
+    root = tmp_path_factory.mktemp("damaged") / "table"
+    damaged_tables.build(root)
+    return root
+
+
+def run(base, start, stop):
+    """Runs some inputs in processes of their own. Returns their counts by kind and by result, and what went wrong."""
+    kinds: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    while start < stop:
+        command = [sys.executable, "-m", "tests.damaged_files", str(base), str(SEED), str(start), str(min(start + BATCH, stop))]
+        with (base.parent / f"{start}.err").open("w+") as errors:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT)
+            number, done = start - 1, False
+            for line in lines(child):
+                said = json.loads(line)
+                if isinstance(said, int):
+                    number = said
+                elif "wrong" in said:
+                    wrong.append(f"input {number}: {said['wrong']}")
+                else:
+                    kinds, counts, done = kinds + Counter(said["kinds"]), counts + Counter(said["counts"]), True
+            code = child.wait()
+            if not done:
+                errors.seek(0)
+                wrong.append(f"input {number}: the process ended with {code}: {errors.read()[-2000:]}")
+        start = min(start + BATCH, stop) if done else max(start, number + 1)
+        assert len(wrong) < 100, wrong[0]
+    return kinds, counts, wrong
+
+
+def lines(child):
+    """The lines that a process writes. It is ended if it writes none for long."""
+    os.set_blocking(child.stdout.fileno(), False)
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while selector.select(PATIENCE):
+            data = child.stdout.read()
+            if not data:
+                return
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+    child.kill()
+
+
+@pytest.mark.slow
+def test_damaged_files_logs_and_arrays(base):
+    """Whatever is damaged, `scan`, `read_table`, `inspect`, `analyze`, `convert` and the codec give right rows or our errors.
+
+    `damaged_files` says what is right. The process neither dies nor hangs, and its memory does not grow.
+    """
+    share = -(-INPUTS // PROCESSES)
+    spans = [(start, min(start + share, INPUTS)) for start in range(0, INPUTS, share)]
+    with ThreadPoolExecutor(len(spans)) as pool:
+        results = list(pool.map(lambda span: run(base, *span), spans))
+    kinds, counts = (sum((result[number] for result in results), Counter()) for number in range(2))
+    wrong = [text for result in results for text in result[2]]
+    print(f"DAMAGED_SEED={SEED}: {kinds.total()} inputs, {len(wrong)} wrong")
+    print(*(f"{count:8} {name}" for name, count in [*kinds.most_common(), *sorted(counts.items())]), sep="\n")
+    assert not wrong, "\n".join([f"DAMAGED_SEED={SEED}", *wrong[:5]])
+    assert kinds.total() == INPUTS
+    assert counts["read: right rows"]
+    assert counts["read: DamagedFileError"]
+
+
+# ---- footers ---------------------------------------------------------------------------------------------------------
+
+
+def edited(data: bytes, edit) -> bytes:
+    """A file whose footer, as a tree, is edited."""
+    before, old = damage.split(data)
+    tree, _ = thrift_trees.decode(old)
+    edit(tree)
+    return damage.joined(before, thrift_trees.encode(tree))
+
+
+def at(tree: list[Any], *path: int) -> Any:
+    """The field, or the value, that ids of fields and numbers of elements lead to, in turns."""
+    for step, number in enumerate(path):
+        tree = tree[2][1][number] if step % 2 else next(one for one in tree if one[0] == number)
+    return tree
+
+
+def put(*path: int, value: Any):
+    """An edit that sets a value."""
+
+    def edit(tree: list[Any]) -> None:
+        at(tree, *path)[2] = value
+
+    return edit
+
+
+def inside(number: int, edit):
+    """An edit of the metadata of a column chunk of the first row group."""
+    return lambda tree: edit(at(at(tree, 4, 0, 1, number), 3)[2])
+
+
+N, S = 0, 1  # the columns of the file: int64 and string
+ELEMENT = 2  # the field with the schema elements, whose first is the root
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A file of pyarrow with two columns and two row groups, whose footer has all that pyarrow writes."""
+    path = tmp_path_factory.mktemp("footers") / "f.parquet"
+    table = pa.table({"n": pa.array(range(10), pa.int64()), "s": [f"text {n}" for n in range(10)]})
+    pq.write_table(table, path, row_group_size=5, write_page_index=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "edit"),
+    [
+        (kernel.BAD_THRIFT, lambda tree: tree.append([30, 13, 0])),
+        (kernel.BAD_THRIFT, lambda tree: tree.append(tree[0])),
+        (kernel.BAD_THRIFT, lambda tree: tree.pop(3)),
+        (kernel.BAD_THRIFT, inside(N, lambda meta: meta.pop(0))),
+        (kernel.BAD_TREE, lambda tree: put(5, value=3)(at(tree, ELEMENT, 0))),
+        (kernel.BAD_TREE, lambda tree: put(5, value=1)(at(tree, ELEMENT, 0))),
+        (kernel.BAD_TREE, lambda tree: put(3, value=7)(at(tree, ELEMENT, 1))),
+        (kernel.BAD_NAME, lambda tree: put(4, value=b"\xff")(at(tree, ELEMENT, 1))),
+        (kernel.BAD_TYPE, lambda tree: put(1, value=8)(at(tree, ELEMENT, 1))),
+        (kernel.BAD_COUNT, lambda tree: at(at(tree, 4, 0), 1)[2][1].pop()),
+        (kernel.NO_METADATA, lambda tree: at(tree, 4, 0, 1, 0).pop(1)),
+        (kernel.ENCRYPTED, lambda tree: at(tree, 4, 0, 1, 0).append([8, thrift_trees.STRUCT, []])),
+        (kernel.ELSEWHERE, lambda tree: at(tree, 4, 0, 1, 0).insert(0, [1, thrift_trees.BINARY, b"x"])),
+        (kernel.BAD_PATH, lambda tree: put(4, value=b"o")(at(tree, ELEMENT, 1))),
+        (kernel.BAD_PATH, inside(N, put(3, value=[thrift_trees.BINARY, [b"n", b"o"]]))),
+        (kernel.BAD_KIND, inside(N, put(1, value=1))),
+        (kernel.BAD_CODEC, inside(N, put(4, value=8))),
+        (kernel.BAD_VALUES, inside(N, put(5, value=4))),
+        (kernel.BAD_PLACE, inside(N, put(9, value=1 << 40))),
+        (kernel.BAD_PLACE, inside(N, put(7, value=-1))),
+        (kernel.BAD_PLACE, inside(N, put(7, value=1 << 62))),
+        (kernel.BAD_NULLS, inside(N, lambda meta: put(3, value=6)(at(meta, 12)[2]))),
+        (kernel.BAD_NULLS, inside(N, lambda meta: put(3, value=-1)(at(meta, 12)[2]))),
+        (kernel.BAD_LEVELS, inside(N, lambda meta: at(meta, 16)[2].insert(0, [1, thrift_trees.I64, 5]))),
+        (kernel.BAD_LEVELS, inside(S, lambda meta: put(3, value=[thrift_trees.I64, [0, 0, 5]])(at(meta, 16)[2]))),
+        (kernel.BAD_ROWS, put(3, value=11)),
+        (kernel.SHARED, lambda tree: [inside(N, put(number, value=chunk(tree, S, number)))(tree) for number in (9, 11)]),
+    ],
+)  # fmt: skip
+def test_footers_that_contradict_themselves(written, tmp_path, code, edit):
+    """What pyarrow would die of, or read other rows with, is an error that says what is wrong with the footer (F7)."""
+    path = tmp_path / "f.parquet"
+    path.write_bytes(edited(written.read_bytes(), edit))
+    error = UnsupportedFeatureError if code in kernel.UNSUPPORTED else DamagedFileError
+    for read in (dv.parquet.read_table, dv.parquet.inspect):
+        with pytest.raises(error, match=re.escape(kernel.FAULTS[code])):
+            read(path)
+
+
+def chunk(tree: list[Any], column: int, field: int) -> Any:
+    """A number in the metadata of a column chunk of the first row group."""
+    return at(at(at(tree, 4, 0, 1, column), 3)[2], field)[2]
+
+
+def test_deep_schemas(written, tmp_path):
+    """A schema that is nested more deeply than pyarrow 26 allows is an error; older ones recurse until the stack ends."""
+    group = [[3, thrift_trees.I32, 1], [4, thrift_trees.BINARY, b"g"], [5, thrift_trees.I32, 1]]
+
+    def edit(tree: list[Any]) -> None:
+        leaf = at(tree, ELEMENT, 1)
+        at(tree, ELEMENT)[2] = [thrift_trees.STRUCT, [group[1:], *[group] * 100_000, leaf]]
+
+    (tmp_path / "f").write_bytes(edited(written.read_bytes(), edit))
+    with pytest.raises(DamagedFileError, match="nested too deeply"):
+        dv.parquet.read_table(tmp_path / "f")
+
+
+def test_truncated_footers(written):
+    """No beginning of a footer passes."""
+    before, whole = damage.split(written.read_bytes())
+    assert footer.checked(whole, len(before)) == whole
+    for size in range(len(whole)):
+        with pytest.raises(DamagedFileError):
+            footer.checked(whole[:size], len(before))
+
+
+def test_bounds_that_other_writers_cut(written, tmp_path):
+    """Bounds that are shorter than a value, of which pyarrow dies, are left out, and the rows are read."""
+    cut = inside(N, lambda meta: put(6, value=b"\0\0\0")(at(meta, 12)[2]))
+    (tmp_path / "f").write_bytes(edited(written.read_bytes(), cut))
+    assert dv.parquet.read_table(tmp_path / "f") == pq.read_table(written)
+    kept = footer.read(tmp_path / "f")
+    metadata = pq.read_metadata(pa.BufferReader(footer.MAGIC + footer.joined(kept)))
+    bounds = [metadata.row_group(group).column(N).statistics.has_min_max for group in range(2)]
+    assert (bounds, metadata.row_group(0).column(N).statistics.null_count) == ([False, True], 0)
+
+
+def test_files_of_other_writers(base, tmp_path):
+    """Footers of pyarrow, DuckDB and Polars pass, with nested columns, empty tables and row groups, and every type."""
+    polars = pytest.importorskip("polars")
+    duckdb = pytest.importorskip("duckdb")
+    table = damaged_tables.rows_from(0)
+    polars.from_arrow(table.drop_columns(["m"])).write_parquet(tmp_path / "polars.parquet", row_group_size=7)
+    duckdb.sql(f"copy (select *, [{{a: [1, 2]}}] as l from range(5000)) to '{tmp_path}/duckdb.parquet' (row_group_size 2048)")
+    for name, version in (("a", "1.0"), ("b", "2.6")):
+        pq.write_table(table, tmp_path / f"{name}.parquet", version=version, row_group_size=7, write_page_index=True)
+        pq.write_table(table.slice(0, 0), tmp_path / f"{name}0.parquet", version=version)
+    pq.write_table(table.select([]), tmp_path / "none.parquet")
+    files = [*tmp_path.glob("*.parquet"), *base.glob("*.parquet"), *base.glob("_delta_log/**/*.parquet")]
+    for path in files:
+        kept = footer.read(path)
+        assert kept == damage.split(path.read_bytes())[1]
+        assert dv.parquet.read_table(path).num_rows == pq.read_metadata(path).num_rows
+    assert len(files) > 10
+
+
+def test_pages_have_checksums(base):
+    """A changed byte in the pages of a file of this package is found, since its pages have checksums (F7)."""
+    path = base / "0.parquet"
+    data, rng = path.read_bytes(), random.Random(1)
+    parts = damage.chunks(damage.split(data)[1])
+    copy = base.parent / "copy.parquet"
+    for part in rng.sample(parts, 20):
+        changed = bytearray(data)
+        changed[min(part[9], part.get(11, part[9])) + part[7] - 1] ^= 1  # the last byte of its last page
+        copy.write_bytes(changed)
+        with pytest.raises(DamagedFileError, match="integrity"):
+            dv.parquet.read_table(copy)
+
+
+def test_one_place_opens_files():
+    """pyarrow gets files to read in one module only, behind the check."""
+    found = {
+        path.name
+        for path in Path(dv.__file__).parent.rglob("*.py")
+        if re.search(
+            r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table", path.read_text()
+        )
+    }
+    assert found == {"opening.py"}
+
+
+# ---- with Spark ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_damaged_files_of_tables(spark, tmp_path):
+    """`analyze` and `inspect` name damaged files and treat all others; `convert` raises an error with the file.
+
+    No worker dies.
+    """
+    rows = spark.range(0, length("DAMAGED_FILES", 24, 200) * 4, 1, 1).selectExpr(
+        "id AS n", "parse_json(concat('{\"id\": ', id, ', \"k\": \"k', id % 7, '\"}')) AS v"
+    )
+    dv.write(rows, tmp_path / "t", max_rows_per_file=4, shred={"v": "id bigint"})
+    table, rng = dv.VariantTable.forPath(spark, tmp_path / "t"), random.Random(SEED)
+    files = sorted(path for path in (tmp_path / "t").rglob("*.parquet") if "_delta_log" not in path.parts)
+    good = [rng.random() < 0.3 for _ in files]
+    for path, is_good in zip(files, good, strict=True):
+        if not is_good:
+            path.write_bytes(rng.choice([damage.of_footer, damage.of_page, damage.of_bytes])(rng, path.read_bytes()))
+    healthy = {path.name for path, is_good in zip(files, good, strict=True) if is_good}
+    found = table.inspect().toArrow().to_pylist()
+    assert {Path(row["file"]).name for row in found} == {path.name for path in files}
+    assert not [row for row in found if row["error"] and Path(row["file"]).name in healthy]
+    done = table.analyze(paths=["v:k"])
+    assert not {Path(name).name for name in done.failed} & healthy
+    assert done.files + len(done.failed) >= len(healthy)
+    for path in rng.sample(files, length("DAMAGED_CONVERSIONS", 2, 30)):
+        target = tmp_path / f"converted-{path.stem[:8]}"
+        try:
+            dv.convert(spark, path, target)
+        except DeltaVariantError as error:
+            assert path.name in str(error)
