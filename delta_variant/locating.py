@@ -9,10 +9,9 @@ counted from 0 in the file, with all row groups and deleted rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
-from typing_extensions import Self
 
 from delta_variant.errors import (
     CastError,
@@ -22,6 +21,9 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 VALUE_ERRORS = (CastError, InvalidLayoutError, MalformedVariantError, TableError, UnsupportedFeatureError)
 """What can be wrong about a value."""
