@@ -39,7 +39,7 @@ _OTHERS = {
     "changes": "the scan reads the table's change data feed, in which delta-variant prunes nothing",
     "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant prunes none of them",
     "static": "a query with a stream is planned anew for each batch: a query on this table alone shows what is pruned then",
-    "files": "the files are not those of a Delta table, whose log has bounds: delta_variant.convert makes one of them",
+    "files": "these files are not in a Delta table, so no log has their bounds: load them with delta_variant.convert",
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
 }

@@ -200,7 +200,11 @@ def _written(text: str, kept: Sequence[Token]) -> list[str]:
         if token.kind == "string":
             strings += unescaped(token.text)
             if follows is None or follows.kind != "string":
-                written.append(_single(strings))
+                if before is not None and before.text.lower() == "x":  # X'1F' is one token
+                    strings = written.pop() + _single(strings)
+                else:
+                    strings = _single(strings)
+                written.append(strings)
                 strings = ""
             elif before is not None and before.text.lower() in (*_LITERALS, "escape"):
                 raise UnsupportedFeatureError(f"{text!r} has two strings side by side after {before.text}: write one")
