@@ -9,8 +9,8 @@ Documents like Bluesky's, and events, a million of each by default, as files of 
 
 Printed are medians of five rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
 `steps` prints what one task needs for each step, without Spark. `columns` compares `ingest` with columns out of the document,
-and with one of them as the partition column, to `ingest` without. `memory` prints the peak of a Python worker over files of 16 MB
-to 1 GB, plain and compressed.
+and with one of them as the partition column, to `ingest` without. `memory` prints the peak of a Python worker over files of 16
+MB to 1 GB, plain and compressed.
 """
 
 import gzip
