@@ -1,4 +1,4 @@
-"""Files of JSON → a shredded table with bounds, four ways: python -m benchmarks.ingest [ROWS] | steps | memory
+"""Files of JSON → a shredded table with bounds, four ways: python -m benchmarks.ingest [ROWS] | steps | columns | memory
 
 Documents like Bluesky's, and events, a million of each by default, as files of JSON lines. In alternation, on two cores:
 
@@ -8,8 +8,9 @@ Documents like Bluesky's, and events, a million of each by default, as files of 
     ingest  `ingest`
 
 Printed are medians of five rounds after one to warm up, rows a second, ratios within rounds, and the size of the tables.
-`steps` prints what one task needs for each step, without Spark. `memory` prints the peak of a Python worker over files of 16 MB
-to 1 GB, plain and compressed.
+`steps` prints what one task needs for each step, without Spark. `columns` compares `ingest` with columns out of the document,
+and with one of them as the partition column, to `ingest` without. `memory` prints the peak of a Python worker over files of 16
+MB to 1 GB, plain and compressed.
 """
 
 import gzip
@@ -137,6 +138,27 @@ def steps(work: Path, rows: int) -> None:
     timed(encode)
 
 
+def with_columns(work: Path, rows: int) -> None:
+    """Prints the time of `ingest` with two columns out of the document, in relation to `ingest` without: medians of rounds."""
+    (work / "in").mkdir()
+    bluesky(None, work / "in", rows)
+    two = {"columns": {"kind": "v:kind::string", "time": "v:time_us::bigint"}}
+    ways: dict[str, dict[str, object]] = {"without": {}, "columns": two, "partitioned": two | {"partition_by": ["kind"]}}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    spark = session()
+    for round_ in range(ROUNDS + 1):
+        for way, options in ways.items():
+            shutil.rmtree(work / way, ignore_errors=True)
+            start = time.perf_counter()
+            dv.ingest(spark, work / "in", work / way, **options)
+            if round_:
+                times[way].append(time.perf_counter() - start)
+    spark.stop()
+    for way, taken in times.items():
+        ratio = statistics.median(own / other for own, other in zip(taken, times["without"], strict=True))
+        print(f"  {way:12}{statistics.median(taken):7.2f} s   {ratio:.2f} times as long as without", flush=True)
+
+
 def peak_of_workers(spark: SparkSession) -> int:
     """The largest resident memory, in KiB, that a Python worker has had."""
 
@@ -171,6 +193,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if sys.argv[1:] == ["memory"]:
             memory(Path(directory))
+            return
+        if sys.argv[1:] == ["columns"]:
+            with_columns(Path(directory), 200_000)
             return
         if sys.argv[1:] == ["steps"]:
             steps(Path(directory), 500_000)

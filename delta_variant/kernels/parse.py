@@ -172,9 +172,9 @@ def parse_rows(
                     q, to, fault = write_string(data, p + 1, end, out, o)
                     if fault:
                         q, to, fault = decide(data, p + 1, end, out, o, how | KEY, q, to, fault)
-                    if fault:
-                        p = q
-                        break
+                        if fault:
+                            p = q
+                            break
                     text = o + 1 if out[o] & 3 == t.SHORT_STRING else o + 5
                     if to - text > MAX_NAME and utf16_size(out, text, to) > MAX_NAME:
                         fault = NAME_SIZE
@@ -210,12 +210,13 @@ def parse_rows(
                 q, to, fault = write_string(data, p + 1, end, out, o)
                 if fault:
                     q, to, fault = decide(data, p + 1, end, out, o, how, q, to, fault)
-                if fault == 0 and to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
-                    q, fault = p, STRING_SIZE
-                p = q
-                if fault:
+                    if fault:
+                        p = q
+                        break
+                if to - o > MAX_STRING and utf16_size(out, o + 5, to) > MAX_STRING:
+                    fault = STRING_SIZE
                     break
-                o = to
+                p, o = q, to
             elif c - _MINUS <= 12:  # -./0123456789
                 while True:  # the numbers of an array follow each other here: a tenth less than by the outer loop
                     p, to, result = write_number(data, p, end, depth == 0, out, o, work.wide)
