@@ -114,10 +114,10 @@ def ingest(
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
     other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
     "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if it begins with a
-    record separator; if an object that begins on its first line ends on another one; or if its first line is several documents
-    (two objects or arrays at least) and is the only one, or is longer than a document may be; else lines, where a line that is
-    several complete objects or arrays is several rows. Large plain files of lines are read by several tasks, all others by one
-    each.
+    record separator, or with an object and a document that begins on its first line ends on another one, or its first line is
+    several documents (the first two complete objects or arrays) and is the only line, or longer than a document may be; else
+    lines, where a line that is several complete objects or arrays is several rows. Large plain files of lines are read by
+    several tasks, all others by one each.
     records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
