@@ -6,8 +6,8 @@ document beyond it, may have a say. "auto" is
 * an array, if the first byte that is not blank is a bracket;
 * adjacent documents, if that byte is a record separator;
 * adjacent documents too, if that byte is a brace, and a complete document that begins on the first line ends on another, or the
-  first line is several documents, of which the first two are complete objects or arrays, and is the only line that is not blank,
-  or is longer than a document may be;
+  first line is several documents, of which the first two are complete objects or arrays, and is the only line that is not
+  blank, or is longer than a document may be;
 * lines otherwise. Then a line that is several complete objects or arrays is several rows (`documents`).
 
 A file of lines whose first line is cut off is still one of lines: the following lines would have to complete it to a JSON text.
