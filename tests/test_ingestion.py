@@ -213,12 +213,13 @@ def test_columns_out_of_documents(spark, tmp_path):
         "id": "doc:id::bigint", "on": "doc:at::timestamp::date", "n": "try_variant_get(doc, '$.n', 'int')",
         "name": "upper(doc:who.name::string)", "who": "doc:who", "file": "concat(part, '/', regexp_extract(path, '[^/]+$', 0))",
     }  # fmt: skip
+    options = {
+        "column": "doc", "columns": columns, "partition_by": ["on", "name"], "path_column": "path", "folders": {"day": "int"},
+        "constants": {"part": "p"}, "bad_records": tmp_path / "bad",
+    }  # fmt: skip
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        done = dv.ingest(
-            spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns, partition_by=["on", "name"],
-            path_column="path", folders={"day": "int"}, constants={"part": "p"}, bad_records=tmp_path / "bad",
-        )  # fmt: skip
+        done = dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", **options)
         texts = spark.read.text(f"{tmp_path}/day=1/*.json").where("value <> '{'").select(
             F.parse_json("value").alias("doc"), F.col("_metadata.file_path").alias("path"), F.lit(1).alias("day"),
             F.lit("p").alias("part"),
@@ -234,7 +235,7 @@ def test_columns_out_of_documents(spark, tmp_path):
     assert (done.bad, [row.line for row in read(spark, tmp_path / "bad").collect()]) == (1, [5])
     partitions = {tuple(add["partitionValues"].values()) for add in adds(tmp_path / "t", 0)}
     assert partitions == {("2026-11-02", "A"), ("2026-11-02", "B"), (None, None), ("2026-11-02", None)}
-    assert dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns).version is None
+    assert dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", **options).version is None
 
 
 def test_columns_out_of_documents_in_a_table(spark, tmp_path):
