@@ -6,6 +6,8 @@ those of a query. The rows are then written as those of any DataFrame, so the co
 may use them and the documents.
 """
 
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +43,7 @@ class _Counts(AccumulatorParam[Counts]):
         return value1 | value2
 
 
-class Malformed:
+class MalformedCounts:
     """The malformed documents that the tasks of a job leave out, known when the job has ended."""
 
     def __init__(self, df: DataFrame) -> None:
@@ -55,7 +57,7 @@ class Malformed:
         return found
 
 
-def documents(pieces: DataFrame, column: str, reading: JsonFiles, malformed: Malformed) -> DataFrame:
+def documents(pieces: DataFrame, column: str, reading: JsonFiles, malformed: MalformedCounts) -> DataFrame:
     """A row for each document: the columns of its piece, with the document in the place of `column`, which names the piece."""
     kinds = [t.StructField(f.name, t.VariantType() if f.name == column else f.dataType) for f in pieces.schema]
     schema = t.StructType(kinds)
@@ -78,13 +80,23 @@ def _rows(
     counts.add({(context.partitionId(), name): count for name, count in reader.malformed.items()})
 
 
-def computed(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """The rows with further columns, whose expressions are given in SQL. Raises InvalidSchemaError for one that is none."""
+def check(rows: DataFrame, columns: Mapping[str, str]) -> None:
+    """Raises InvalidSchemaError for what is no expression with one value for each row, out of this row."""
+    analyzed = rows._jdf.queryExecution().analyzed()
     for name, expression in columns.items():
+        told = f"columns: {name}={expression!r} is not an expression over {', '.join(rows.columns)}"
         try:
-            rows.select(F.expr(expression))
-        except (AnalysisException, ParseException) as error:  # noqa: PERF203  # a plan takes longer
-            reason = str(error).strip().splitlines()[0]
-            names = ", ".join(rows.columns)
-            raise InvalidSchemaError(f"columns: {name}={expression!r} is not an expression over {names}: {reason}") from error
+            plan = computed(rows, {name: expression})._jdf.queryExecution().analyzed()
+        except (AnalysisException, ParseException) as error:
+            raise InvalidSchemaError(f"{told}: {str(error).strip().splitlines()[0]}") from error
+        # Generators, aggregates and window functions have nodes of their own, below the projection or in its place.
+        if plan.getClass().getSimpleName() != "Project" or not plan.child().fastEquals(analyzed):
+            raise InvalidSchemaError(
+                f"{told} with one value for each row, out of this row: load the documents without it, and compute it in a "
+                "query of the table"
+            )
+
+
+def computed(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """The rows with further columns, whose expressions are given in SQL."""
     return rows.select("*", *(F.expr(expression).alias(name) for name, expression in columns.items()))

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as t
 
 from delta_variant import extraction, jvm, reloading, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
@@ -113,7 +114,8 @@ def ingest(
     format: "lines" (a document on each line), "array" (the elements of a top-level array), "adjacent" (documents one after the
     other, with blanks, line breaks, record separators (RFC 7464) or nothing between them), "document" (the whole file), or
     "auto", for which the beginning of each file decides: an array if it begins with a bracket; adjacent if it begins with a
-    record separator, if a document that begins on its first line ends on another one, or if its only line has several; else
+    record separator, or with an object and a document that begins on its first line ends on another one, or its first line is
+    several documents (the first two complete objects or arrays) and is the only line, or longer than a document may be; else
     lines, where a line that is several complete objects or arrays is several rows. Large plain files of lines are read by
     several tasks, all others by one each.
     records: the path to an array inside each document of a file, such as $.Records; its elements are the rows.
@@ -136,9 +138,9 @@ def ingest(
     next record separator. Memory does not grow with the size of files.
 
     Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are no
-    expressions, and for two columns of one name; TableError for a file that cannot be read, and for no files;
-    UnsupportedFeatureError for a table whose constraints or generated columns use `column`, unless there are `columns`; what
-    `write` raises; and the errors of Spark's casts.
+    expressions, or need other rows (aggregates, window functions) or make more (explode), and for two columns of one name;
+    TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
+    generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
     """
     for name in options:
         if name in _FIXED:
@@ -231,13 +233,19 @@ class _Ingestion:
         return replace(done, skipped=len(files) - done.files, changed=len(changed))
 
     def check_columns(self) -> None:
-        """Raises InvalidSchemaError if two columns have one name."""
+        """Raises InvalidSchemaError if two columns have one name, and for columns out of the document that are none."""
         taken: set[str] = set()
         of_files = [name for name in (self.path_column, self.modified_column) if name is not None]
         for name in [self.column, *of_files, *self.constants, *self.folders, *self.columns]:
             if name.lower() in taken:
                 raise InvalidSchemaError(f"a row has a column {name} already: choose another name for one of the two")
             taken.add(name.lower())
+        if self.columns:
+            kinds = {_PIECE: t.VariantType(), "path": t.StringType(), "modified": t.LongType()}
+            kinds |= {f"folder{i}": t.StringType() for i in range(len(self.folders))}
+            schema = t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
+            rows = self._rows(self.spark.createDataFrame([], schema), self._documents())
+            extraction.check(rows, self.columns)
 
     def _check_bad_records(self) -> None:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
@@ -287,9 +295,9 @@ class _Ingestion:
         if reload is not None:
             asked |= {"known": reload.known, "removal": reload.removal}
         if self.columns:
-            malformed = extraction.Malformed(pieces)
+            malformed = extraction.MalformedCounts(pieces)
             rows = extraction.documents(pieces, _PIECE, reading, malformed)
-            rows = extraction.computed(self._rows(rows, F.col(quoted(_PIECE)).alias(self.column)), self.columns)
+            rows = extraction.computed(self._rows(rows, self._documents()), self.columns)
             request = replace(Request.of(rows, **_FIXED | self.options), **asked)
             with sources.own_errors("reading the files"):
                 commit, _ = write_rows(rows, self.target, request, self.storage_options)
@@ -318,6 +326,9 @@ class _Ingestion:
         df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).drop(_GROUP)
         fails = self.bad_records is None
         return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
+
+    def _documents(self) -> Column:
+        return F.col(quoted(_PIECE)).alias(self.column)
 
     def _rows(self, df: DataFrame, documents: Column) -> DataFrame:
         """The documents and the columns of their files."""

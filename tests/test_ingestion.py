@@ -213,12 +213,13 @@ def test_columns_out_of_documents(spark, tmp_path):
         "id": "doc:id::bigint", "on": "doc:at::timestamp::date", "n": "try_variant_get(doc, '$.n', 'int')",
         "name": "upper(doc:who.name::string)", "who": "doc:who", "file": "concat(part, '/', regexp_extract(path, '[^/]+$', 0))",
     }  # fmt: skip
+    options = {
+        "column": "doc", "columns": columns, "partition_by": ["on", "name"], "path_column": "path", "folders": {"day": "int"},
+        "constants": {"part": "p"}, "bad_records": tmp_path / "bad",
+    }  # fmt: skip
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        done = dv.ingest(
-            spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns, partition_by=["on", "name"],
-            path_column="path", folders={"day": "int"}, constants={"part": "p"}, bad_records=tmp_path / "bad",
-        )  # fmt: skip
+        done = dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", **options)
         texts = spark.read.text(f"{tmp_path}/day=1/*.json").where("value <> '{'").select(
             F.parse_json("value").alias("doc"), F.col("_metadata.file_path").alias("path"), F.lit(1).alias("day"),
             F.lit("p").alias("part"),
@@ -234,7 +235,7 @@ def test_columns_out_of_documents(spark, tmp_path):
     assert (done.bad, [row.line for row in read(spark, tmp_path / "bad").collect()]) == (1, [5])
     partitions = {tuple(add["partitionValues"].values()) for add in adds(tmp_path / "t", 0)}
     assert partitions == {("2026-11-02", "A"), ("2026-11-02", "B"), (None, None), ("2026-11-02", None)}
-    assert dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", column="doc", columns=columns).version is None
+    assert dv.ingest(spark, tmp_path / "day=1", tmp_path / "t", **options).version is None
 
 
 def test_columns_out_of_documents_in_a_table(spark, tmp_path):
@@ -264,6 +265,14 @@ def test_columns_out_of_documents_in_a_table(spark, tmp_path):
         ({"n": "w:name::bigint"}, InvalidSchemaError, r"columns: n='w:name::bigint' is not an expression over v, file, .*w"),
         ({"n": "v:name::"}, InvalidSchemaError, "is not an expression"),
         ({"n": "v:name::nothing"}, InvalidSchemaError, "is not an expression"),
+        ({"n": "explode(array(1, 2))"}, InvalidSchemaError, r"columns: n='explode.* one value for each row.* in a query"),
+        ({"n": "explode(cast(v:list AS array<int>))"}, InvalidSchemaError, r"columns: n='explode.* one value for each row"),
+        ({"i": "v:id::int", "n": "stack(2, 1, 2)"}, InvalidSchemaError, "columns: n='stack"),
+        ({"n": "count(*)"}, InvalidSchemaError, r"columns: n='count\(\*\)' is not an expression over v"),
+        ({"n": "row_number() OVER (ORDER BY file)"}, InvalidSchemaError, r"columns: n='row_number.* one value for each row"),
+        ({"n": "max(v:id::int) OVER ()"}, InvalidSchemaError, r"columns: n='max.* one value for each row"),
+        ({"n": "*"}, InvalidSchemaError, r"columns: n='\*' is not an expression"),
+        ({"i": "v:id::int", "n": "i + 1"}, InvalidSchemaError, "columns: n='i.* is not an expression"),
         ({"V": "v:id::int"}, InvalidSchemaError, "has a column V already"),
         ({"FILE": "v:id::int"}, InvalidSchemaError, "has a column FILE already"),
         ({"n": "v:id::int", "N": "v:id::int"}, InvalidSchemaError, "has a column N already"),

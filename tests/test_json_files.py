@@ -154,6 +154,32 @@ def test_adjacent_documents(tmp_path, parts, before, suffix, size):
     assert found == expected_places(text)
 
 
+# Texts without a record separator, the documents in them, and where what is malformed begins; 20 bytes are too long.
+CHUNKS = [
+    ('{"ok": 1}', [{"ok": 1}], []), ('{"ok": 2}\n', [{"ok": 2}], []), ("7", [7], []), ("tru", [], [0]), ('"x', [], [0]),
+    ("a" * 30, [], [0]), ("a" * 90 + ',"x"', [], [0]), ("a" * 15 + ',"x"', [], [0]),
+    ("a" * 90 + '\n{"ok": 3}', [{"ok": 3}], [0]),
+    ("1 2,3", [1], [2]), ("1 " + "2" * 90 + ",3", [1], [2]), ('{"ok": 4}, {"x": 1}', [{"ok": 4}], [9]), ("}", [], [0]),
+    ('"' + "y" * 90 + '"{"ok": 5}', [{"ok": 5}], [0]), ('{"a": "' + "y" * 90, [], [0]), ("[" * 90, [], [0]), ("[1", [], [0]),
+    ("[" + "1, " * 30 + '1]\n{"ok": 6}', [{"ok": 6}], [0]), ("[" + "1, " * 30 + "1]}", [], [0, 93]),
+]  # fmt: skip
+
+
+@tries
+@given(st.lists(st.sampled_from(CHUNKS), max_size=6), st.sampled_from(["\x1e", "\n\x1e"]), st.integers(1, 64), st.booleans())
+def test_each_adjacent_document_once(tmp_path, monkeypatch, chunks, separator, block, ends):
+    """Every document is a row, or malformed, exactly once, wherever a block ends and however much is wrong before it."""
+    monkeypatch.setattr(texts, "BLOCK", block)
+    text, rows, bad = separator, [], []
+    for chunk, own, starts in chunks:
+        rows += own
+        bad += [len(text) + start for start in starts]
+        text += chunk + separator
+    (tmp_path / "f.json").write_text(text if ends or not chunks else text.removesuffix(separator))
+    found, malformed = read(tmp_path / "f.json", "adjacent", max_bytes=20)
+    assert (found, [each.offset for each in malformed]) == (rows, bad)
+
+
 def places(path, form) -> list[tuple[int, int]]:
     """The line and the byte of each document of a file."""
     files = JsonFiles((Storage.of(str(path.parent)),), form, None, 1 << 20, fails=False, allow_duplicate_keys=False)
@@ -203,7 +229,10 @@ def test_adjacent_documents_are_found(tmp_path, parts, size, indent):
 @tries
 @given(
     st.lists(
-        st.sampled_from(['{"id": 1}', '{"id": 1}', '{"id":', "", '{"id": {', "[1, 2", '"xxxx"', "nul", "1 2", "{}x", "}"]),
+        st.sampled_from([
+            '{"id": 1}', '{"id": 1}', '{"id":', "", '{"id": {', "[1, 2", '"xxxx"', "nul", "1 2", "{}x", "}",
+            '{"a":1}{"b":2}{"c":', '{"a":1}{"b":2}{"c":"', '{"id": NaN, "b": "c',
+        ]),
         max_size=10,
     ),
     st.sampled_from([None, 1, 3, 10]),
@@ -239,6 +268,15 @@ def test_lines_of_several_documents(tmp_path):
         ('{"a": 1} {"a": 1}\r\n \n\n', "adjacent"),
         ('{"a": 1}{"a": 1}{"a": ', "adjacent"),
         ('{"a": 1}{"a": ', "lines"),
+        ('{"a": 1}{"a": 1}{"a":\n{"a": 1}\n{"a": 1}\n', "lines"),
+        ('{"a": 1}{"a": 1}{"a": "\n{"a": 1}\n{"a": 1}\n', "lines"),
+        ('{"a": 1}{"a": 1}{"a":\n' + '{"a": 1}\n' * 30, "lines"),
+        ('{"a": 1}{"a": 1}{"a":\n \n', "adjacent"),
+        ('{"a": 1}{"a": 1}' + '{"a": "' + "x" * 60 + '",\n"b": "' + "x" * 20 + '"}\n' + '{"a": 1}\n' * 9, "adjacent"),
+        ('{"a": 1}{"a": 1}, {"a": 1}', "lines"),
+        ('{"a": NaN, "b": {"c": 1}\n{"a": 2}}\n{"a": 3}\n', "lines"),
+        ('{"a": NaN, "b": "\n{"a": "}"}\n{"a": 3}\n', "lines"),
+        ('{"a":\n[1' + "0" * 60 + ', NaN], "a": 1}', "adjacent"),
         ('{"a": 1} 2', "lines"),
         ('{"a": 1}{"a"}', "lines"),
         ('\ufeff \n{"a":\n1}', "adjacent"),
@@ -273,6 +311,37 @@ def test_other_encodings(tmp_path, code, form):
     found, (bad,) = read(tmp_path / "f.json", form, size=9 if form in ("auto", "lines") else None)
     assert (found, bad.line, bad.offset, bad.text) == ([], 1, 0, (tmp_path / "f.json").read_bytes())
     assert bad.reason == f"the file is UTF-{code[4:6]}: convert it to UTF-8"
+
+
+@pytest.mark.parametrize("zeros", [b"\0", b"\0\0", b"\0\0\0"])
+@pytest.mark.parametrize("first", [b'{"a": 1}', b"1", b""])
+def test_zeros_are_no_encoding(tmp_path, zeros, first):
+    """Zeros before a text of UTF-8 make its first line malformed, and no other."""
+    (tmp_path / "f.jsonl").write_bytes(zeros + first + b'\n{"b": 1}\n')
+    found, (bad,) = read(tmp_path / "f.jsonl")
+    assert (found, bad.line, bad.text) == ([{"b": 1}], 1, zeros + first)
+
+
+def test_many_blanks_before_the_first_document(tmp_path, monkeypatch):
+    """The bytes before the first document are copied once each, however small the steps are in which they are read."""
+    monkeypatch.setattr(forms, "_PEEKED", 64)
+    (tmp_path / "f.json").write_bytes(b" " * 64_000 + b'{"a": 1}{"a": 2}')
+    files = JsonFiles((Storage.of(str(tmp_path)),), "auto", None, 1 << 20, fails=False, allow_duplicate_keys=False)
+    piece = Piece(0, str(tmp_path / "f.json"), "f", 64_016)
+
+    class Counted(np.ndarray):
+        """Bytes that count those that are copied out of them."""
+
+        copied = 0
+
+        def tobytes(self, *arguments):
+            Counted.copied += self.size
+            return super().tobytes(*arguments)
+
+    with texts._Source(piece, files.storages[0].open()) as source:
+        source.data = np.empty(100_000, np.uint8).view(Counted)
+        assert forms.form_of(source, files) == "adjacent"
+    assert 64_000 <= Counted.copied < 3 * 64_000
 
 
 def test_bytes_that_are_not_utf8(tmp_path):

@@ -250,7 +250,9 @@ def _found(source: _Source, find: Find, max_bytes: int, records: tuple[str, ...]
                 rows = slice(first, count)
                 yield Texts(source.data, at[rows].copy(), limit[rows].copy(), lines[rows].copy(), source.offset)
             if state[k.PLACE] > k.INSIDE:
-                yield _refused(source, state, before, records)
+                if not is_cut:  # what is behind a number or a literal that was cut is no document of its own
+                    yield _refused(source, state, before, records)
+                is_cut = False
                 if records is not None and state[k.PLACE] != k.NO_ARRAY:
                     return
                 state[k.PLACE] = k.SKIPPING if records is None else k.SEEKING

@@ -31,8 +31,8 @@ def foreach_batch(target: str | os.PathLike[str], *, app_id: str, **options: Any
     app_id: identifies the query. Use another one for each query, and for a query with a new checkpoint, because its batch
     numbers begin again at 0; keep it when the query is restarted. options: those of `write`, except `txn`. Raises TypeError for
     an option that `write` does not have, and UnsupportedFeatureError for `txn`. Each batch that is left out because the table
-    has its number is a DeltaVariantWarning: after a restart this is the last batch at most, and with a new checkpoint rows are
-    missing.
+    has its number gives a DeltaVariantWarning: after a restart this is the last batch at most, and with a new checkpoint rows
+    are missing.
     """
     if "txn" in options:
         raise UnsupportedFeatureError("foreach_batch sets txn itself, to app_id and the number of each batch: leave txn out")
