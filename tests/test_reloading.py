@@ -255,7 +255,7 @@ def test_a_path_column_with_other_values(spark, tmp_path):
 
 
 def test_times_in_seconds():
-    """A time in whole seconds and one in milliseconds of the same second are one time; other times differ."""
+    """A time in whole seconds and one in milliseconds of the same second are one time (W3). Other times differ."""
     for modified in (5_000, 5_250):
         file = SourceFile("file:/a", 1, modified)
         same = {5_000, 5_250} if modified == 5_250 else {5_000, 5_250, 5_999}
@@ -328,7 +328,7 @@ def test_malformed_documents(spark, tmp_path, monkeypatch):
     Json.put(folder / "b.jsonl", [-12])
     before = newest(table)
     sql(spark, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", bads)
-    with pytest.raises(TableError, match="bad.*append-only"):
+    with pytest.raises(TableError, match=r"bad.*append-only"):
         take(spark, folder, table, bad_records=bads)
     assert newest(table) == before
     sql(spark, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')", bads)
