@@ -81,12 +81,12 @@ public class Loads {
       }
     }
     boolean whole = operation.equals("WRITE") && predicate.startsWith(Replace.WHOLE);
+    boolean restores = operation.equals("RESTORE");
+    if (restores) restored = version;
     boolean moves = false;
     for (Iterator i = adds.keySet().iterator(); i.hasNext(); ) moves |= !removes.contains(i.next());
     moves &= !whole && !restores;
     String told = operation + " in version " + version;
-    boolean restores = operation.equals("RESTORE");
-    if (restores) restored = version;
     for (Iterator i = removes.iterator(); i.hasNext(); ) {
       String path = (String) i.next();
       if (states.containsKey(path)) states.put(path, moves ? told : GONE + told);
