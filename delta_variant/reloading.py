@@ -169,7 +169,7 @@ class Reloads:
         """Whether every row has the URI of a file that the table took in a column."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
             values = transaction.rows(transaction.spark).select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
-        names = [unquote(value) for (value,) in values if value is not None]
+        names = [unquote(str(value)) for (value,) in values if value is not None]
         taken = {SourceFile(name, 0, 0).identifier(self.operation): 0 for name in names}
         return len(names) == len(values) <= _MOST_URIS and transaction.identify(taken).keys() == taken.keys()
 
