@@ -360,7 +360,7 @@ def test_at_the_same_time(spark, tmp_path, path_column):
     assert sum(one.commits for one in done) == 1
     if path_column:  # the log names the first three
         predicate = last(tmp_path / "t", "commitInfo")["operationParameters"]["predicate"]
-        assert (predicate.count("jsonl"), predicate[-12:-1]) == (3, " and 1 more")
+        assert (predicate.count("jsonl"), predicate[-11:]) == (3, " and 1 more")
 
 
 @pytest.mark.parametrize("path_column", [None, "file"])
