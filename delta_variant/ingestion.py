@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import extraction, jvm, reloading, sources
+from delta_variant import extraction, reloading, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
@@ -211,6 +210,8 @@ class _Ingestion:
         times = self._times(files)
         changed = reloading.changed_files(files, times, self.changed, self.target)
         plan = partial(self._reloads(files).plan, commit_bytes=commit_bytes)
+        if changed and self.changed == "reload" and self.bad_records is not None:
+            sources.check_writable(self.spark, self.bad_records, self.storage_options, overwrite=True)
         reloads = plan(changed) if self.changed == "reload" else []
         again = {file for reload in reloads for file in reload.files}
         skipped = {file for file in files if file.name in times} - again
@@ -270,7 +271,7 @@ class _Ingestion:
 
     def _reloads(self, files: Sequence[SourceFile]) -> Reloads:
         listed = {file.identifier(_OPERATION): file for file in files}
-        return Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed)
+        return Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed, self.bad_records)
 
     def _done(self, done: Ingested, taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> Ingested:
         """Writes the malformed documents of a commit, and returns the totals with it. taken: the files of the commit."""
@@ -357,10 +358,11 @@ class _Ingestion:
         by_identifier = {file.identifier(_OPERATION, target): file for file in files}
         times: dict[str, int] = {}
 
-        def known(files: Sequence[SourceFile]) -> set[str]:
+        def written(files: Sequence[SourceFile]) -> set[str]:
+            """The names of the files whose documents the table has."""
             nonlocal times
             times = {} if self.force else sources.known(self.spark, bad_records, self.storage_options, by_identifier)
-            return {file.name for file in files if times.get(file.name) == file.modified}
+            return {file.name for file in files if file.has_time(times.get(file.name))}
 
         def write(files: Sequence[SourceFile]) -> None:
             with_bad = [file for file in files if bad is None or file.name in bad]
@@ -379,15 +381,12 @@ class _Ingestion:
                 request, identifiers={**replaced.known, **identifiers}, again=self.force, known=replaced.known,
                 removal=replaced.removal,
             )  # fmt: skip
-            try:
+            with sources.own_errors("reading the malformed documents again"):
                 write_rows(rows, bad_records, request, self.storage_options)
-            except PythonException as error:
-                last = jvm.not_loaded(str(error)) or str(error).strip().splitlines()[-1]
-                raise TableError(f"reading the malformed documents again failed: {last}") from error
 
-        there = known(files)
+        there = written(files)
         if missing := [file for file in files if file.name not in there]:
-            sources.committed(missing, write, known, again=True)
+            sources.committed(missing, write, written, again=True)
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

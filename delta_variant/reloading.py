@@ -9,8 +9,11 @@ The old rows of a file are found in one of two ways:
     by the log                              the data files of the commit that took the file, if they are still whole. They have
                                             rows of all files that this commit took, so all of these are loaded anew
 
+The column is asked first. It decides if it is certain to name all rows of the file (`Reloads._by_column`).
+
 Invariant: one commit removes the old rows, adds the new ones and records the new times. A file whose old rows are not known for
-certain is an error before anything is written.
+certain is an error, before anything is written unless another writer comes in between: the plan is then made anew, after the
+commits that are done.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -23,6 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 Changed = Literal["skip", "error", "reload"]
 CHOICES: tuple[Changed, ...] = ("skip", "error", "reload")
 _SHOWN = 3
+_MOST_URIS = 1 << 20
 
 Result = TypeVar("Result")
 
@@ -61,7 +66,7 @@ def changed_files(
 
     A DeltaVariantWarning says which they are if they are to be left out. Raises TableError if they are to be an error.
     """
-    changed = [file for file in files if times.get(file.name, file.modified) != file.modified]
+    changed = [file for file in files if file.name in times and not file.has_time(times[file.name])]
     if changed and choice != "reload":
         names = ", ".join(file.name for file in changed[:_SHOWN]) + (", …" if len(changed) > _SHOWN else "")
         what = "file has" if len(changed) == 1 else "files have"
@@ -109,6 +114,8 @@ class Reloads:
     """The column with the URI of the file, if the table has one."""
     listed: Mapping[str, SourceFile] = field(repr=False)
     """All files of the source, by their identifiers."""
+    bad_records: str | os.PathLike[str] | None = None
+    """The table of malformed documents."""
 
     def plan(self, changed: Sequence[SourceFile], commit_bytes: int) -> list[Reload]:
         """The commits that load files anew, with whole commits of earlier loads where the log says what to remove.
@@ -127,16 +134,24 @@ class Reloads:
     def _by_column(
         self, transaction: Transaction, changed: Sequence[SourceFile], times: Mapping[str, int]
     ) -> tuple[list[Reload], list[SourceFile]]:
-        """The reloads of files whose URI rows have, and the other files."""
+        """The reloads of files whose rows the column is certain to name, and the other files.
+
+        Rows without the URI may be from a load without the column, so the column is certain if it has no NULLs and the URI is
+        there, if it names a file that the table took in every row, or if the URI is there and the log says that the rows of the
+        file are of one load.
+        """
         names = {field["name"].lower(): field["name"] for field in transaction.features.schema["fields"]}
         name = names.get((self.column or "").lower())
         if name is None:
             return [], list(changed)
         reloads, others, uris = [], [], [uri(file.name) for file in changed]
         found = self._uris(transaction, name, uris)
+        has_nulls = None in found
+        names_all = not has_nulls and (found.issuperset(uris) or self._names_files(transaction, name))
+        loads = Loads.of(transaction, self.operation) if has_nulls and len(found) > 1 else None
         for file, value in zip(changed, uris, strict=True):
-            if value in found or None not in found:  # if every row has a URI, a file without rows has none indeed
-                identifier = file.identifier(self.operation)
+            identifier = file.identifier(self.operation)
+            if names_all or (value in found and (loads is None or loads.is_of_one(identifier))):
                 known = {identifier: times[identifier]} if identifier in times else {}
                 reloads.append(Reload((file,), known, Removal(rows=(name, (value,)))))
             else:
@@ -149,6 +164,14 @@ class Reloads:
             rows = DataFrame(_replace(transaction).candidates(name, uris), transaction.spark)
             column = F.col(quoted(name))
             return {row[0] for row in rows.where(column.isin(uris) | column.isNull()).select(column).distinct().collect()}
+
+    def _names_files(self, transaction: Transaction, name: str) -> bool:
+        """Whether every row has the URI of a file that the table took in a column."""
+        with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
+            values = transaction.rows(transaction.spark).select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
+        names = [unquote(str(value)) for (value,) in values if value is not None]
+        taken = {SourceFile(name, 0, 0).identifier(self.operation): 0 for name in names}
+        return len(names) == len(values) <= _MOST_URIS and transaction.identify(taken).keys() == taken.keys()
 
     def _by_log(self, transaction: Transaction, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Reload]:
         """The reloads of whole commits."""
@@ -174,7 +197,8 @@ class Reloads:
         return reloads
 
     def _advice(self) -> str:
-        rows = "DELETE its rows and load it alone with force=True"
+        too = "" if self.bad_records is None else f", and those of its malformed documents in {os.fspath(self.bad_records)},"
+        rows = f"DELETE its rows{too} and load it alone with force=True"
         return f"{rows}; with path_column=… from the first load on, rows are found by the file's URI"
 
 
@@ -198,13 +222,18 @@ class Loads:
         with jvm.delta_errors("reading the log"):
             found = json.loads(self._loads.of(list(identifiers)))
         faults = [load["fault"] for load in found["loads"] if load["fault"]]
-        fault = f"{faults[0]} has moved, changed or deleted rows of the same data files" if faults else None
+        fault = faults[0] if faults else None
         if found["missing"]:
             fault = f"the log begins with version {found['oldest']}, after the commit that took the file"
         taken = dict.fromkeys(identifiers, 0)
         for load in found["loads"]:
             taken |= load["identifiers"]
         return sorted({path for load in found["loads"] for path in load["files"]}), taken, fault
+
+    def is_of_one(self, identifier: str) -> bool:
+        """Whether all rows of a file are certain to come from one load."""
+        with jvm.delta_errors("reading the log"):
+            return bool(self._loads.isOfOne(identifier))
 
 
 def of_values(
@@ -217,6 +246,7 @@ def of_values(
 
     values: the texts by the identifiers of their files. Tables of malformed documents are shared, and another table may have
     documents of the same file there: as long as the data files with the rows are whole, only rows in these are removed.
+    Otherwise nothing says whose the rows are, and those of other tables are removed with them.
     """
     if not values:
         return Reload((), {}, None)
@@ -268,18 +298,22 @@ def reloaded(
 ) -> Iterator[tuple[Reload, Result]]:
     """Commits reloads, and plans anew what is left where another writer came in between.
 
-    first: the plan for all. times_of: the modification times that the table has. Raises what `write` and `plan` raise.
+    first: the plan for all. times_of: the modification times that the table has. Raises what `write` and `plan` raise; a plan
+    that is made anew may be refused after commits that are done.
     """
     left, reloads = list(changed), first
     for attempt in range(TRIES):
         try:
-            for reload in reloads:  # none is left after the first attempt, unless it conflicts
+            for reload in reloads:
                 yield reload, write(reload)
                 left = [file for file in left if file not in reload.files]
-            reloads = []
         except ConflictError:  # noqa: PERF203  # a commit takes seconds
             times = times_of(left)
-            left = [file for file in left if times.get(file.name) != file.modified]
-            if left and attempt == TRIES - 1:
+            left = [file for file in left if not file.has_time(times.get(file.name))]
+            if not left:
+                return
+            if attempt == TRIES - 1:
                 raise
             reloads = plan(left)
+        else:
+            return

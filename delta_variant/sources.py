@@ -2,8 +2,9 @@
 
 In: files of a listing (`java/SourceFiles.java`). Out: the files of each commit, their identifiers, and the pieces of each task.
 
-Invariant: a file is taken once. Each commit has a transaction identifier for every file that it took (PROTOCOL.md,
-"Transaction Identifiers"), so an operation that was killed is run again.
+Invariant: each commit has a transaction identifier for every file that it took (PROTOCOL.md, "Transaction Identifiers"). A file
+that the table knows, at any version, is not taken again, except by force or as a reload (W3). So an operation that was killed
+is run again.
 """
 
 from __future__ import annotations
@@ -80,6 +81,12 @@ class SourceFile:
     folders: tuple[str | None, ...] = ()
     """The values of the columns of its directories, as text."""
 
+    def has_time(self, time: int | None) -> bool:
+        """Whether a time is its modification time. Some stores tell milliseconds in a listing and seconds of a named file."""
+        if time is None or time // 1000 != self.modified // 1000:
+            return False
+        return time == self.modified or 0 in (time % 1000, self.modified % 1000)
+
     def identifier(self, operation: str, missing_in: str = "") -> str:
         """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
         text = f"{self.name}\0{missing_in}" if missing_in else self.name
@@ -101,12 +108,18 @@ def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str],
     return found
 
 
-def check_writable(spark: SparkSession, target: str | os.PathLike[str], storage_options: Mapping[str, str]) -> None:
-    """Refuses a table that `write` refuses, before files are read for it."""
+def check_writable(
+    spark: SparkSession,
+    target: str | os.PathLike[str],
+    storage_options: Mapping[str, str],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Refuses a table that `write` refuses, before files are read for it. overwrite: whether rows are to be removed."""
     with own_session(spark) as own:
         transaction = Transaction(Table.of(own, target, storage_options))
         if transaction.version >= 0:
-            transaction.features.check_writable(overwrite=False)
+            transaction.features.check_writable(overwrite=overwrite)
 
 
 def known(

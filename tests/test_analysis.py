@@ -20,7 +20,7 @@ from delta_variant import layouts, parquet, schema, shredding, stats
 from delta_variant.analysis.files import File, analyze_file
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
-from delta_variant.parquet.opening import SourceFile
+from delta_variant.parquet.opening import CountedFile
 from delta_variant.stats import rewriting
 from delta_variant.storage import Storage
 from delta_variant.writer.shredding_schemas import Inference
@@ -126,7 +126,7 @@ def test_a_footer_is_enough():
     rows = [{"id": i, "name": f"n{i}", "at": Decimal(i) / 4, "noise": rng.randbytes(200).hex()} for i in range(20_000)]
     array = shredding.shred(column(rows), "id bigint, name string, at decimal(18,2)")
     data = written(array, group_bytes=4 << 20)
-    with SourceFile(pa.BufferReader(data)) as source:
+    with CountedFile(pa.BufferReader(data)) as source:
         found = analyze_file(source, File(None, {}), plan(), Inference())
         assert source.count <= 1 << 16 < len(data) // 50
     assert found.source == "footer"

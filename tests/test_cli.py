@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 from delta_variant import jvm
 from delta_variant.cli import main
 from delta_variant.cli.demo import called
+from delta_variant.cli.load import _show_loaded
 from delta_variant.cli.picture import picture
+from delta_variant.ingestion import Ingested
 from delta_variant.version import __version__
 from tests.support import INTERPRETED
 
@@ -135,6 +137,14 @@ def test_ingest(run_here, tmp_path):
     assert code == 0, errors
     assert "is at version 1: 2 rows of 1 files" in output
     assert "1 files have changed since they were loaded, and were loaded anew" in output
+
+
+def test_a_reload_that_another_process_did(capsys):
+    """If another process has loaded the changed files anew, nothing is said of changes since."""
+    done = Ingested(None, 0, 0, 3, 0, 0, 0, 0, 0, changed=2)
+    for reloads, said in ((True, ""), (False, ", and 2 of them have changed since")):
+        _show_loaded(done, "t", "load", ".json", reloads=reloads)
+        assert capsys.readouterr().out == f"nothing to load: t has all 3 files{said}\n"
 
 
 def test_ingest_arguments(call):

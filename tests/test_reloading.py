@@ -15,6 +15,7 @@ import pytest
 import delta_variant as dv
 from delta_variant import ingestion, parquet
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.sources import SourceFile
 from delta_variant.transaction import Transaction
 from tests.logs import commits, last, live, newest
 from tests.test_convert import rows as variants
@@ -71,7 +72,7 @@ KINDS = pytest.mark.parametrize("kind", [Json, Parquet], ids=["ingest", "convert
 @pytest.mark.parametrize("path_column", [None, "origin"])
 @KINDS
 def test_reload(spark, tmp_path, kind, path_column):
-    """Of three files of a commit, one grew, one was put right and one stayed: each has its newest rows, once (W9)."""
+    """Of three files of a commit, one grew, one was corrected and one stayed: each has its newest rows, once (W9)."""
     options = {} if path_column is None else {"path_column": path_column}
     files = [tmp_path / "in" / f"it's {name}{kind.suffix}" for name in "abc"]
     for number, file in enumerate(files):
@@ -183,13 +184,18 @@ def test_old_rows_that_are_not_known(spark, tmp_path):
         "b is gone": "with those of 1 files that are not in this listing",
         "the log is cleaned up": "the log begins with version 1",
         "OPTIMIZE {t}": "OPTIMIZE in version 2",
+        "RESTORE {t} TO VERSION AS OF 1": "RESTORE in version 3 has brought back data files from before version 1",
     }
     for number, (since, reason) in enumerate(cases.items()):
         before()
         table = Path(shutil.copytree(tmp_path / "t", tmp_path / str(number)))
         if since == "b is gone":
             b.unlink()
-        elif since == "the log is cleaned up":
+        elif since == "the log is cleaned up" or since.startswith("RESTORE"):
+            if since.startswith("RESTORE"):
+                Json.put(a, [3])
+                take(spark, folder, table)
+                sql(spark, since, table)
             dv.VariantTable.forPath(spark, table)._table.log.checkpoint()
             (table / "_delta_log" / f"{0:020}.json").unlink()
         else:
@@ -224,6 +230,37 @@ def test_a_path_column_that_came_later(spark, tmp_path):
     Json.put(a, [3])
     take(spark, folder, table, path_column="file")
     assert Json.found(spark, table) == [3, 11, 12]
+
+
+def test_a_path_column_with_other_values(spark, tmp_path):
+    """Old rows in which the path column has another text or NULL are replaced too, or the reload is refused (W9)."""
+    folder, table = tmp_path / "in", tmp_path / "t"
+    a, _ = Json.put(folder / "a.jsonl", [0, 1]), Json.put(folder / "b.jsonl", [10])
+    dv.ingest(spark, folder, table, constants={"file": "here"})
+    Json.put(a, [2])
+    take(spark, folder, table, path_column="file")
+    assert Json.found(spark, table) == [2, 10]
+    dv.ingest(spark, a, table, force=True)
+    Json.put(a, [3])
+    take(spark, folder, table, path_column="file")
+    assert Json.found(spark, table) == [3, 10]
+    dv.ingest(spark, a, table, force=True)
+    sql(spark, "OPTIMIZE {t}", table)
+    Json.put(a, [4])
+    with pytest.raises(
+        TableError, match=r"a\.jsonl has changed, and .*OPTIMIZE in version 5.*DELETE its rows and load it alone"
+    ):
+        take(spark, folder, table, path_column="file")
+    assert Json.found(spark, table) == [3, 3, 10]
+
+
+def test_times_in_seconds():
+    """A time in whole seconds and one in milliseconds of the same second are one time (W3). Other times differ."""
+    for modified in (5_000, 5_250):
+        file = SourceFile("file:/a", 1, modified)
+        same = {5_000, 5_250} if modified == 5_250 else {5_000, 5_250, 5_999}
+        assert {time for time in (4_000, 4_999, 5_000, 5_250, 5_999, 6_000) if file.has_time(time)} == same
+        assert not file.has_time(None)
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
@@ -289,6 +326,12 @@ def test_malformed_documents(spark, tmp_path, monkeypatch):
     assert (done.bad, Json.found(spark, table)) == (1, [5, 10])  # that of b, which is read again too
     assert bad(spark, bads) == sorted([mine[2], *others])
     Json.put(folder / "b.jsonl", [-12])
+    before = newest(table)
+    sql(spark, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", bads)
+    with pytest.raises(TableError, match=r"bad.*append-only"):
+        take(spark, folder, table, bad_records=bads)
+    assert newest(table) == before
+    sql(spark, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')", bads)
     take(spark, folder, table, bad_records=bads)
     assert bad(spark, bads) == sorted([("b.jsonl", '{"id": -12'), *others])
     # Once the rows have been moved, those of the file are found by its name.
@@ -296,21 +339,28 @@ def test_malformed_documents(spark, tmp_path, monkeypatch):
     Json.put(folder / "b.jsonl", [-13])
     take(spark, folder, table, bad_records=bads)
     assert bad(spark, bads) == [*others[:2], ("b.jsonl", '{"id": -13')]
+    sql(spark, "UPDATE {t} SET v = v", table)
+    Json.put(a, [6])
+    with pytest.raises(TableError, match=r"DELETE its rows, and those of its malformed documents in .*/bad, and load it alone"):
+        take(spark, folder, table, bad_records=bads)
 
 
 @pytest.mark.parametrize("path_column", [None, "file"])
 def test_at_the_same_time(spark, tmp_path, path_column):
     """Reloads of the same files at the same time replace them once, and new files are there once (W9)."""
     options = {} if path_column is None else {"path_column": path_column}
-    for number in range(3):
+    for number in range(5):
         Json.put(tmp_path / "in" / f"{number}.jsonl", range(number * 10, number * 10 + 3))
     dv.ingest(spark, tmp_path / "in", tmp_path / "t", **options)
-    for number in range(2):
+    for number in range(4):
         Json.put(tmp_path / "in" / f"{number}.jsonl", range(number * 10 + 1, number * 10 + 5))
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda _: take(spark, tmp_path / "in", tmp_path / "t", **options), range(3)))
-    assert Json.found(spark, tmp_path / "t") == [1, 2, 3, 4, 11, 12, 13, 14, 20, 21, 22]
+    assert Json.found(spark, tmp_path / "t") == [n * 10 + i for n in range(4) for i in range(1, 5)] + [40, 41, 42]
     assert sum(one.commits for one in done) == 1
+    if path_column:  # the log names the first three
+        predicate = last(tmp_path / "t", "commitInfo")["operationParameters"]["predicate"]
+        assert (predicate.count("jsonl"), predicate[-11:]) == (3, " and 1 more")
 
 
 @pytest.mark.parametrize("path_column", [None, "file"])

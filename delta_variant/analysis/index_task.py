@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
 from delta_variant.membership import DataFile, IndexPlan, Path, SidecarWriter, index_file
-from delta_variant.parquet.opening import SourceFile, reading
+from delta_variant.parquet.opening import CountedFile, reading
 
 
 @dataclass
@@ -32,7 +32,7 @@ def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]
     sidecars = SidecarWriter(plan.location, system, plan.table)
     for file, lacking in files:
         try:
-            with SourceFile(system.open_input_file(plan.location.file(file.path))) as source, reading(source):
+            with CountedFile(system.open_input_file(plan.location.file(file.path))) as source, reading(source):
                 found = index_file(source, file, plan, lacking)
                 report.read += source.count
         except (DeltaVariantError, FileNotFoundError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 from delta_variant.analysis.files import File, analyze_file
 from delta_variant.analysis.plan import AnalysisPlan, check_version
 from delta_variant.errors import DeltaVariantError
-from delta_variant.parquet.opening import SourceFile, reading
+from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.paths import ColumnPath
 from delta_variant.writer.shredding_schemas import Inference
 
@@ -35,7 +35,7 @@ def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]
         file = File(given["stats"], given["tags"])
         report: dict[str, Any] = {"file": given["file"], "read": 0}
         try:
-            with SourceFile(system.open_input_file(plan.location.file(given["path"]))) as source, reading(source):
+            with CountedFile(system.open_input_file(plan.location.file(given["path"]))) as source, reading(source):
                 found = analyze_file(source, file, plan, inference)
                 report["read"] = source.count
             if found is not None:

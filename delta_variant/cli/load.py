@@ -124,7 +124,7 @@ def _changed(done: Loaded) -> str:
 
 def _show_loaded(done: Loaded, target: str, verb: str, suffixes: str, *, reloads: bool) -> None:
     if done.version is None:
-        click.echo(f"nothing to {verb}: {target} has all {done.skipped:,} files{_changed(done)}")
+        click.echo(f"nothing to {verb}: {target} has all {done.skipped:,} files{'' if reloads else _changed(done)}")
         return
     click.echo(
         f"{target} is at version {done.version}: {done.rows:,} rows of {done.files:,} files, {done.bytes_read:,} bytes read, "

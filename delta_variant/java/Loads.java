@@ -25,13 +25,15 @@ import scala.collection.immutable.Seq;
  * A load is a commit with transaction identifiers of `ingest` or `convert`. If it appends, or replaces whole data files, its data
  * files have the rows of the files that it took, and no others. This holds until a later commit puts a deletion vector on a data
  * file, or removes it and adds other files, which may have its rows. A commit that removes data files and adds none, and RESTORE,
- * which adds files that were there before, move no rows. Janino compiles this file: no generics, no lambdas.
+ * which adds files that were there before, move no rows. If RESTORE brings back files of which the log does not say whose rows they
+ * have, they may have rows of every earlier load. Janino compiles this file: no generics, no lambdas.
  */
 public class Loads {
   private static final String GONE = "gone: ";  // and what removed the data file with all of its rows
 
   private static final class Load {
     long version;
+    boolean reloads = false;  // whether it removed the old rows of its files
     String fault = null;  // why its data files may have other rows
     final Map identifiers = new HashMap();
     final Set files = new HashSet();
@@ -41,6 +43,8 @@ public class Loads {
   private final Map states = new HashMap();  // data files of loads -> null if whole, GONE…, or what moved or changed rows
   private final Set moved = new HashSet();  // those whose rows another commit has put into other files
   private long oldest = -1;
+  private long restored = -1;  // the version of the last RESTORE
+  private long broughtBack = -1;  // and of the last that added data files from before the oldest version
 
   /** Reads the log up to a version. prefix: with which the identifiers of an operation begin. */
   public Loads(DeltaLog log, long version, String prefix, Option catalogTable) {
@@ -77,9 +81,11 @@ public class Loads {
       }
     }
     boolean whole = operation.equals("WRITE") && predicate.startsWith(Replace.WHOLE);
+    boolean restores = operation.equals("RESTORE");
+    if (restores) restored = version;
     boolean moves = false;
     for (Iterator i = adds.keySet().iterator(); i.hasNext(); ) moves |= !removes.contains(i.next());
-    moves &= !whole && !operation.equals("RESTORE");
+    moves &= !whole && !restores;
     String told = operation + " in version " + version;
     for (Iterator i = removes.iterator(); i.hasNext(); ) {
       String path = (String) i.next();
@@ -91,9 +97,10 @@ public class Loads {
       String path = (String) added.getKey();
       boolean lacksRows = ((AddFile) added.getValue()).deletionVector() != null;
       if (!load.identifiers.isEmpty()) load.files.add(path);
+      else if (restores && oldest > 0 && !states.containsKey(path)) broughtBack = version;
       if (states.containsKey(path) || !load.identifiers.isEmpty()) states.put(path, lacksRows ? told : null);
     }
-    if (operation.equals("RESTORE")) {
+    if (restores) {
       for (Iterator i = moved.iterator(); i.hasNext(); ) {
         Object path = i.next();
         if (isGone((String) states.get(path))) states.put(path, told);  // the files with its rows may be there again
@@ -102,6 +109,7 @@ public class Loads {
     if (load.identifiers.isEmpty()) return;
     boolean appends = operation.startsWith("CREATE TABLE") || (operation.equals("WRITE") && mode.equals("Append"));
     if (!whole && (!appends || !removes.isEmpty())) load.fault = told;
+    load.reloads = operation.equals("WRITE") && mode.equals("Overwrite");
     loads.add(load);
   }
 
@@ -114,6 +122,22 @@ public class Loads {
     if (found.isEmpty()) return "";
     String text = String.valueOf(found.get());
     return text.startsWith("\"") && text.endsWith("\"") ? text.substring(1, text.length() - 1) : text;
+  }
+
+  /**
+   * Whether all rows of a file in any version of the table come from one load: the only one, by a log that is whole, or the last, if
+   * that removed the old rows and no RESTORE came after it.
+   */
+  public boolean isOfOne(String identifier) {
+    int count = 0;
+    Load last = null;
+    for (int l = 0; l < loads.size(); l++) {
+      Load load = (Load) loads.get(l);
+      if (!load.identifiers.containsKey(identifier)) continue;
+      if (!load.reloads) count++;
+      last = load;
+    }
+    return last != null && (oldest == 0 && count == 1 || last.reloads && last.version > restored);
   }
 
   /**
@@ -144,7 +168,12 @@ public class Loads {
           if (isGone(state)) gone++;
           if (state != null && fault == null) fault = isGone(state) ? state.substring(GONE.length()) : state;
         }
-        if (gone == load.files.size()) continue;
+        boolean isBack = load.version < broughtBack;  // rows that it replaced, or others of its files, may be
+        if (gone == load.files.size() && !isBack) continue;
+        if (isBack) {
+          fault = "RESTORE in version " + broughtBack + " has brought back data files from before version " + oldest
+              + ", with which the log begins";
+        } else if (fault != null) fault += " has moved, changed or deleted rows of the same data files";
         ObjectNode one = all.addObject().put("version", load.version).put("fault", fault);
         ObjectNode versions = one.putObject("identifiers");
         ArrayNode files = one.putArray("files");

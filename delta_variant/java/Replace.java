@@ -31,6 +31,8 @@ import scala.collection.immutable.Seq;
  * compiles this file: no generics, no lambdas.
  */
 public class Replace {
+  private static final int SHOWN = 3;
+
   /** Begins the predicate in the CommitInfo of a commit that replaces whole data files; `Loads` knows it by that. */
   public static final String WHOLE = "_metadata.file_path IN (";
 
@@ -51,6 +53,13 @@ public class Replace {
     List literals = new ArrayList();
     for (int v = 0; v < values.size(); v++) literals.add(Literal$.MODULE$.apply(values.get(v)));
     return new In(attribute(column), seq(literals));
+  }
+
+  /** The predicate for the CommitInfo, with the first texts only: there may be very many. column: null for paths of data files. */
+  public static String shown(String column, List values) {
+    List first = values.subList(0, Math.min(SHOWN, values.size()));
+    String text = column == null ? WHOLE + "'" + String.join("', '", first) + "')" : among(column, first).sql();
+    return values.size() > SHOWN ? text + " and " + (values.size() - SHOWN) + " more" : text;
   }
 
   private static Expression attribute(String column) {

@@ -316,7 +316,7 @@ public class Write {
     List removed = new Replace(spark, transaction).rows(condition);
     command.registerInsertReplaceMetrics(spark, transaction, seq(actions), seq(removed));
     actions.addAll(removed);
-    replaced = condition.sql();
+    replaced = Replace.shown(column, values);
   }
 
   /** Removes data files. Returns false if the table does not have all of them any more, with all of their rows. */
@@ -330,7 +330,7 @@ public class Write {
     command.registerInsertReplaceMetrics(spark, transaction, seq(actions), seq(removed));
     command.registerOverwriteRemoveMetrics(spark, transaction, seq(removed));
     actions.addAll(removed);
-    replaced = Replace.WHOLE + "'" + String.join("', '", paths) + "')";
+    replaced = Replace.shown(null, paths);
     return true;
   }
 

@@ -33,7 +33,7 @@ MAX_ROWS = 1 << 20
 """Of a batch; pyarrow reserves memory for as many as it is asked for."""
 
 
-class SourceFile(io.RawIOBase):
+class CountedFile(io.RawIOBase):
     """A file that counts the bytes that are read from it, and remembers whether its storage failed."""
 
     def __init__(self, file: pa.NativeFile) -> None:
@@ -142,7 +142,7 @@ def _are_utf8(array: pa.Array) -> bool:
 
 
 @contextlib.contextmanager
-def reading(source: SourceFile | None = None) -> Iterator[None]:
+def reading(source: CountedFile | None = None) -> Iterator[None]:
     """In the `with` block, what pyarrow raises for damaged files becomes DamagedFileError.
 
     source: the file, if it may be in a remote storage, whose errors have no number.

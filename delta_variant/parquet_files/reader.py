@@ -24,7 +24,7 @@ from delta_variant.json_files.pieces import FileSystems, Piece
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
-from delta_variant.parquet.opening import SourceFile, batches, reading
+from delta_variant.parquet.opening import CountedFile, batches, reading
 from delta_variant.parquet.physical import exact_schema
 from delta_variant.parquet.tables import unshredded, with_types
 from delta_variant.parquet_files.columns import FileColumns
@@ -140,7 +140,7 @@ class Reader:
         """Opens a file. Errors in the `with` block get its name."""
         storage, system = self._files.storages[piece.storage], self._file_systems.of(piece)
         try:
-            with SourceFile(system.open_input_file(piece.path)) as source, reading(source):
+            with CountedFile(system.open_input_file(piece.path)) as source, reading(source):
                 if (size := source.seek(0, os.SEEK_END)) != piece.size:
                     raise TableError(
                         f"it had {piece.size:,} bytes when it was listed, and has {size:,} now: convert files that do "
