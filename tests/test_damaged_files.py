@@ -194,6 +194,64 @@ def test_footers_that_contradict_themselves(written, tmp_path, code, edit):
             read(path)
 
 
+@pytest.mark.parametrize("place", ["chunk", "encodings"])
+def test_types_that_hide_others(written, tmp_path, place):
+    """A reader of Thrift that expects another type than the file declares would go on within a text: that is an error (F7)."""
+
+    def edit(tree: list[Any]) -> None:
+        fields = at(tree, 4, 0, 1, 0)
+        number, first = (0, [1, thrift_trees.I8]) if place == "chunk" else (1, [2, thrift_trees.LIST])
+        if place == "encodings":
+            fields = at(fields, 3)[2]
+        rest = thrift_trees.encode(fields[number:], 1 if place == "chunk" else 2)
+        text = thrift_trees.Raw(bytes([len(rest) & 0x7F | 0x80, len(rest) >> 7]) + rest)
+        if place == "chunk":
+            fields.insert(0, [*first, text])
+        else:
+            fields[1][2] = thrift_trees.Raw(bytes([0x10 | thrift_trees.BINARY]) + text)
+
+    (tmp_path / "f").write_bytes(edited(written.read_bytes(), edit))
+    for read in (dv.parquet.read_table, dv.parquet.inspect):
+        with pytest.raises(DamagedFileError, match=re.escape(kernel.FAULTS[kernel.BAD_THRIFT])):
+            read(tmp_path / "f")
+
+
+WITHOUT_LISTS = {(5,), (7,), (4, 1, 3, 13), (4, 1, 3, 8), (4, 4)}
+"""Structs with fields that readers pass over alike if they have another type."""
+
+
+def test_types_of_known_fields(written):
+    """A field of another type than `parquet.thrift` has, or a list of other elements, is an error, wherever it is (F7)."""
+    before, whole = damage.split(written.read_bytes())
+    tree, _ = thrift_trees.decode(whole)
+    count, every = 0, thrift_trees.nodes(tree)
+    elements = {id(holder[place][1]) for holder, place, kind, _ in every if kind == thrift_trees.LIST}
+    for holder, _, kind, path in every:
+        if path[:-1] in WITHOUT_LISTS or id(holder) in elements:
+            continue
+        others = [
+            [*holder[:1], other, thrift_trees.Raw(thrift_trees.encode([[1, kind, holder[2]]])[1:-1])]
+            for other in range(1, 13)
+            if other != kind and {other, kind} != {thrift_trees.TRUE, thrift_trees.FALSE}
+        ]
+        if kind == thrift_trees.LIST and holder[2][1]:
+            header = thrift_trees.encode([[1, kind, holder[2]]])[1:-1]
+            others += [
+                [*holder[:2], thrift_trees.Raw(bytes([header[0] & 0xF0 | other]) + header[1:])]
+                for other in range(1, 13)
+                if other != holder[2][0]
+            ]
+        kept = holder[:]
+        for other in others:
+            holder[:] = other
+            with pytest.raises(DamagedFileError):
+                footer.checked(thrift_trees.encode(tree), len(before))
+            count += 1
+        holder[:] = kept
+    assert count > 1000
+    assert footer.checked(thrift_trees.encode(tree), len(before)) == whole
+
+
 def chunk(tree: list[Any], column: int, field: int) -> Any:
     """A number in the metadata of a column chunk of the first row group."""
     return at(at(at(tree, 4, 0, 1, column), 3)[2], field)[2]
