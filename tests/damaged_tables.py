@@ -140,7 +140,7 @@ def build(root: Path) -> None:
             add["deletionVector"] = _vector(root, DELETED[number], inline=number == 3)
         adds.append(add)
         with path.open("rb") as source:
-            writer.add(membership.index_file(source, (path.name, add["size"]), plan, plan.paths))
+            writer.add(membership.index_file(source, membership.DataFile(path.name, add["size"], 0), plan, plan.paths))
     writer.flush()
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": FEATURES, "writerFeatures": FEATURES}
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in SCHEMA.items()]

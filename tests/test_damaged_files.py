@@ -290,6 +290,85 @@ def test_bounds_that_other_writers_cut(written, tmp_path):
     assert (bounds, metadata.row_group(0).column(N).statistics.null_count) == ([False, True], 0)
 
 
+@pytest.mark.parametrize("number", [24, 40, 9000])
+def test_ids_far_from_others(written, number):
+    """Bounds are left out of statistics with a field that this package does not know, and the field stays."""
+    before, whole = damage.split(written.read_bytes())
+    tree, _ = thrift_trees.decode(whole)
+
+    def edit(meta: list[Any]) -> None:
+        put(6, value=b"")(at(meta, 12)[2])
+        at(meta, 12)[2].append([number, thrift_trees.I64, 7])
+
+    inside(N, edit)(tree)
+    kept, _ = thrift_trees.decode(footer.checked(thrift_trees.encode(tree), len(before)))
+    found = at(at(at(kept, 4, 0, 1, N), 3)[2], 12)[2]
+    assert [field[0] for field in found] == [3, number]
+
+
+# ---- what is no damage -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table_of(tmp_path):
+    """Makes a Delta table of one file with a column s of strings."""
+
+    def make(data: bytes) -> Path:
+        (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+        (tmp_path / "t" / "a.parquet").write_bytes(data)
+        fields = [{"name": "s", "type": "string", "nullable": True, "metadata": {}}]
+        actions = [
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [],
+                          "configuration": {}, "schemaString": json.dumps({"type": "struct", "fields": fields})}},
+            {"add": {"path": "a.parquet", "partitionValues": {}, "size": len(data), "modificationTime": 1, "dataChange": True}},
+        ]  # fmt: skip
+        (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+        return tmp_path / "t"
+
+    return make
+
+
+def readers(table: Path) -> list[Any]:
+    """Ways to read the file of a table."""
+    return [lambda: dv.scan(table).read_all(), lambda: dv.parquet.read_table(table / "a.parquet")]
+
+
+def strings(*texts: bytes) -> pa.Array:
+    """A column of strings with any bytes."""
+    return pa.Array.from_buffers(pa.string(), len(texts), pa.array(texts, pa.binary()).buffers())
+
+
+def test_strings_that_are_not_utf8(table_of, tmp_path):
+    """A string that is not UTF-8, which Spark writes, is no damage: the error says how to read the file."""
+    pq.write_table(pa.table({"s": strings(b"good", b"\xff\xfe")}), tmp_path / "f", write_statistics=False)
+    for read in readers(table_of((tmp_path / "f").read_bytes())):
+        with pytest.raises(
+            UnsupportedFeatureError, match=r"column s has a string that is not valid UTF-8.*select other"
+        ) as found:
+            read()
+        assert "restore" not in str(found.value)
+        assert "a.parquet" in str(found.value)
+
+
+def test_encrypted_footers(table_of):
+    """An encrypted footer is no damage."""
+    for read in readers(table_of(b"PARE" + bytes(50) + (20).to_bytes(4, "little") + b"PARE")):
+        with pytest.raises(UnsupportedFeatureError, match="the footer is encrypted") as found:
+            read()
+        assert "restore" not in str(found.value)
+
+
+def test_codecs_that_pyarrow_lacks(table_of, tmp_path):
+    """A codec that pyarrow lacks is no damage."""
+    pq.write_table(pa.table({"s": ["text"] * 9}), tmp_path / "f", compression="none")
+    lzo = edited((tmp_path / "f").read_bytes(), inside(0, put(4, value=3)))
+    for read in readers(table_of(lzo)):
+        with pytest.raises(UnsupportedFeatureError, match="pyarrow cannot read") as found:
+            read()
+        assert "restore" not in str(found.value)
+
+
 def test_files_of_other_writers(base, tmp_path):
     """Footers of pyarrow, DuckDB and Polars pass, with nested columns, empty tables and row groups, and every type."""
     polars = pytest.importorskip("polars")
@@ -329,7 +408,9 @@ def test_one_place_opens_files():
         path.name
         for path in Path(dv.__file__).parent.rglob("*.py")
         if re.search(
-            r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table", path.read_text()
+            r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table"
+            r"|from pyarrow\.parquet import|pyarrow\.dataset|from pyarrow import .*\b(dataset|parquet)\b",
+            path.read_text(),
         )
     }
     assert found == {"opening.py"}

@@ -26,7 +26,7 @@ from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import VALUE_ERRORS, in_rows, part
-from delta_variant.parquet.opening import opened
+from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
@@ -114,6 +114,8 @@ class FileReader:
                 f"{name} is gone: the log of this version has it, so VACUUM or something else has deleted it: scan a newer "
                 "version, or restore the file"
             ) from None
+        except (pa.ArrowNotImplementedError, pa.ArrowMemoryError) as error:
+            raise told(error).within(name) from error
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
             raise TableError(f"{name} cannot be read: {error}: restore the file") from error
         except DeltaVariantError as error:

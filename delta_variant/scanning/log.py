@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
-from delta_variant.parquet.opening import batches, opened
+from delta_variant.parquet.opening import batches, opened, told
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.deletion_vectors import DeletionVector
 
@@ -352,8 +352,12 @@ class Log:
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
+        except (pa.ArrowNotImplementedError, pa.ArrowMemoryError) as error:
+            raise told(error).within(f"{self.table}: {info.base_name} in _delta_log") from error
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
+        except UnsupportedFeatureError as error:
+            raise error.within(f"{self.table}: {info.base_name} in _delta_log") from error
 
     # ---- times ----------------------------------------------------------------------------------------------------
 
