@@ -409,7 +409,7 @@ def test_one_place_opens_files():
         for path in Path(dv.__file__).parent.rglob("*.py")
         if re.search(
             r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table"
-            r"|from pyarrow\.parquet import|pyarrow\.dataset|from pyarrow import .*\b(dataset|parquet)\b",
+            r"|from pyarrow\.(parquet|dataset) import|\bds\.(dataset|parquet_dataset|FileSystemDataset|ParquetFileFormat)\b",
             path.read_text(),
         )
     }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -164,13 +165,17 @@ def reading(source: SourceFile | None = None) -> Iterator[None]:
 _ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
 
 
+_LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
+"""pyarrow raises OSError for some of what it lacks, as for the codec LZO."""
+
+
 def told(error: Exception) -> DeltaVariantError:
     """What an error that pyarrow raises for a file's bytes says about the file.
 
     UnsupportedFeatureError for what pyarrow lacks, such as a codec, although damaged bytes may spell that too; TableError if
     there is no memory for a page; else DamagedFileError.
     """
-    if isinstance(error, pa.ArrowNotImplementedError):
+    if isinstance(error, pa.ArrowNotImplementedError) or (isinstance(error, OSError) and _LACKS.search(str(error))):
         return UnsupportedFeatureError(f"the file has something that pyarrow cannot read, or is damaged: {error}")
     if isinstance(error, pa.ArrowMemoryError):
         return TableError(f"there is no memory for a page of the file, which is large or damaged: {error}")

@@ -114,9 +114,9 @@ class FileReader:
                 f"{name} is gone: the log of this version has it, so VACUUM or something else has deleted it: scan a newer "
                 "version, or restore the file"
             ) from None
-        except (pa.ArrowNotImplementedError, pa.ArrowMemoryError) as error:
-            raise told(error).within(name) from error
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
+            if not isinstance(found := told(error), DamagedFileError):
+                raise found.within(name) from error
             raise TableError(f"{name} cannot be read: {error}: restore the file") from error
         except DeltaVariantError as error:
             raise error.within(name) from error

@@ -352,9 +352,9 @@ class Log:
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
-        except (pa.ArrowNotImplementedError, pa.ArrowMemoryError) as error:
-            raise told(error).within(f"{self.table}: {info.base_name} in _delta_log") from error
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
+            if not isinstance(found := told(error), DamagedFileError):
+                raise found.within(f"{self.table}: {info.base_name} in _delta_log") from error
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
         except UnsupportedFeatureError as error:
             raise error.within(f"{self.table}: {info.base_name} in _delta_log") from error
