@@ -88,16 +88,32 @@ def size_of(data: pa.Array | pa.RecordBatch) -> int:
     return int(data.nbytes)
 
 
-def _is_or_has_view(kind: pa.DataType) -> bool:
+def _is_or_has(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one inside it, is wanted."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _is_or_has_view(kind.storage_type)
-    if isinstance(kind, (pa.DictionaryType, pa.RunEndEncodedType)):
-        return _is_or_has_view(kind.value_type)
-    is_view = isinstance(kind, VIEWS) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
-    return is_view or any(_is_or_has_view(kind.field(i).type) for i in range(kind.num_fields))
+        return _is_or_has(kind.storage_type, wanted)
+    if wanted(kind):
+        return True
+    if isinstance(kind, _ENCODED):
+        return _is_or_has(kind.value_type, wanted)
+    return any(_is_or_has(kind.field(i).type, wanted) for i in range(kind.num_fields))
 
 
-_any_view = by_type(_is_or_has_view)
+_ENCODED = (pa.DictionaryType, pa.RunEndEncodedType)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return isinstance(kind, VIEWS) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
+
+
+@by_type
+def _any_view(kind: pa.DataType) -> bool:
+    return _is_or_has(kind, _is_view)
+
+
+@by_type
+def _any_indirect(kind: pa.DataType) -> bool:
+    return _is_or_has(kind, lambda inner: isinstance(inner, _ENCODED) or _is_view(inner))
 
 
 def bitmap(valid: Flags) -> pa.Buffer | None:
@@ -231,17 +247,6 @@ def check(array: pa.Array, what: str) -> None:
         raise InvalidLayoutError(f"{what} takes a valid array: {error}") from None
 
 
-def _is_or_has_indirect(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _is_or_has_indirect(kind.storage_type)
-    if isinstance(kind, (pa.DictionaryType, pa.RunEndEncodedType)):
-        return True
-    return _is_or_has_view(kind) or any(_is_or_has_indirect(kind.field(i).type) for i in range(kind.num_fields))
-
-
-_any_indirect = by_type(_is_or_has_indirect)
-
-
 def storage_of(array: pa.Array, what: str) -> tuple[pa.StructArray, dict[str, pa.Array]]:
     """Removes the extension type of a VARIANT column, and replaces list views in it by lists.
 
@@ -333,9 +338,11 @@ class Faults:
     def fail(self, path: str) -> NoReturn:
         """Raises the error that a kernel reported."""
         code, slot, _ = (int(n) for n in self.report)
-        at, row = (path, self.first_row + slot) if "[*]" not in path else (f"{path}, element {slot}", None)
+        in_list = "[*]" in path
+        text = f"{memory.FAULTS[code]}, in element {slot}" if in_list else memory.FAULTS[code]
+        row = None if in_list else self.first_row + slot
         errors = {memory.REFUSED: UnsupportedFeatureError, **dict.fromkeys(memory.LAYOUT_FAULTS, InvalidLayoutError)}
-        raise errors.get(code, MalformedVariantError)(memory.FAULTS[code], at=at, row=row)
+        raise errors.get(code, MalformedVariantError)(text, at=path, row=row)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,15 +60,16 @@ def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int
 def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -> tuple[int, DeltaVariantError] | None:
     """The first row for which the function raises an error, and this error; None if it raises none for a part of the rows.
 
-    It is None, too, if the function raises one for no rows: it is about their type.
+    It is None, too, if the function raises one for no rows: it is about their type; and if pyarrow cannot take the rows
+    apart, whose buffers are then damaged.
     """
     start, size = 0, len(rows)
-    if _error(function, part(rows, 0, 0)) is not None:
+    if _error(function, rows, 0, 0) is not None:
         return None
     while size > 1:
         half = size // 2
         for at, count in ((start, half), (start + half, size - half)):
-            found = _error(function, part(rows, at, count))
+            found = _error(function, rows, at, count)
             if found is not None:
                 start, size, error = at, count, found
                 break
@@ -88,9 +89,9 @@ def part(rows: R, offset: int, length: int) -> R:
     return found
 
 
-def _error(function: Callable[[R], object], rows: R) -> DeltaVariantError | None:
+def _error(function: Callable[[R], object], rows: R, offset: int, length: int) -> DeltaVariantError | None:
     try:
-        function(rows)
+        function(part(rows, offset, length))
     except VALUE_ERRORS as error:
         return error
     except Exception:  # noqa: BLE001  # the first error is the one to tell

@@ -36,6 +36,7 @@ SCHEMA = {
 }  # fmt: skip
 SHREDDED = "id bigint, k string, o struct<a int, b array<string>>, d decimal(9,2), t timestamp"
 INDEXED = (("v",), ("k",))
+TABLE_ID = "t"
 
 
 def rows_from(start: int) -> pa.Table:
@@ -122,8 +123,9 @@ def build(root: Path) -> None:
     log = root / "_delta_log"
     (log / "_sidecars").mkdir(parents=True)
     adds = []
-    writer = membership.SidecarWriter(Storage.of(str(root)), Storage.of(str(root)).open())
-    plan = membership.IndexPlan(Storage.of(str(root)), (membership.IndexedColumn(INDEXED[0], (), (INDEXED[1],)),), 0.5, 60)
+    location = Storage.of(str(root))
+    writer = membership.SidecarWriter(location, location.open(), TABLE_ID)
+    plan = membership.IndexPlan(location, TABLE_ID, (membership.IndexedColumn(INDEXED[0], (), (INDEXED[1],)),), 0.5, 60)
     for number in range(FILES):
         path, start = root / f"{number}.parquet", number * ROWS
         _write(rows_from(start), path, number)
@@ -138,12 +140,12 @@ def build(root: Path) -> None:
             add["deletionVector"] = _vector(root, DELETED[number], inline=number == 3)
         adds.append(add)
         with path.open("rb") as source:
-            writer.add(membership.index_file(source, (path.name, add["size"]), plan, plan.paths))
+            writer.add(membership.index_file(source, membership.DataFile(path.name, add["size"], 0), plan, plan.paths))
     writer.flush()
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": FEATURES, "writerFeatures": FEATURES}
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in SCHEMA.items()]
     metadata = {
-        "id": "t", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["p"], "configuration": {},
+        "id": TABLE_ID, "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["p"], "configuration": {},
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
     }  # fmt: skip
     other = {**adds[0], "path": "removed.parquet"}

@@ -194,6 +194,64 @@ def test_footers_that_contradict_themselves(written, tmp_path, code, edit):
             read(path)
 
 
+@pytest.mark.parametrize("place", ["chunk", "encodings"])
+def test_types_that_hide_others(written, tmp_path, place):
+    """A reader of Thrift that expects another type than the file declares would go on within a text: that is an error (F7)."""
+
+    def edit(tree: list[Any]) -> None:
+        fields = at(tree, 4, 0, 1, 0)
+        number, first = (0, [1, thrift_trees.I8]) if place == "chunk" else (1, [2, thrift_trees.LIST])
+        if place == "encodings":
+            fields = at(fields, 3)[2]
+        rest = thrift_trees.encode(fields[number:], 1 if place == "chunk" else 2)
+        text = thrift_trees.Raw(bytes([len(rest) & 0x7F | 0x80, len(rest) >> 7]) + rest)
+        if place == "chunk":
+            fields.insert(0, [*first, text])
+        else:
+            fields[1][2] = thrift_trees.Raw(bytes([0x10 | thrift_trees.BINARY]) + text)
+
+    (tmp_path / "f").write_bytes(edited(written.read_bytes(), edit))
+    for read in (dv.parquet.read_table, dv.parquet.inspect):
+        with pytest.raises(DamagedFileError, match=re.escape(kernel.FAULTS[kernel.BAD_THRIFT])):
+            read(tmp_path / "f")
+
+
+WITHOUT_LISTS = {(5,), (7,), (4, 1, 3, 13), (4, 1, 3, 8), (4, 4)}
+"""Structs with fields that readers pass over alike if they have another type."""
+
+
+def test_types_of_known_fields(written):
+    """A field of another type than `parquet.thrift` has, or a list of other elements, is an error, wherever it is (F7)."""
+    before, whole = damage.split(written.read_bytes())
+    tree, _ = thrift_trees.decode(whole)
+    count, every = 0, thrift_trees.nodes(tree)
+    elements = {id(holder[place][1]) for holder, place, kind, _ in every if kind == thrift_trees.LIST}
+    for holder, _, kind, path in every:
+        if path[:-1] in WITHOUT_LISTS or id(holder) in elements:
+            continue
+        others = [
+            [*holder[:1], other, thrift_trees.Raw(thrift_trees.encode([[1, kind, holder[2]]])[1:-1])]
+            for other in range(1, 13)
+            if other != kind and {other, kind} != {thrift_trees.TRUE, thrift_trees.FALSE}
+        ]
+        if kind == thrift_trees.LIST and holder[2][1]:
+            header = thrift_trees.encode([[1, kind, holder[2]]])[1:-1]
+            others += [
+                [*holder[:2], thrift_trees.Raw(bytes([header[0] & 0xF0 | other]) + header[1:])]
+                for other in range(1, 13)
+                if other != holder[2][0]
+            ]
+        kept = holder[:]
+        for other in others:
+            holder[:] = other
+            with pytest.raises(DamagedFileError):
+                footer.checked(thrift_trees.encode(tree), len(before))
+            count += 1
+        holder[:] = kept
+    assert count > 1000
+    assert footer.checked(thrift_trees.encode(tree), len(before)) == whole
+
+
 def chunk(tree: list[Any], column: int, field: int) -> Any:
     """A number in the metadata of a column chunk of the first row group."""
     return at(at(at(tree, 4, 0, 1, column), 3)[2], field)[2]
@@ -230,6 +288,85 @@ def test_bounds_that_other_writers_cut(written, tmp_path):
     metadata = pq.read_metadata(pa.BufferReader(footer.MAGIC + footer.joined(kept)))
     bounds = [metadata.row_group(group).column(N).statistics.has_min_max for group in range(2)]
     assert (bounds, metadata.row_group(0).column(N).statistics.null_count) == ([False, True], 0)
+
+
+@pytest.mark.parametrize("number", [24, 40, 9000])
+def test_ids_far_from_others(written, number):
+    """Bounds are left out of statistics with a field that this package does not know, and the field stays."""
+    before, whole = damage.split(written.read_bytes())
+    tree, _ = thrift_trees.decode(whole)
+
+    def edit(meta: list[Any]) -> None:
+        put(6, value=b"")(at(meta, 12)[2])
+        at(meta, 12)[2].append([number, thrift_trees.I64, 7])
+
+    inside(N, edit)(tree)
+    kept, _ = thrift_trees.decode(footer.checked(thrift_trees.encode(tree), len(before)))
+    found = at(at(at(kept, 4, 0, 1, N), 3)[2], 12)[2]
+    assert [field[0] for field in found] == [3, number]
+
+
+# ---- what is no damage -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table_of(tmp_path):
+    """Makes a Delta table of one file with a column s of strings."""
+
+    def make(data: bytes) -> Path:
+        (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+        (tmp_path / "t" / "a.parquet").write_bytes(data)
+        fields = [{"name": "s", "type": "string", "nullable": True, "metadata": {}}]
+        actions = [
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [],
+                          "configuration": {}, "schemaString": json.dumps({"type": "struct", "fields": fields})}},
+            {"add": {"path": "a.parquet", "partitionValues": {}, "size": len(data), "modificationTime": 1, "dataChange": True}},
+        ]  # fmt: skip
+        (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+        return tmp_path / "t"
+
+    return make
+
+
+def readers(table: Path) -> list[Any]:
+    """Ways to read the file of a table."""
+    return [lambda: dv.scan(table).read_all(), lambda: dv.parquet.read_table(table / "a.parquet")]
+
+
+def strings(*texts: bytes) -> pa.Array:
+    """A column of strings with any bytes."""
+    return pa.Array.from_buffers(pa.string(), len(texts), pa.array(texts, pa.binary()).buffers())
+
+
+def test_strings_that_are_not_utf8(table_of, tmp_path):
+    """A string that is not UTF-8, which Spark writes, is no damage: the error says how to read the file."""
+    pq.write_table(pa.table({"s": strings(b"good", b"\xff\xfe")}), tmp_path / "f", write_statistics=False)
+    for read in readers(table_of((tmp_path / "f").read_bytes())):
+        with pytest.raises(
+            UnsupportedFeatureError, match=r"column s has a string that is not valid UTF-8.*select other"
+        ) as found:
+            read()
+        assert "restore" not in str(found.value)
+        assert "a.parquet" in str(found.value)
+
+
+def test_encrypted_footers(table_of):
+    """An encrypted footer is no damage."""
+    for read in readers(table_of(b"PARE" + bytes(50) + (20).to_bytes(4, "little") + b"PARE")):
+        with pytest.raises(UnsupportedFeatureError, match="the footer is encrypted") as found:
+            read()
+        assert "restore" not in str(found.value)
+
+
+def test_codecs_that_pyarrow_lacks(table_of, tmp_path):
+    """A codec that pyarrow lacks is no damage."""
+    pq.write_table(pa.table({"s": ["text"] * 9}), tmp_path / "f", compression="none")
+    lzo = edited((tmp_path / "f").read_bytes(), inside(0, put(4, value=3)))
+    for read in readers(table_of(lzo)):
+        with pytest.raises(UnsupportedFeatureError, match="pyarrow cannot read") as found:
+            read()
+        assert "restore" not in str(found.value)
 
 
 def test_files_of_other_writers(base, tmp_path):
@@ -271,7 +408,9 @@ def test_one_place_opens_files():
         path.name
         for path in Path(dv.__file__).parent.rglob("*.py")
         if re.search(
-            r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table", path.read_text()
+            r"\b(pq|parquet)\.(ParquetFile\(|read_metadata|read_schema|ParquetDataset)|pq\.read_table"
+            r"|from pyarrow\.(parquet|dataset) import|\bds\.(dataset|parquet_dataset|FileSystemDataset|ParquetFileFormat)\b",
+            path.read_text(),
         )
     }
     assert found == {"opening.py"}

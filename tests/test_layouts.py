@@ -263,8 +263,23 @@ def test_the_draft_s_arrays():
     assert found == [["comedy", "drama"], ["horror", None, None, None], [], ["x"], "x", None]
     with pytest.raises(InvalidLayoutError, match="both set"):
         read([draft(([],), typed_value=comedy)], kind)
-    with pytest.raises(InvalidLayoutError, match=r"both set.*\$\[\*\], element 1"):
+    with pytest.raises(InvalidLayoutError, match=r"both set.*, in element 1 \(at \$\[\*\]"):
         read([draft(typed_value=[{}, {"variant_value": b"\0", "typed_value": ""}])], kind)
+
+
+@pytest.mark.parametrize("offset", [2**31 - 1, -(2**31), -1])
+@pytest.mark.parametrize("name", ["metadata", "variant_value"])
+def test_offsets_that_lead_out_of_a_buffer(name, offset):
+    """Offsets that lead out of their buffers are InvalidLayoutError in a draft, too, whichever rows can be told apart."""
+    metadata, value = binary.encode({"id": 1})
+    columns = {"metadata": metadata, "variant_value": value}
+    arrays = []
+    for child, data in columns.items():
+        ends = [offset if child == name and n == 2 else n * len(data) for n in range(5)]
+        buffers = [None, pa.py_buffer(np.array(ends, np.int32)), pa.py_buffer(data * 4)]
+        arrays.append(pa.Array.from_buffers(pa.binary(), 4, buffers))
+    with pytest.raises(InvalidLayoutError, match="offsets"):
+        layouts.unshred(pa.StructArray.from_arrays(arrays, list(columns)))
 
 
 EVENT_TS = pa.timestamp("us", "UTC")

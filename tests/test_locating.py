@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -48,3 +49,18 @@ def test_errors_that_are_about_no_row(rows):
             continue
         with pytest.raises(InvalidLayoutError, match=f"^{told}$"):
             in_rows(function, array, 7)
+
+
+def test_rows_that_cannot_be_taken_apart():
+    """If pyarrow cannot give a part of the rows, the error of the function stays, without a row."""
+    offsets, data = pa.py_buffer(np.array([0, 1, 2**31 - 1, 3, 4], np.int32)), pa.py_buffer(b"abcd")
+    array = pa.Array.from_buffers(pa.binary(), 4, [None, offsets, data])
+
+    def refused(part: pa.Array) -> None:
+        if len(part) > 1:
+            raise InvalidLayoutError("damaged", row=1)
+
+    with pytest.raises(pa.ArrowException):
+        pa.concat_arrays([array[:2]])
+    with pytest.raises(InvalidLayoutError, match=r"^damaged$"):
+        in_rows(refused, array[:2])

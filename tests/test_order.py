@@ -21,6 +21,7 @@ from pyspark.sql.types import VariantVal
 import delta_variant as dv
 from delta_variant import binary, layouts, paths, schema, shredding
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
+from delta_variant.kernels.validate import MAX_DEPTH
 from tests.strategies import column, same, values
 from tests.support import collected
 from tests.test_layouts import Writer, encode, names_in, utf16
@@ -158,6 +159,42 @@ def test_malformed_bytes(rows, data):
             continue
         for one, row in zip(found, broken, strict=True):
             assert same(one, binary.decode(**row))
+
+
+@pytest.mark.parametrize("keys", [["a", "b"], ["a", "\uffe5", "\U0001f600"]], ids=["plain", "mixed"])
+@pytest.mark.parametrize("kind", ["objects", "lists", "a field beside"])
+@pytest.mark.parametrize("typed", [1, 5, 60])
+def test_depth(keys, kind, typed):
+    """A Variant may have as many levels as `validate` takes, however many of them are typed; one more is an error (E6)."""
+    metadata = binary.encode_metadata(keys)
+
+    def built(levels):
+        value = b"\x0c\x01"
+        for _ in range(levels - (kind == "a field beside")):
+            value = bytes([15, 1]) + (0).to_bytes(4, "little") + len(value).to_bytes(4, "little") + value
+        group = pa.array([value], pa.binary())
+        if kind == "a field beside":  # an object whose field b is in `value` and a in typed_value
+            beside = bytes([2 | 3 << 2, 1, 1]) + (0).to_bytes(4, "little") + len(value).to_bytes(4, "little") + value
+            inner = pa.StructArray.from_arrays([pa.StructArray.from_arrays([pa.array([1])], ["typed_value"])], ["a"])
+            group = pa.StructArray.from_arrays([pa.array([beside], pa.binary()), inner], ["value", "typed_value"])
+        else:
+            group = pa.StructArray.from_arrays([group], ["value"])
+        for _ in range(typed):
+            if kind == "lists":
+                group = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), group)
+            else:
+                group = pa.StructArray.from_arrays([group], ["a"])
+            group = pa.StructArray.from_arrays([group], ["typed_value"])
+        return pa.StructArray.from_arrays([pa.array([metadata], pa.binary()), *group.flatten()],
+                                          ["metadata", *group.type.names])  # fmt: skip
+
+    array = shredding.unshred(built(MAX_DEPTH - typed))
+    shredding.validate(array)
+    as_type = shredding.schema_of(built(1).type)
+    assert shredding.unshred(shredding.shred(array, as_type)).equals(array)
+    for levels in (MAX_DEPTH - typed + 1, MAX_DEPTH):
+        with pytest.raises(MalformedVariantError, match="nested too deeply"):
+            shredding.unshred(built(levels))
 
 
 def test_values_that_overlap():

@@ -239,7 +239,7 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "c.parquet").write_bytes(data)
     with pytest.raises(DamagedFileError, match=r"b\.parquet: the file is not Parquet"):
         rows_of(tmp_path / "b.parquet")
-    with pytest.raises(DamagedFileError, match=r"c\.parquet: the file cannot be read"):
+    with pytest.raises(DamagedFileError, match=r"c\.parquet: the file is damaged"):
         rows_of(tmp_path / "c.parquet")
     with pytest.raises(TableError, match=r"a\.parquet: it had 7 bytes when it was listed"):
         Reader(files()).columns(replace(piece(good), size=7))

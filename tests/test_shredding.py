@@ -238,7 +238,7 @@ def test_the_first_fault_of_a_column():
     lists = fields.field("a").field("typed_value")
     elements = pa.ListArray.from_arrays(lists.offsets, spoilt(lists.values, {11, 13}))
     a, b = fields.field("a"), spoilt(fields.field("b"), {2})
-    for wrong, place in ((elements, r"\$\.a\[\*\], element 11"), (lists, r"\$\.b, row 2")):
+    for wrong, place in ((elements, r"element 11 \(at \$\.a\[\*\]\)"), (lists, r"\$\.b, row 2")):
         inner = pa.StructArray.from_arrays([a.field("value"), wrong], ["value", "typed_value"])
         typed = pa.StructArray.from_arrays([inner, b], ["a", "b"])
         array = pa.StructArray.from_arrays([shredded.field("metadata"), typed], ["metadata", "typed_value"])

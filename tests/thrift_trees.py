@@ -1,6 +1,7 @@
 """Thrift's compact protocol as trees that tests change: bytes → structs of fields → other bytes.
 
-A struct is a list of [id, type, value], a list is [type of its elements, [elements]], a number is an int, a text is bytes.
+A struct is a list of [id, type, value], a list is [type of its elements, [elements]], a number is an int, a text is bytes. A
+`Raw` is a value that is written as it is, whatever the type of its field.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ EDGES = (
     2**31, -(2**31), 2**32, 2**33, 2**40, 2**56, 2**62, 2**63 - 1, -(2**63),
 )  # fmt: skip
 """Numbers that sizes, counts and enumerations are replaced by."""
+
+
+class Raw(bytes):
+    """The bytes of a value, which its type does not describe."""
 
 
 def decode(data: bytes, at: int = 0) -> tuple[list[Any], int]:
@@ -32,11 +37,11 @@ def decode(data: bytes, at: int = 0) -> tuple[list[Any], int]:
     return fields, at + 1
 
 
-def encode(struct: list[Any]) -> bytes:
-    """The bytes of a struct."""
-    out, last = bytearray(), 0
+def encode(struct: list[Any], last: int = 0) -> bytes:
+    """The bytes of a struct. last: the id of the field before."""
+    out = bytearray()
     for number, kind, value in struct:
-        is_flag = kind in (TRUE, FALSE)
+        is_flag = kind in (TRUE, FALSE) and not isinstance(value, Raw)
         written = (TRUE if value else FALSE) if is_flag else kind
         delta = number - last if 0 < number - last < 16 else 0
         out.append(delta << 4 | written)
@@ -56,6 +61,8 @@ def nodes(struct: list[Any], path: tuple[int, ...] = ()) -> list[tuple[Any, Any,
 
 
 def _inside(value: Any, kind: int, path: tuple[int, ...]) -> list[Any]:
+    if isinstance(value, Raw):
+        return []
     if kind == STRUCT:
         return nodes(value, path)
     found = []
@@ -68,10 +75,16 @@ def _inside(value: Any, kind: int, path: tuple[int, ...]) -> list[Any]:
 
 def mutate(rng: Any, struct: list[Any]) -> None:
     """Changes one value, field, element, type or length somewhere in a struct."""
-    every = nodes(struct)
+    every = [node for node in nodes(struct) if not isinstance(node[0][node[1]], Raw)]
+    if not every:
+        return
     holder, at, kind, _ = rng.choice(every)
-    value, action = holder[at], rng.randrange(8)
-    if action == 0 and kind == STRUCT and value:
+    value, action = holder[at], rng.randrange(10)
+    if action == 8:
+        _retype(rng, holder, at, kind)
+    elif action == 9:
+        _hide(rng, rng.choice([struct, *(node[0][node[1]] for node in every if node[2] == STRUCT)]))
+    elif action == 0 and kind == STRUCT and value:
         del value[rng.randrange(len(value))]
     elif action == 1 and kind == STRUCT and value:
         value.insert(rng.randrange(len(value) + 1), _copied(rng.choice(value)))
@@ -99,6 +112,33 @@ def mutate(rng: Any, struct: list[Any]) -> None:
         )
     elif kind in (LIST, SET):
         holder[at] = rng.choice([[value[0], []], [value[0], value[1] * 2], [value[0], value[1][:1] * 200]])
+
+
+def _retype(rng: Any, holder: list[Any], at: int, kind: int) -> None:
+    """Gives a field, or the elements of a list, another type, and keeps the bytes."""
+    value, other = holder[at], rng.randrange(1, 14)
+    if kind in (LIST, SET) and rng.random() < 0.7:
+        data = _encoded(kind, value)
+        holder[at] = Raw(bytes([data[0] & 0xF0 | other]) + data[1:])
+    elif len(holder) == 3 and at == 2 and isinstance(holder[0], int):
+        holder[1:] = [other, Raw(b"" if kind in (TRUE, FALSE) else _encoded(kind, value))]
+
+
+def _hide(rng: Any, struct: list[Any]) -> None:
+    """Puts what follows a field, damaged, into its bytes: a reader that expects another type there goes on within them."""
+    if len(struct) < 2:
+        return
+    number = rng.randrange(len(struct))
+    last, kind, value = struct[number]
+    rest = _copied(struct[number + 1 :])
+    if rest:
+        mutate(rng, rest)
+    inside = encode(rest, last)
+    text = _unsigned(len(inside)) + inside
+    if kind in (LIST, SET) and not isinstance(value, Raw):
+        struct[number][2] = Raw(bytes([0x10 | BINARY]) + text)
+    else:
+        struct[number][1:] = [BINARY, Raw(text)]
 
 
 def _copied(value: Any) -> Any:
@@ -158,6 +198,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
 
 
 def _encoded(kind: int, value: Any) -> bytes:
+    if isinstance(value, Raw):
+        return value
     if kind == STRUCT:
         return encode(value)
     if kind in (LIST, SET):

@@ -7,10 +7,10 @@ error, not other rows.
 In: the bytes of a footer (FileMetaData), and the number of bytes of the file before it. Out: a code of FAULTS with the numbers
 of the row group and the column. Source: parquet-format, `parquet.thrift`.
 
-Checked are the encoding (the types of fields, ascending ids, lengths, depth); the tree of the schema; for each row group that
-its columns are those of the schema, by their paths and types, and have as many values as it has rows; that pages are within the
-file, and no two columns share bytes; codecs; the lengths of histograms of levels; and the numbers of nulls. Bounds that
-are shorter than a value are no error, since other writers cut those of long values: they are reported, to be removed.
+Checked are the encoding (types of fields and elements, ascending ids, lengths, depth); the tree of the schema; for each row
+group that its columns are those of the schema, by their paths and types, and have as many values as it has rows; that pages are
+within the file, and no two columns share bytes; codecs; the lengths of histograms of levels; and the numbers of nulls. Bounds
+that are shorter than a value are no error, since other writers cut those of long values: they are reported, to be removed.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -25,12 +25,28 @@ import numpy as np
 from delta_variant.kernels import memory
 from delta_variant.kernels.cache import digest
 from delta_variant.kernels.memory import called, helper, is_utf8
-from delta_variant.kernels.thrift import BINARY, DEPTH, I32, I64, LIST, STRUCT, end_of, field, integer, list_header, text
+from delta_variant.kernels.thrift import (
+    BINARY,
+    DEPTH,
+    I16,
+    I32,
+    I64,
+    STRUCT,
+    TRUE,
+    end_of,
+    integer,
+    known_field,
+    list_header,
+    list_of,
+    struct_end,
+    text,
+    types,
+)
 
 _jit = partial(memory.jit, allocates=True, helpers=digest(*(f"kernels/{name}" for name in ("indices", "memory", "thrift"))))
 
 BAD_THRIFT, BAD_TREE, DEEP, BAD_NAME, BAD_TYPE, BAD_COUNT, NO_METADATA, ENCRYPTED, ELSEWHERE = range(1, 10)
-BAD_PATH, BAD_KIND, BAD_CODEC, BAD_VALUES, BAD_PLACE, BAD_NULLS, BAD_LEVELS, BAD_ROWS, SHARED = range(10, 19)
+BAD_PATH, BAD_KIND, BAD_CODEC, BAD_VALUES, BAD_PLACE, BAD_NULLS, BAD_LEVELS, BAD_ROWS, SHARED, TOO_MANY_ROWS = range(10, 20)
 FAULTS = {
     BAD_THRIFT: "it is no FileMetaData of Thrift's compact protocol",
     BAD_TREE: "the schema is no tree of columns",
@@ -50,9 +66,10 @@ FAULTS = {
     BAD_LEVELS: "the size statistics of a column chunk contradict the schema",
     BAD_ROWS: "the numbers of rows of the file and of its row groups contradict each other",
     SHARED: "two column chunks share bytes of the file",
+    TOO_MANY_ROWS: "a row group has more than 2,147,483,647 rows",
 }
 
-UNSUPPORTED = {ENCRYPTED, ELSEWHERE}
+UNSUPPORTED = {ENCRYPTED, ELSEWHERE, TOO_MANY_ROWS}
 """Faults of files that are not damaged."""
 
 MAX_DEPTH = 100
@@ -85,12 +102,23 @@ def _fail(state, code):
     return np.int64(-1)
 
 
+_TEXTS, _I32S, _I64S, _STRUCTS = (list_of(kind) for kind in (BINARY, I32, I64, STRUCT))
+_FILE = types(I32, _STRUCTS, I64, _STRUCTS, _STRUCTS, BINARY, _STRUCTS, STRUCT, BINARY)
+_SCHEMA_ELEMENT = types(I32, I32, I32, BINARY, I32, I32, I32, I32, I32, STRUCT)
+_LOGICAL_TYPE = types(*8 * [STRUCT], 0, *9 * [STRUCT])
+_ROW_GROUP = types(_STRUCTS, I64, I64, _STRUCTS, I64, I64, I16)
+_COLUMN_CHUNK = types(BINARY, I64, STRUCT, I64, I32, I64, I32, STRUCT, BINARY)
+_META_DATA = types(I32, _I32S, _TEXTS, I32, I64, I64, I64, _STRUCTS, I64, I64, I64, STRUCT, _STRUCTS, I64, I32, STRUCT, STRUCT)
+_STATISTICS = types(BINARY, BINARY, I64, I64, BINARY, BINARY, TRUE, TRUE)
+_SIZE_STATISTICS = types(I64, _I64S, _I64S)
+_GEOSPATIAL_STATISTICS = types(STRUCT, _I32S)
+
+
 @helper
-def _number(data, at, kind, wanted):
-    """A number of a type; the position is past the end of the bytes if the field has another type or it does not fit."""
+def _number(data, at, kind):
+    """A number; the position is past the end of the bytes if it does not fit its type."""
     value, at = integer(data, at)
-    fits = kind == wanted and (wanted == I64 or -(1 << 31) <= value < 1 << 31)
-    return value, at if fits else len(data) + 1
+    return value, at if kind == I64 or -(1 << 31) <= value < 1 << 31 else len(data) + 1
 
 
 @called
@@ -100,17 +128,19 @@ def _element(data, at, state, element):
     number = np.int64(0)
     left, kinds = element[8 : 8 + DEPTH], element[8 + DEPTH :]
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _SCHEMA_ELEMENT)
         if at > len(data):
             return _fail(state, BAD_THRIFT)
         if number == 0:
             break
         if number in (1, 2, 3, 5):
-            value, at = _number(data, at, kind, I32)
+            value, at = _number(data, at, kind)
             element[3 if number == 5 else number - 1] = value
         elif number == 4:
-            element[4], element[5] = text(data, at)
-            at = element[5] if kind == BINARY else len(data) + 1
+            element[4], at = text(data, at)
+            element[5] = at
+        elif number == 10:
+            at = struct_end(data, at, _LOGICAL_TYPE, left, kinds)
         else:
             at = end_of(data, at, kind, left, kinds)
         if not 0 <= at <= len(data):
@@ -127,8 +157,8 @@ def _element(data, at, state, element):
 @called
 def _schema(data, at, state, elements, leaves, around, element):
     """Reads the tree of the schema. Returns its end, or -1. around: room for the groups around, see _LEFT."""
-    count, kind, at = list_header(data, at)
-    if at > len(data) or kind != STRUCT or count > len(elements):
+    count, _, at = list_header(data, at)
+    if at > len(data) or count > len(elements):
         return _fail(state, BAD_THRIFT)
     depth = np.int64(-1)
     for number in range(count):
@@ -166,13 +196,13 @@ def _schema(data, at, state, elements, leaves, around, element):
 @called
 def _path(data, at, state, elements, element):
     """Compares the path of a column chunk with that of its schema element. Returns its end, or -1."""
-    count, kind, at = list_header(data, at)
+    count, _, at = list_header(data, at)
     depth = np.int64(0)
     above = element
     while elements[above, _PARENT] >= 0:
         above = elements[above, _PARENT]
         depth += 1
-    if at > len(data) or kind != BINARY:
+    if at > len(data):
         return _fail(state, BAD_THRIFT)
     if count != depth:
         return _fail(state, BAD_PATH)
@@ -198,22 +228,18 @@ def _statistics(data, at, state, leaf, found):
     """Reads Statistics. Returns their end, or -1. found: the number of nulls, -1 without; whether bounds are too short."""
     number = np.int64(0)
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _STATISTICS)
         if at > len(data) or number == 0:
             return np.int64(at) if at <= len(data) else _fail(state, BAD_THRIFT)
         if number in (1, 2, 5, 6):
             start, at = text(data, at)
             width = leaf[_LENGTH] if leaf[_KIND] == _FIXED else _WIDTHS[leaf[_KIND]]
-            if kind != BINARY:
-                return _fail(state, BAD_THRIFT)
             if at - start < width:
                 found[1] = 1
-        elif number in (3, 4):
-            value, at = _number(data, at, kind, I64)
-            if number == 3:
-                found[0] = value
-                if value < 0:
-                    return _fail(state, BAD_NULLS)
+        elif number == 3:
+            found[0], at = integer(data, at)
+            if found[0] < 0:
+                return _fail(state, BAD_NULLS)
         else:
             at = end_of(data, at, kind, found[2 : 2 + DEPTH], found[2 + DEPTH :])
         if not 0 <= at <= len(data):
@@ -225,19 +251,15 @@ def _sizes(data, at, state, leaf, scratch):
     """Checks SizeStatistics. Returns their end, or -1."""
     number = np.int64(0)
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _SIZE_STATISTICS)
         if at > len(data) or number == 0:
             return np.int64(at) if at <= len(data) else _fail(state, BAD_THRIFT)
         if number == 1:
-            value, at = _number(data, at, kind, I64)
+            value, at = integer(data, at)
             if leaf[_KIND] != _BYTE_ARRAY or value < 0:
                 return _fail(state, BAD_LEVELS)
         elif number in (2, 3):
-            if kind != LIST:
-                return _fail(state, BAD_THRIFT)
-            count, inner, at = list_header(data, at)
-            if count and inner != I64:
-                return _fail(state, BAD_THRIFT)
+            count, _, at = list_header(data, at)
             if at <= len(data) and count and count != 1 + (leaf[_REPETITION] if number == 2 else leaf[_DEFINITION]):
                 return _fail(state, BAD_LEVELS)
             for _ in range(count):
@@ -259,7 +281,7 @@ def _metadata(data, at, state, elements, leaf, found):
     nulls = found[8:]
     nulls[0], nulls[1] = -1, 0
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _META_DATA)
         if at > len(data):
             return _fail(state, BAD_THRIFT)
         if number == 0:
@@ -267,17 +289,17 @@ def _metadata(data, at, state, elements, leaf, found):
         if number < 16:
             has |= np.int64(1) << number
         if number == 1:
-            value, at = _number(data, at, kind, I32)
+            value, at = _number(data, at, kind)
             if at <= len(data) and value != leaf[_KIND]:
                 return _fail(state, BAD_KIND)
         elif number == 3:
-            at = _path(data, at, state, elements, leaf[_ELEMENT]) if kind == LIST else _fail(state, BAD_THRIFT)
+            at = _path(data, at, state, elements, leaf[_ELEMENT])
         elif number == 4:
-            value, at = _number(data, at, kind, I32)
+            value, at = _number(data, at, kind)
             if not 0 <= value <= _MAX_CODEC:
                 return _fail(state, BAD_CODEC)
         elif number in (5, 6, 7, 9, 11):
-            value, at = _number(data, at, kind, I64)
+            value, at = integer(data, at)
             if value < 0:
                 return _fail(state, BAD_PLACE if number != 5 else BAD_VALUES)
             if number == 5:
@@ -289,9 +311,11 @@ def _metadata(data, at, state, elements, leaf, found):
             elif number == 11:
                 dictionary = value
         elif number == 12:
-            at = _statistics(data, at, state, leaf, nulls) if kind == STRUCT else _fail(state, BAD_THRIFT)
+            at = _statistics(data, at, state, leaf, nulls)
         elif number == 16:
-            at = _sizes(data, at, state, leaf, nulls[2:]) if kind == STRUCT else _fail(state, BAD_THRIFT)
+            at = _sizes(data, at, state, leaf, nulls[2:])
+        elif number == 17:
+            at = struct_end(data, at, _GEOSPATIAL_STATISTICS, nulls[2 : 2 + DEPTH], nulls[2 + DEPTH :])
         else:
             at = end_of(data, at, kind, nulls[2 : 2 + DEPTH], nulls[2 + DEPTH :])
         if at < 0 and state[CODE]:
@@ -315,19 +339,19 @@ def _chunk(data, at, end, state, elements, leaf, found):
     number = np.int64(0)
     has_metadata = False
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _COLUMN_CHUNK)
         if at > len(data):
             return _fail(state, BAD_THRIFT)
         if number == 0:
             break
         if number == 3:
             has_metadata = True
-            at = _metadata(data, at, state, elements, leaf, found) if kind == STRUCT else _fail(state, BAD_THRIFT)
+            at = _metadata(data, at, state, elements, leaf, found)
             if at < 0:
                 return at
         elif number == 1:
             start, at = text(data, at)
-            if kind == BINARY and start < at <= len(data):
+            if start < at <= len(data):
                 return _fail(state, ELSEWHERE)
         elif number in (8, 9):
             return _fail(state, ENCRYPTED)
@@ -353,16 +377,14 @@ def _row_group(data, at, end, state, elements, leaves, ranges, found):
     flat = least = np.int64(-1)  # values of the columns without repetition, and the fewest of the others
     seen = False
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _ROW_GROUP)
         if at > len(data):
             return _fail(state, BAD_THRIFT)
         if number == 0:
             break
         if number == 1:
-            if kind != LIST:
-                return _fail(state, BAD_THRIFT)
-            count, inner, at = list_header(data, at)
-            if at > len(data) or (count and inner != STRUCT):
+            count, _, at = list_header(data, at)
+            if at > len(data):
                 return _fail(state, BAD_THRIFT)
             if count != state[LEAVES]:
                 return _fail(state, BAD_COUNT)
@@ -388,8 +410,8 @@ def _row_group(data, at, end, state, elements, leaves, ranges, found):
                     state[LAST] = found[1] + found[2]
             state[COLUMN] = -1
         elif number in (2, 3):
-            value, at = _number(data, at, kind, I64)
-            if value < 0 or (number == 3 and value > _MAX_ROWS):
+            value, at = integer(data, at)
+            if value < 0:
                 return _fail(state, BAD_ROWS)
             if number == 3:
                 rows = value
@@ -403,6 +425,8 @@ def _row_group(data, at, end, state, elements, leaves, ranges, found):
         return _fail(state, BAD_THRIFT)
     if (flat >= 0 and flat != rows) or (least >= 0 and least < rows):
         return _fail(state, BAD_VALUES)
+    if rows > _MAX_ROWS:
+        return _fail(state, TOO_MANY_ROWS)
     state[ROWS] += rows
     return np.int64(at)
 
@@ -416,37 +440,35 @@ def check(data, end, state):
     """
     state[GROUP] = state[COLUMN] = -1
     state[ORDERED] = 1
-    rows = number = np.int64(-1)
+    rows = np.int64(-1)
     number = at = np.int64(0)
     has_schema = has_groups = is_signed = False
     scratch = np.empty(10 + 2 * DEPTH, np.int64)
     elements, leaves, ranges = np.empty((0, 3), np.int64), np.empty((0, 5), np.int64), np.empty((0, 3), np.int64)
     while True:
-        number, kind, at = field(data, at, number)
+        number, kind, at = known_field(data, at, number, _FILE)
         if at > len(data) or number == 0:
             break
-        if number == 2 and kind == LIST:
+        if number == 2:
             has_schema = True
             count, _, _ = list_header(data, at)
             count = min(count, len(data) // _ELEMENT_BYTES)
             elements, leaves = np.empty((count, 3), np.int64), np.empty((count, 5), np.int64)
             at = _schema(data, at, state, elements, leaves, np.empty((MAX_DEPTH, 5), np.int64), scratch)
         elif number == 3:
-            rows, at = _number(data, at, kind, I64)
-        elif number == 4 and kind == LIST and has_schema:
+            rows, at = integer(data, at)
+        elif number == 4 and has_schema:
             has_groups = True
-            count, inner, at = list_header(data, at)
+            count, _, at = list_header(data, at)
             ranges = np.empty((min(count * state[LEAVES], len(data) // _CHUNK_BYTES), 3), np.int64)
-            for group in range(count if inner == STRUCT and at <= len(data) else 0):
+            for group in range(count if at <= len(data) else 0):
                 state[GROUP] = group
                 at = _row_group(data, at, end, state, elements, leaves, ranges, scratch)
                 if at < 0:
                     break
             if at >= 0:
                 state[GROUP] = -1
-            if count and inner != STRUCT:
-                at = _fail(state, BAD_THRIFT)
-        elif number in (2, 4):
+        elif number == 4:
             at = _fail(state, BAD_THRIFT)
         else:
             is_signed |= number == 8

@@ -12,6 +12,7 @@ import numpy as np
 
 from delta_variant import types as t
 from delta_variant.kernels.memory import (
+    DEPTH,
     OVERLAP,
     allocating,
     compare_keys,
@@ -108,6 +109,8 @@ def order_fields(data, at, limit, dictionary, key_start, key_at, key_size, texts
                         for f in range(count):
                             put(data, ids + f * id_width, fields[f] >> 32, id_width)
                             put(data, offsets + f * width, fields[f] & 0xFFFFFFFF, width)
+                if depth == MAX_DEPTH:
+                    return fail(fault, DEPTH, i, p)
                 open_frame(frame, depth, count, width, offsets, base)
                 p, depth = next_child(data, frame, depth + 1)
             if turn == _LOOK:

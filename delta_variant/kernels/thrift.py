@@ -88,6 +88,38 @@ def field(data, at, last):
     return number, header & 15, at if last < number < 1 << 15 else len(data) + 1
 
 
+_ELEMENT = 4  # the type of the elements of a list is stored so many bits above LIST
+
+
+def list_of(kind):
+    """The type of a list of elements of a type, for `types`."""
+    return LIST | kind << _ELEMENT
+
+
+def types(*kinds: int):
+    """The types of the fields 1, 2, … of a struct, for `known_field`: 0 for an id that is not used, TRUE for a boolean."""
+    return np.array((0, *kinds))
+
+
+@helper
+def known_field(data, at, last, kinds):
+    """`field`; the position is past the end of the bytes also if the field has another type than in `kinds`, or other elements.
+
+    Generated readers of Thrift pass over a field of another type. They read elements of a list as the type that they expect,
+    whatever the list says, and would find other fields after it than a reader that believes the list.
+    """
+    number, kind, at = field(data, at, last)
+    if at <= len(data) and 0 < number < len(kinds) and kinds[number]:
+        wanted = kinds[number]
+        if kind != wanted & 15 and not (wanted == TRUE and kind == FALSE):
+            return number, kind, len(data) + 1
+        if wanted >> _ELEMENT:
+            count, inner, _ = list_header(data, at)
+            if count and inner != wanted >> _ELEMENT:
+                return number, kind, len(data) + 1
+    return number, kind, at
+
+
 @called
 def end_of(data, at, kind, left, kinds):
     """The position where the value at `at` ends, or -1.
@@ -136,6 +168,19 @@ def end_of(data, at, kind, left, kinds):
             depth -= 1
         if depth < 0:
             return np.int64(at) if at <= len(data) else np.int64(-1)
+
+
+@called
+def struct_end(data, at, known, left, kinds):
+    """The position where a struct ends, or -1; the types of its fields are checked. known: as `known_field`."""
+    number = np.int64(0)
+    while True:
+        number, kind, at = known_field(data, at, number, known)
+        if at > len(data) or number == 0:
+            return np.int64(at) if at <= len(data) else np.int64(-1)
+        at = end_of(data, at, kind, left, kinds)
+        if at < 0:
+            return np.int64(-1)
 
 
 @allocating

@@ -84,11 +84,11 @@ def next_child(data, frame, depth):
 
 
 @allocating
-def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, fault):
+def validate(data, at, limit, dictionary, key_start, name, first_of_name, refused, levels, fault):
     """Checks the Variant of every slot with at[slot] >= 0. Returns 0, or -1.
 
     name[key]: the number of the key's name, below len(first_of_name). refused: a bit for each type id of primitives that are a
-    fault.
+    fault. levels: how deep containers may be nested, at most MAX_DEPTH.
     """
     stack = np.empty((MAX_DEPTH, 7), np.int64)
     seen, serial = np.zeros(len(first_of_name), np.int64), np.int64(0)
@@ -108,7 +108,7 @@ def validate(data, at, limit, dictionary, key_start, name, first_of_name, refuse
                 return fail(fault, OVERLAP, i, p)
             basic, kind = data[p] & 3, np.int64(data[p] >> 2)
             if basic >= t.OBJECT:
-                if depth == MAX_DEPTH:
+                if depth >= levels:
                     return fail(fault, DEPTH, i, p)
                 outer = stack[depth]
                 outer[0], outer[1], outer[2], outer[3], outer[4] = next_, count, offsets, width, base

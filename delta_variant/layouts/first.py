@@ -29,7 +29,7 @@ from delta_variant.buffers import (
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.kernels import rekey as k
 from delta_variant.kernels.shred import gather
-from delta_variant.kernels.validate import validate
+from delta_variant.kernels.validate import MAX_DEPTH, validate
 from delta_variant.layouts.groups import Group
 from delta_variant.shredding.names import Used
 
@@ -63,7 +63,8 @@ class _Values:
         metadata_at[::2] = at
         keys = Dictionaries.read(halves, metadata_at, number, faults)
         dictionary = np.ascontiguousarray(number[::2])
-        faults.check(validate(data, at, limit, dictionary, keys.start, *keys.names, 0, faults.report), group.path)
+        source = (data, at, limit, dictionary, keys.start, *keys.names, 0)
+        faults.check(validate(*source, MAX_DEPTH, faults.report), group.path)
         return cls(group, data, at, limit, dictionary, keys, np.empty(0, np.int64))
 
     def texts(self) -> pa.Array:

@@ -129,7 +129,7 @@ class Group:
         try:
             self.put(dict(fields_of(shredding.unshred(array)))["value"])
         except DeltaVariantError as error:
-            raise type(error)(error.text, at=f"{error.at or '$'}, below {self.path}") from None
+            raise type(error)(error.text, at=f"{self.path}{(error.at or '$')[1:]}", advice=error.advice) from None
 
 
 class _Leaf:

@@ -34,6 +34,7 @@ Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
 
 MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
 _END = 8  # the length of the footer and the magic bytes
 
 # Fields of FileMetaData, SchemaElement and LogicalType
@@ -152,15 +153,17 @@ def of(source: Any, ahead: int = _END) -> bytes:
 
     ahead: how many bytes are read at once; a footer that is not in them is read on its own. By default no more is read than it.
 
-    Raises DamagedFileError if the file is not Parquet or its footer is damaged, and UnsupportedFeatureError if columns are
-    encrypted or in other files.
+    Raises DamagedFileError if the file is not Parquet or its footer is damaged, and UnsupportedFeatureError if the footer or
+    columns are encrypted, or columns are in other files.
     """
     size = source.seek(0, 2)
     source.seek(max(0, size - ahead))
     end = bytes(source.read(ahead))
     length = int.from_bytes(end[-_END:-4], "little")
+    if end.endswith(_ENCRYPTED_MAGIC) and length <= size - _END:
+        raise UnsupportedFeatureError("the footer is encrypted: read the file with Spark and its keys")
     if len(end) < _END or not end.endswith(MAGIC) or length > size - _END:
-        raise DamagedFileError("the file is not Parquet, or its footer is encrypted")
+        raise DamagedFileError("the file is not Parquet")
     before = size - _END - length
     if length + _END <= len(end):
         return checked(end[-_END - length : -_END], before)

@@ -7,13 +7,14 @@ what Arrow throws. A footer is therefore checked first (`footer.checked`), in a 
 parse it. Pages are decoded by code of Arrow that raises. Their checksums are compared where there are some, which those of
 Spark, parquet-mr and this package have.
 
-Invariant: a damaged file is a DamagedFileError, and every row group has as many rows as the footer says.
+Invariant: a damaged file is an error of this package, and every row group has as many rows as the footer says.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from delta_variant import nested
 from delta_variant.buffers import buffers_of
-from delta_variant.errors import DamagedFileError
+from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.parquet import footer as footers
 
 if TYPE_CHECKING:
@@ -111,13 +112,17 @@ def batches(
 
 
 def check_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch. Raises DamagedFileError if it has strings that are not UTF-8, which other libraries read without a look.
+    """The batch. Raises UnsupportedFeatureError if it has strings that are not UTF-8, which Arrow does not have.
 
-    pyarrow does not look at them, and pages may have no checksums.
+    Spark writes such strings: CAST(X'FFFE' AS STRING) is one. pyarrow reads them without a look, and damage may give them too,
+    since pages may have no checksums.
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if not _are_utf8(column):
-            raise DamagedFileError(f"column {name} has a string that is not valid UTF-8")
+            raise UnsupportedFeatureError(
+                f"column {name} has a string that is not valid UTF-8, as Spark may write it but Arrow cannot hold it",
+                advice="select other columns, or read the file with Spark",
+            )
     return batch
 
 
@@ -143,17 +148,35 @@ def _are_utf8(array: pa.Array) -> bool:
 
 @contextlib.contextmanager
 def reading(source: CountedFile | None = None) -> Iterator[None]:
-    """In the `with` block, what pyarrow raises for damaged files becomes DamagedFileError.
+    """In the `with` block, what pyarrow raises for the bytes of a file becomes an error of this package: see `told`.
 
     source: the file, if it may be in a remote storage, whose errors have no number.
     """
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, UnicodeDecodeError) as error:
-        raise DamagedFileError(f"the file cannot be read: {error}") from error
-    except pa.ArrowMemoryError as error:
-        raise DamagedFileError(f"the file cannot be read: {error}: a page is damaged, or larger than the memory") from error
+    except (*_ABOUT_BYTES, UnicodeDecodeError) as error:
+        raise told(error) from error
     except OSError as error:
         if error.errno is not None or (source is not None and source.error is not None):
             raise
-        raise DamagedFileError(f"the file cannot be read: {error}") from error
+        raise told(error) from error
+
+
+_ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
+
+
+_LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
+"""pyarrow raises OSError for some of what it lacks, as for the codec LZO."""
+
+
+def told(error: Exception) -> DeltaVariantError:
+    """What an error that pyarrow raises for a file's bytes says about the file.
+
+    UnsupportedFeatureError for what pyarrow lacks, such as a codec, although damaged bytes may spell that too; TableError if
+    there is no memory for a page; else DamagedFileError.
+    """
+    if isinstance(error, pa.ArrowNotImplementedError) or (isinstance(error, OSError) and _LACKS.search(str(error))):
+        return UnsupportedFeatureError(f"the file has something that pyarrow cannot read, or is damaged: {error}")
+    if isinstance(error, pa.ArrowMemoryError):
+        return TableError(f"there is no memory for a page of the file, which is large or damaged: {error}")
+    return error if isinstance(error, DamagedFileError) else DamagedFileError(f"the file is damaged: {error}")

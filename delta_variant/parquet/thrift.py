@@ -41,7 +41,7 @@ def edited(data: bytes, at: int, edits: Mapping[int, Edit | None]) -> tuple[byte
             at = _after(data, start, kind)
             value = data[start:at]
         if edit is not None or field not in edits:
-            out += [_header(field - last, kind), value]
+            out += [_header(field, last, kind), value]
             last = field
     return b"".join([*out, b"\0"]), at + 1
 
@@ -94,10 +94,15 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
     return zigzag >> 1, kind, at  # ids are positive
 
 
-def _header(delta: int, kind: int) -> bytes:
-    if delta > 15:
-        raise InvalidSchemaError(f"the ids of two fields in the footer differ by {delta}, which is impossible in FileMetaData")
-    return bytes([delta << 4 | kind])
+def _header(field: int, last: int, kind: int) -> bytes:
+    """The header of a field; in the long form if its id is more than 15 above that of the field before."""
+    if field - last < 16:
+        return bytes([field - last << 4 | kind])
+    out, left = [kind], field << 1
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*out, left])
 
 
 def _after(data: bytes, at: int, kind: int) -> int:

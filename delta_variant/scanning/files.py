@@ -26,7 +26,7 @@ from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import VALUE_ERRORS, in_rows, part
-from delta_variant.parquet.opening import opened
+from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
@@ -115,6 +115,8 @@ class FileReader:
                 "version, or restore the file"
             ) from None
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
+            if not isinstance(found := told(error), DamagedFileError):
+                raise found.within(name) from error
             raise TableError(f"{name} cannot be read: {error}: restore the file") from error
         except DeltaVariantError as error:
             raise error.within(name) from error

@@ -49,6 +49,7 @@ class Node:
     """One node of a shredding schema, with what the kernels need to know of it."""
 
     path: str
+    depth: int  # how many typed containers are around it
     schema: pa.DataType
     group: pa.StructType  # struct<value, typed_value>
     typed: pa.DataType | None  # of typed_value; kept here, since making a type takes longer than making a small column
@@ -76,7 +77,7 @@ def plan(schema: pa.DataType) -> Plan:
     schemas.check(schema)
     numbers: dict[str, int] = {}
     _number_names(schema, numbers)
-    root = _node(schema, "$", numbers)
+    root = _node(schema, "$", 0, numbers)
     return Plan(root, _count(root), storage_type(schema), numbers, NameTable.of(numbers))
 
 
@@ -93,19 +94,19 @@ def _number_names(schema: pa.DataType, numbers: dict[str, int]) -> None:
         _number_names(schema.value_type, numbers)
 
 
-def _node(schema: pa.DataType, path: str, numbers: dict[str, int]) -> Node:
+def _node(schema: pa.DataType, path: str, depth: int, numbers: dict[str, int]) -> Node:
     children: tuple[Node, ...] = ()
     child_of_name = np.full(len(numbers) + 1, -1, np.int32)
     names: list[str] = []
     if pa.types.is_struct(schema):
-        children = tuple(_node(f.type, f"{path}.{f.name}", numbers) for f in schema)
+        children = tuple(_node(f.type, f"{path}.{f.name}", depth + 1, numbers) for f in schema)
         names = [field.name for field in schema]
         for i, name in enumerate(names):
             child_of_name[numbers[name]] = i
     elif schemas.is_list(schema):
-        children = (_node(schema.value_type, f"{path}[*]", numbers),)
+        children = (_node(schema.value_type, f"{path}[*]", depth + 1, numbers),)
     typed = None if pa.types.is_null(schema) else typed_type(schema)
     by_name = tuple(sorted(range(len(names)), key=lambda i: field_order(names[i].encode())))
     name_numbers = np.array([numbers[names[i]] for i in by_name], np.int64)
-    primitive = t.of_arrow(schema)
-    return Node(path, schema, group_type(schema), typed, primitive, children, child_of_name, by_name, name_numbers)
+    about = (group_type(schema), typed, t.of_arrow(schema))
+    return Node(path, depth, schema, *about, children, child_of_name, by_name, name_numbers)

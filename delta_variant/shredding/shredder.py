@@ -41,6 +41,7 @@ from delta_variant.kernels import levels as k
 from delta_variant.kernels.memory import OVERLAP, REFUSED
 from delta_variant.kernels.shred import MORE_ROOM, gather, gather_objects, split_lists
 from delta_variant.kernels.structs import LENGTH, NULLS, PRIVATE, WORDS
+from delta_variant.kernels.validate import MAX_DEPTH
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.plan import Plan, plan
 from delta_variant.shredding.steps import Level, Step, tree
@@ -166,7 +167,7 @@ def _validated(array: pa.Array, what: str, *, for_spark: bool) -> tuple[Variants
     metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
     rows = Variants.open(metadata, value, flags_of(storage), faults)
     source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
-    result, row = walk(*source, _bits(for_spark), faults.report), int(faults.report[1])
+    result, row = walk(*source, _bits(for_spark), MAX_DEPTH, faults.report), int(faults.report[1])
     if result < 0 and faults.report[0] == REFUSED:
         path, type_id = binary.find(metadata[row].as_py(), value[row].as_py(), _UNREADABLE) or ("$", t.TIME)
         raise UnsupportedFeatureError(f"{path} is a {t.PRIMITIVES[type_id].name}, {UNREADABLE}", row=row)
@@ -197,7 +198,7 @@ class _Chunk:
         rows = Variants.open(metadata, value, valid, self.faults)
         if rows.keys.mixed:
             source = (rows.data, rows.at, rows.limit, rows.dictionary, rows.keys.start, *rows.keys.names)
-            self.faults.check(walk(*source, 0, self.faults.report), "$")
+            self.faults.check(walk(*source, 0, MAX_DEPTH, self.faults.report), "$")
             rows = rows.ordered(self.faults)
         self.data, self.keys = rows.data, rows.keys
         self.slots = _Slots(rows.at, rows.limit.astype(np.int32), rows.dictionary)
@@ -286,7 +287,7 @@ class _Chunk:
         set_ = offsets[1:] > offsets[:-1]
         start, limit = np.where(set_, offsets[:-1], np.int64(-1)), offsets[1:].astype(np.int64)
         names = (slots.dictionary, self.keys.start, *self.keys.names)
-        self.faults.check(walk(out, start, limit, *names, self.refused, report), node.path)
+        self.faults.check(walk(out, start, limit, *names, self.refused, MAX_DEPTH - node.depth, report), node.path)
         bits, nulls = validity(set_.view(np.uint8))
         value = self.words[step.place :]
         value[NULLS] = nulls

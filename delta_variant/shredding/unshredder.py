@@ -12,7 +12,8 @@ Each pass takes node by node, over all rows of the chunk, in one kernel (`kernel
 
 Between the passes these hold: a slot with size 0 gets no position (-1); the sizes of an object's slot are those of its
 typed fields and of the fields in `value` together, each counted once; and what is in `value` was validated to the last
-leaf before it is copied. `measure` stops at every node that has a `value`, for that.
+leaf before it is copied, with no more levels than the typed containers around it leave. `measure` stops at every node that
+has a `value`, for that.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from delta_variant.kernels import rebuild as k
 from delta_variant.kernels.memory import NO_KEY
 from delta_variant.kernels.structs import WORDS
 from delta_variant.kernels.unshred import keys_of_names, place
+from delta_variant.kernels.validate import MAX_DEPTH
 from delta_variant.kernels.validate import validate as walk
 from delta_variant.shredding.names import complete
 from delta_variant.shredding.plan import UNSHREDDED, Plan, plan
@@ -235,8 +237,13 @@ class _Chunk:
         at, limit = empty(slots, np.int64), empty(slots, np.int64)
         size = k.residuals(node, slots, self.room, at, limit)
         data = memory_at(int(node[k.DATA]), size, self.columns)
-        numbers, keys, report = self.room[dictionary : dictionary + 4 * slots].view(np.int32), self.keys, self.faults.report
-        self.faults.check(walk(data, at, limit, numbers, keys.start, *keys.names, 0, report), self.steps.nodes[number].path)
+        numbers, keys, about = (
+            self.room[dictionary : dictionary + 4 * slots].view(np.int32),
+            self.keys,
+            self.steps.nodes[number],
+        )
+        source = (data, at, limit, numbers, keys.start, *keys.names, 0)
+        self.faults.check(walk(*source, MAX_DEPTH - about.depth, self.faults.report), about.path)
 
     def _check_texts(self) -> None:
         """Checks texts that are not ASCII. Raises MalformedVariantError."""
