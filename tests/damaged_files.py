@@ -291,6 +291,14 @@ class Inputs:
             column = pa.StructArray.from_arrays(
                 [whole.field(name).cast(kind) for name in ("metadata", "value")], ["metadata", "value"]
             )
+        if column is whole and rng.random() < 0.5:  # a draft of the specification, and Spark's first layout
+            halves = [whole.field(name).to_pylist() for name in ("metadata", "value")]
+            if rng.random() < 0.5:
+                column = pa.StructArray.from_arrays(
+                    [whole.field("metadata"), whole.field("value")], ["metadata", "variant_value"]
+                )
+            else:
+                column = pa.StructArray.from_arrays([pa.array(map(bytes.__add__, *halves), pa.binary())], ["untyped_value"])
         column = column.slice(rng.randrange(3), rng.choice([1, 5, len(column)]))
         texts = pa.array([f'{{"a": {n}}}' for n in range(len(column))])
         names, columns = ["v", "t"], [column, texts.cast(rng.choice([pa.string(), pa.large_string(), pa.string_view()]))]

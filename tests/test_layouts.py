@@ -282,6 +282,14 @@ def test_offsets_that_lead_out_of_a_buffer(name, offset):
         layouts.unshred(pa.StructArray.from_arrays(arrays, list(columns)))
 
 
+def test_a_draft_is_no_final_layout():
+    """`validate` and `plain` name the columns that they take, if they get a draft."""
+    draft_ = pa.array([{"metadata": b"\x01\0\0", "variant_value": b"\0"}])
+    for function in (shredding.validate, shredding.plain):
+        with pytest.raises(InvalidLayoutError, match="takes a struct"):
+            function(draft_)
+
+
 EVENT_TS = pa.timestamp("us", "UTC")
 OPTION_1 = struct(
     metadata=B,

@@ -72,7 +72,8 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     VARIANT columns are those with the logical type, and those of any layout that `layouts` recognizes, inside structs, lists
     and maps too. Their Variants are rebuilt byte for byte and validated to the last leaf. Raises, with the name of the file:
     DamagedFileError for a file that is damaged or not Parquet, UnsupportedFeatureError for what is encrypted and for
-    strings that are not UTF-8, and with the column and the row of the file, from 0, InvalidLayoutError and MalformedVariantError.
+    strings that are not UTF-8, and with the column and the row of the file, from 0, InvalidLayoutError and
+    MalformedVariantError.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})

@@ -163,6 +163,8 @@ def plain(array: pa.Array) -> pa.StructArray:
 def _validated(array: pa.Array, what: str, *, for_spark: bool) -> tuple[Variants, pa.StructArray]:
     """The Variants of a column and its storage. what: the calling function. Raises what `validate` raises."""
     storage, children = storage_of(array, what)
+    if "value" not in children:
+        raise InvalidLayoutError(f"{what} takes a struct<metadata: binary, value: binary>, not {array.type}")
     faults = Faults(0)
     metadata, value = as_binary(children["metadata"]), as_binary(children["value"])
     rows = Variants.open(metadata, value, flags_of(storage), faults)
