@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _ASCII, _SHORT = 0x7F, 64
 _AHEAD = 1 << 16  # as pyarrow does: the footer of most files with one request to the storage
+_ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
+_LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
+"""pyarrow raises OSError for some of what it lacks, as for the codec LZO."""
 MAX_ROWS = 1 << 20
 """Of a batch; pyarrow reserves memory for as many as it is asked for."""
 
@@ -160,13 +163,6 @@ def reading(source: CountedFile | None = None) -> Iterator[None]:
         if error.errno is not None or (source is not None and source.error is not None):
             raise
         raise told(error) from error
-
-
-_ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
-
-
-_LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
-"""pyarrow raises OSError for some of what it lacks, as for the codec LZO."""
 
 
 def told(error: Exception) -> DeltaVariantError:
