@@ -100,6 +100,16 @@ def chunks(footer: bytes) -> list[dict[int, Any]]:
     return [{number: value for number, _, value in chunk[_META_DATA]} for chunk in columns]
 
 
+def without_statistics(data: bytes) -> bytes:
+    """The file without the statistics of its column chunks."""
+    before, footer = split(data)
+    tree, _ = thrift_trees.decode(footer)
+    for holder, at, _, path in thrift_trees.nodes(tree):
+        if path == (_ROW_GROUPS, _COLUMNS, _META_DATA) and isinstance(holder[at], list):
+            holder[at] = [field for field in holder[at] if field[0] != _STATISTICS]
+    return joined(before, thrift_trees.encode(tree))
+
+
 def statistics(data: bytes) -> Any:
     """What a footer says of its values: statistics, and key-value pairs with the file's writer; None if it is no footer."""
     try:
