@@ -146,7 +146,7 @@ def test_other_scans(session, path, tmp_path):
     assert str(tmp_path / "c") in table
     assert "change data feed" in reason
     numbers(session).write.parquet(str(tmp_path / "files"))
-    for sources, reason in [("parquet", "not those of a Delta table"), ("", "ParquetTable, which delta-variant does not know")]:
+    for sources, reason in [("parquet", "not in a Delta table"), ("", "ParquetTable, which delta-variant does not know")]:
         session.conf.set("spark.sql.sources.useV1SourceList", sources)
         [(table, told)] = unknown(session.read.parquet(str(tmp_path / "files")).where(FIVE))
         assert str(tmp_path / "files") in table

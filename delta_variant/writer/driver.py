@@ -162,7 +162,6 @@ def write_rows(
         else:
             _check_writable(transaction, request)
         if request.in_place:
-            df = transaction.rows(df.sparkSession)
             retyping.retype(transaction, request)
         elif not exists or request.overwrite_schema:
             _define(transaction, schema, request)
@@ -171,6 +170,8 @@ def write_rows(
             evolution.evolve(spark, schema, transaction)
         features = transaction.features
         removal = _check_writable(transaction, request)
+        if request.in_place:
+            df = transaction.rows(df.sparkSession)
         direct = None
         if pieces is not None:
             direct = _direct(df, pieces, transaction, request)
