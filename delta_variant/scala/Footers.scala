@@ -1,0 +1,217 @@
+package org.apache.spark.sql.delta.variant
+
+import java.time.Duration
+import java.util.Locale
+import java.util.concurrent.{ExecutionException, Future, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit, TimeoutException}
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+import scala.util.Using
+
+import com.google.common.cache.{Cache, CacheBuilder}
+import com.google.common.collect.Interners
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileStatus, Path}
+import org.apache.parquet.column.statistics.Statistics
+import org.apache.parquet.hadoop.ParquetFileReader
+import org.apache.parquet.hadoop.metadata.ParquetMetadata
+import org.apache.parquet.hadoop.util.HadoopInputFile
+import org.apache.parquet.schema.{GroupType, LogicalTypeAnnotation, PrimitiveType, Type}
+import org.apache.parquet.schema.LogicalTypeAnnotation._
+import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
+import org.apache.spark.sql.delta.actions.AddFile
+import org.apache.spark.sql.delta.files.TahoeFileIndex
+
+/**
+ * Footers of Parquet files, which prove types of typed columns. They are read on the driver, several at a time, and are cached until an
+ * hour after their last use, since the files of a table never change.
+ */
+final class Footers {
+  import Footers._
+
+  private val shapes = Interners.newWeakInterner[Map[ColumnKeys, Proven]]() // most files of a table have the same leaves
+  private val files: Cache[String, Known] = CacheBuilder.newBuilder() // by table, and name, size and time of a file
+    .maximumWeight(MaxLeaves)
+    .weigher[String, Known]((_, known) => known.weight)
+    .expireAfterAccess(Duration.ofHours(1))
+    .build[String, Known]()
+
+  private lazy val threads = {
+    val made = new ThreadPoolExecutor(AtOnce, AtOnce, 10, TimeUnit.SECONDS, new LinkedBlockingQueue[Runnable], (work: Runnable) => {
+      val thread = new Thread(work, "delta-variant footers")
+      thread.setDaemon(true)
+      thread
+    })
+    made.allowCoreThreadTimeOut(true)
+    made
+  }
+
+  /** The footers of files. None for files of fewer than `minBytes` bytes, and for those whose footers were not read. */
+  def of(index: TahoeFileIndex, wanted: Seq[AddFile], minBytes: Long): Seq[Option[Footer]] = {
+    val table = s"${index.path}\n${index.metadata.id}" // another table may take its place, with the same files' names
+    lazy val configuration = index.deltaLog.newDeltaHadoopConf()
+    var submitted = 0
+    val found: Seq[Either[Option[Future[Footer]], Footer]] = wanted.map { file =>
+      val key = s"$table\n${file.path}\n${file.size}\n${file.modificationTime}"
+      val known = if (file.size < minBytes) null else files.getIfPresent(key)
+      if (known != null) Right(known.footer)
+      else if (file.size < minBytes || submitted == MaxFiles) Left(None)
+      else {
+        submitted += 1
+        val (path, settings) = (index.absolutePath(file.path), configuration)
+        Left(Some(threads.submit(() => read(key, path, file, settings))))
+      }
+    }
+    val end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MaxSeconds)
+    try found.map(_.fold(_.flatMap(arrived(_, end)), Some(_)))
+    finally found.foreach(_.left.foreach(_.foreach(_.cancel(true))))
+  }
+
+  /** Spark's scan reads the files that are late, which is no slower than waiting, and those without a footer, and says why. */
+  private def arrived(footer: Future[Footer], end: Long): Option[Footer] =
+    try Some(footer.get(math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS))
+    catch { case _: ExecutionException | _: TimeoutException => None }
+
+  private def read(key: String, path: Path, file: AddFile, configuration: Configuration): Footer = {
+    val status = new FileStatus(file.size, false, 1, 0, file.modificationTime, path)
+    Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, configuration))) { reader =>
+      val leaves = new Leaves(reader.getFooter).found
+      val shape = shapes.intern(leaves)
+      val known = new Known(new Footer(shape), if (shape eq leaves) 1 + leaves.size else 1)
+      files.put(key, known)
+      known.footer
+    }
+  }
+}
+
+object Footers {
+  private val AtOnce = 16
+  private val MaxFiles = 1000 // new footers that one query reads; the next query reads the next ones
+  private val MaxSeconds = 60L // that a query waits for footers
+  private val MaxLeaves = 400000L // in the cache
+  private val Writer = "org.apache.spark.version" // a key of files that Spark or this package wrote
+  private val Rebased = "org.apache.spark.legacyDateTime"
+  private val GroupFields = Set("metadata", "value", "typed_value") // VariantShredding, "Value Shredding"
+
+  private final class Known(val footer: Footer, val weight: Int)
+
+  /** A path in a VARIANT column. */
+  private final case class ColumnKeys(column: Seq[String], keys: Seq[String])
+
+  /** What is proven of the values at a path. */
+  private sealed trait Proven
+  private case object Anything extends Proven
+  private case object ObjectOrJsonNull extends Proven // an object with typed fields only, or a JSON null
+  private final case class Typed(name: String) extends Proven // as LeafTypes names it
+
+  /** What a footer proves: the types of typed columns that hold every value of their path. */
+  final class Footer private[Footers] (leaves: Map[ColumnKeys, Proven]) {
+
+    /**
+     * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has the path,
+     * and None if neither is proven.
+     */
+    def typeOf(column: Seq[String], keys: Seq[String]): Option[String] =
+      keys.inits.map(some => some.size -> leaves.get(ColumnKeys(column, some))).collectFirst {
+        case (length, Some(proven)) => (length == keys.size, proven)
+      }.flatMap {
+        case (_, Anything) => None
+        case (isWhole, _) if !isWhole => Some(LeafTypes.Void)
+        case (_, Typed(name)) => Some(name)
+        case _ => None
+      }
+
+    /** The bytes that Spark's estimates assume for a row in the typed columns of the file. */
+    def width: Int = leaves.values.collect { case Typed(name) => LeafTypes.size(name) }.sum
+  }
+
+  /**
+   * The leaves of the VARIANT columns of one file. A path is proven if its `value`, and each `value` above it, holds at most JSON nulls
+   * in every row group. In files of Spark and of this package those above may hold anything (VariantShredding, "Objects").
+   */
+  private final class Leaves(footer: ParquetMetadata) {
+    private val leaves = mutable.Map.empty[ColumnKeys, Proven]
+    private val kept = footer.getFileMetaData.getKeyValueMetaData
+    private val isTrusted = kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field that is typed
+    private val isCorrected = isTrusted && !kept.containsKey(Rebased) // and its dates and times are not of another calendar
+    private val some = mutable.Set.empty[Seq[String]] // paths of columns that may have a value
+    private val others = mutable.Set.empty[Seq[String]] // and of those that may have a value other than a JSON null
+
+    for (block <- footer.getBlocks.asScala; column <- block.getColumns.asScala) {
+      val statistics: Statistics[_] = column.getStatistics
+      val path = column.getPath.toArray.toSeq
+      val isNull = statistics != null && statistics.isNumNullsSet && statistics.getNumNulls == column.getValueCount
+      if (!isNull) some += path
+      if (!isNull && !isJsonNull(statistics)) others += path
+    }
+    addColumns(footer.getFileMetaData.getSchema, Nil)
+
+    def found: Map[ColumnKeys, Proven] = leaves.toMap
+
+    /** Whether both bounds are the one byte that encodes a JSON null (VariantEncoding, "Encoding types"). */
+    private def isJsonNull(statistics: Statistics[_]): Boolean =
+      statistics != null && statistics.hasNonNullValue &&
+        Seq(statistics.getMinBytes, statistics.getMaxBytes).forall(bound => bound.length == 1 && bound(0) == 0)
+
+    private def fields(group: GroupType): Seq[Type] = group.getFields.asScala.toSeq
+
+    /** The group that a field is; None for a primitive and a repeated field. */
+    private def group(field: Type): Option[GroupType] =
+      Option.when(!field.isPrimitive && !field.isRepetition(Type.Repetition.REPEATED))(field.asGroupType)
+
+    /** Adds the leaves of the VARIANT columns in a schema or a struct. */
+    private def addColumns(struct: GroupType, path: Seq[String]): Unit =
+      for (field <- fields(struct); column <- group(field)) {
+        val here = path :+ column.getName
+        if (column.containsField("metadata") && column.containsField("typed_value")) addLeaves(column, here, here, Nil)
+        else if (column.getLogicalTypeAnnotation == null) addColumns(column, here)
+      }
+
+    /** Adds the leaves of a group with `value` and `typed_value`. */
+    private def addLeaves(outer: GroupType, path: Seq[String], column: Seq[String], keys: Seq[String]): Unit = {
+      val place = ColumnKeys(column, keys)
+      leaves(place) = Anything
+      val known = fields(outer).forall(field => GroupFields(field.getName)) && outer.containsField("typed_value")
+      val hasResidual = outer.containsField("value") && some(path :+ "value")
+      val isClosed = !hasResidual || !others(path :+ "value")
+      if (known) outer.getType("typed_value") match {
+        case repeated if repeated.isRepetition(Type.Repetition.REPEATED) =>
+        case leaf: PrimitiveType =>
+          if (isClosed) typeName(leaf).foreach(name => leaves(place) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name))
+        case list if list.getLogicalTypeAnnotation != null =>
+        case _ if !isClosed && !isTrusted => // an object of another writer, whose `value` may hold typed fields too
+        case typed =>
+          val inside = fields(typed.asGroupType)
+          // Spark's reader does not distinguish names by case.
+          if (inside.map(_.getName.toLowerCase(Locale.ROOT)).distinct.size == inside.size) {
+            if (isClosed) leaves(place) = ObjectOrJsonNull
+            for (field <- inside) {
+              val deeper = keys :+ field.getName
+              group(field) match {
+                case Some(inner) => addLeaves(inner, path :+ "typed_value" :+ field.getName, column, deeper)
+                case None => leaves(ColumnKeys(column, deeper)) = Anything
+              }
+            }
+          }
+      }
+    }
+
+    /** The name of a leaf's type (LeafTypes); None for types that Spark would read or filter wrongly. */
+    private def typeName(leaf: PrimitiveType): Option[String] = (leaf.getLogicalTypeAnnotation, leaf.getPrimitiveTypeName) match {
+      case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
+      case (null, PrimitiveTypeName.INT32) => Some("int")
+      case (null, PrimitiveTypeName.INT64) => Some("bigint")
+      // FLOAT, DOUBLE: other writers' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md, F5).
+      case (null, _) => None
+      case (_: StringLogicalTypeAnnotation, _) => Some("string")
+      case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")
+      case (integer: IntLogicalTypeAnnotation, _) => Option.when(integer.isSigned)(LeafTypes.ofBits(integer.getBitWidth))
+      case (time: TimestampLogicalTypeAnnotation, _) if time.getUnit == LogicalTypeAnnotation.TimeUnit.MICROS =>
+        if (!time.isAdjustedToUTC) Some("timestamp_ntz") else Option.when(isCorrected)("timestamp")
+      case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT32) => LeafTypes.decimal(0, decimal.getScale)
+      case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT64) => LeafTypes.decimal(1, decimal.getScale)
+      case (decimal: DecimalLogicalTypeAnnotation, _) => LeafTypes.decimal(2, decimal.getScale)
+      case _ => None
+    }
+  }
+}

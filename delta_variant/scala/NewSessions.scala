@@ -1,0 +1,82 @@
+package org.apache.spark.sql.delta.variant
+
+import java.lang.ref.WeakReference
+import java.util.{List => JList, Map => JMap}
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+
+/**
+ * What the sessions get that are made from a session by newSession(): the optimizer rules, and settings. The Connect server and the
+ * Thrift server in the driver make a session for each of their clients in this way.
+ *
+ * New sessions share the SparkSessionExtensions of the session that they are made from, and each builds its analyzer from them at its
+ * first query. Extensions take no rule for the place in the optimizer where ours belong (after Delta has prepared its scans), but they
+ * take a check of analyzed plans. Before a query is optimized, the check adds the rules to its session, once.
+ *
+ * @param settings what new sessions get
+ * @param defaults what they get if they do not have it
+ * @param python is told failures
+ */
+final class NewSessions(
+    private val rules: JList[Rule[LogicalPlan]],
+    settings: JMap[String, String],
+    defaults: JMap[String, String],
+    private val python: Python,
+    shared: Shared) {
+
+  /**
+   * From now on, sessions that are made from this one get the rules and settings; without rules nothing, if this session was the last to
+   * offer some.
+   */
+  def offer(session: SparkSession): Unit = shared.checks.synchronized {
+    val extensions = session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions
+    val known = Option(shared.checks.get(extensions))
+    if (!rules.isEmpty || known.exists(_.from.get eq session)) {
+      val check = known.getOrElse(new NewSessions.Check)
+      check.from = new WeakReference(session)
+      check.now = Some(this)
+      if (known.isEmpty) {
+        shared.checks.put(extensions, check)
+        extensions.injectCheckRule(check.of)
+      }
+    }
+  }
+
+  private def install(session: SparkSession): Unit = {
+    val there = session.experimental.extraOptimizations
+    if (!there.exists(_ eq rules.get(0))) { // else it is a clone of a session that has them
+      settings.asScala.foreach { case (key, value) => session.conf.set(key, value) }
+      for ((key, value) <- defaults.asScala if session.conf.getOption(key).isEmpty) session.conf.set(key, value)
+      session.experimental.extraOptimizations = there ++ rules.asScala
+    }
+  }
+}
+
+object NewSessions {
+
+  /** What extensions keep: who offers rules, and what. */
+  final class Check {
+    var from: WeakReference[SparkSession] = _
+    @volatile var now: Option[NewSessions] = None
+
+    /** The check of a new session's plans. */
+    def of(session: SparkSession): LogicalPlan => Unit = {
+      var isDone = false
+      _ =>
+        synchronized {
+          for (offered <- now if !isDone && !offered.rules.isEmpty) {
+            isDone = true
+            try offered.install(session)
+            catch { // the session's queries run without the rules
+              case NonFatal(failure) => offered.python.tell("skipping", s"a new session could not get the rules: $failure")
+            }
+          }
+        }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+package org.apache.spark.sql.delta.variant
+
+import java.util.WeakHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.sql.SparkSessionExtensions
+
+/** What the sessions of one driver share: caches, and what their threads are doing. */
+final class Shared {
+  val bounds: FileBounds.Kept = FileBounds.kept()
+  val footers = new Footers
+  val indexes: ValueIndex.Kept = ValueIndex.kept()
+
+  /** Scans that typed reading has looked at, to tell them from each other. */
+  val scans = new AtomicLong
+
+  /** In a thread in which a rule runs, which may plan queries of its own. */
+  val ruling = new Flag
+
+  /** In a thread in which `explain` plans a query. */
+  val explaining = new Flag
+
+  /** Extensions take a check, and never give it back. */
+  val checks = new WeakHashMap[SparkSessionExtensions, NewSessions.Check]
+}
+
+/** Whether a thread is doing something. */
+final class Flag {
+  private val raised = new ThreadLocal[Boolean]
+
+  def isRaised: Boolean = raised.get
+
+  def during[T](doing: => T): T = {
+    raised.set(true)
+    try doing
+    finally raised.remove()
+  }
+}

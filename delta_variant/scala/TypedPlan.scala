@@ -1,0 +1,351 @@
+package org.apache.spark.sql.delta.variant
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.delta.{DeltaParquetFileFormat, NoMapping}
+import org.apache.spark.sql.delta.actions.AddFile
+import org.apache.spark.sql.execution.datasources.{LogicalRelation, PushVariantIntoScan}
+import org.apache.spark.sql.types._
+
+/**
+ * The plan that reads paths of one scan from typed columns.
+ *
+ * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Every use of a
+ * Variant above the chain becomes a column of that union: in the type asked for, if its cast cannot fail or is made for every row anyway;
+ * otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the cast stays where it was.
+ *
+ * @param keys of each path
+ */
+final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[String]], groups: Seq[TypedPlan.FileGroup]) {
+  import TypedPlan._
+
+  private val alone: Option[TypedFiles] = groups match { // all files have the paths in columns of the same types
+    case Seq(group: TypedFiles) => Some(group)
+    case _ => None
+  }
+  private val exported = mutable.LinkedHashMap.empty[Any, Alias] // by a Use or a PathOf: what leaves the chain
+  private val exports = mutable.Map.empty[Use, Expression] // of the uses above the chain, over such an Alias
+
+  /** The plan, and the relations in it, in the order of the groups. */
+  def plan: (LogicalPlan, Seq[LogicalRelation]) = {
+    uses.carried.filter(column => uses.place(column).exists(_.isVariant)).foreach(addExports)
+    val branches = groups.zipWithIndex.map { case (group, number) => branch(group, isRenamed = number > 0) }
+    val union = if (branches.size == 1) branches.head else Union(branches, byName = false, allowMissingCol = false)
+    val whole = uses.nodes.zipWithIndex.drop(uses.chain).foldLeft(union) { case (below, (Uses.Node(node, child), number)) =>
+      over(if (number < uses.last && uses.carried.nonEmpty) exporting(node) else node, child, below)
+    }
+    check(whole, uses.nodes.lastOption.fold[LogicalPlan](uses.scan)(_.plan))
+    (whole, branches.map(_.collectLeaves().head.asInstanceOf[LogicalRelation]))
+  }
+
+  private def over(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan = node match {
+    case generate: Generate => requiring(generate, plan).withNewChildren(Seq(plan))
+    case other => Relations.withChild(other, child, plan)
+  }
+
+  /** Generate lists the columns that it drops by number. It drops the columns in place of Variants if it drops all Variants. */
+  private def requiring(node: Generate, plan: LogicalPlan): Generate = {
+    val (dropped, kept) = node.child.output.zipWithIndex.partition { case (_, number) => node.unrequiredChildIndex.contains(number) }
+    val keepsVariants = kept.exists { case (column, _) => uses.place(column).isDefined }
+    val ids = dropped.map(_._1.exprId).toSet ++ (if (keepsVariants) Nil else exported.values.map(_.exprId))
+    node.copy(unrequiredChildIndex = plan.output.indices.filter(number => ids(plan.output(number).exprId)))
+  }
+
+  // ---- above the chain --------------------------------------------------------------------------------------------------------
+
+  /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
+  private def addExports(column: Attribute): Unit =
+    for (use <- uses.all if uses.isAbove(use) && uses.place(column).contains(use.variant)) {
+      exports.getOrElseUpdate(use, (use.pathOf, alone) match {
+        // The column is NULL in the rows that an outer join adds.
+        case (None, _) => EqualNullSafe(exported(use, IsNotNull(column), "present"), Literal.TrueLiteral)
+        // A column, not a constant: Spark makes no join key of a comparison with a constant.
+        case (Some(path), Some(group)) if group.dataType(path) == NullType => exported(use, Literal(null, use.dataType), path.path)
+        case (Some(path), Some(group)) =>
+          answer(exported(path, leaf(retyped(column, group), path, group), path.path), use, group.cast(use))
+        case (Some(path), None) if !use.fails => exported(use, get(column, path.path, use), path.path)
+        // The cast is made above the chain's filters. Spark's scan would make it below them.
+        case (Some(path), None) if uses.isOfEveryRow(use) => exported(use, get(asVariant(column, use), "$", use), path.path)
+        case (Some(path), None) => get(exported(path, asVariant(column, use), path.path), "$", use)
+      })
+    }
+
+  private def exported(key: Any, value: => Expression, name: String): Attribute =
+    exported.getOrElseUpdate(key, Alias(value, name)()).toAttribute
+
+  /** A node above the chain, with the exported columns in place of Variants. */
+  private def exporting(node: LogicalPlan): LogicalPlan = {
+    val fresh = node match {
+      case Project(list, child) =>
+        val isVariant = list.map(column => uses.place(withoutAlias(column)).isDefined)
+        Project(passing(list, isVariant).map(_.asInstanceOf[NamedExpression]), child)
+      case expand: Expand => // ROLLUP and the like
+        val isVariant = expand.output.indices.map(uses.carries(expand, _))
+        val output = passing(expand.output, isVariant).map(_.asInstanceOf[Attribute])
+        Expand(expand.projections.map(passing(_, isVariant)), output, expand.child)
+      case other => other
+    }
+    fresh.transformExpressions(Function.unlift { expression =>
+      uses.use(expression).flatMap(exports.get).map(value => if (expression.isInstanceOf[IsNull]) Not(value) else value)
+    })
+  }
+
+  /** Columns with the exported ones in the place of Variants. */
+  private def passing(columns: Seq[Expression], isVariant: Seq[Boolean]): Seq[Expression] = {
+    val others = columns.zip(isVariant).collect { case (column, false) => column }
+    if (others.size == columns.size) others else others ++ exported.values.map(_.toAttribute)
+  }
+
+  // ---- one group --------------------------------------------------------------------------------------------------------------
+
+  private def branch(group: FileGroup, isRenamed: Boolean): LogicalPlan = {
+    val chain = uses.nodes.take(uses.chain).foldLeft[LogicalPlan](relation(group)) { (plan, node) =>
+      over(
+        node.plan.transformExpressions(group match {
+          case typed: TypedFiles => onTyped(typed)
+          case _: SparkFiles => late
+        }),
+        0,
+        plan)
+    }
+    val top =
+      if (uses.carried.isEmpty) chain
+      else {
+        val columns = Project(chain.output.filter(uses.place(_).isEmpty) ++ exported.values, chain)
+        group match {
+          case typed: TypedFiles => columns.transformExpressions(onTyped(typed))
+          case _: SparkFiles => columns
+        }
+      }
+    val plan = if (isRenamed) renamed(top) else top
+    group match {
+      case _: TypedFiles => plan
+      case _: SparkFiles => PushVariantIntoScan(plan)
+    }
+  }
+
+  /** Casts that stay above the filters of the chain: PushVariantIntoScan would move them below. */
+  private def late: PartialFunction[Expression, Expression] = {
+    case expression if uses.isAboveScan(expression) =>
+      val use = uses.use(expression).get
+      get(asVariant(use.child, use), "$", use)
+  }
+
+  /** The same plan with expression ids of its own. */
+  private def renamed(plan: LogicalPlan): LogicalPlan = {
+    val ids = mutable.Map.empty[ExprId, ExprId]
+    def fresh(id: ExprId) = ids.getOrElseUpdate(id, NamedExpression.newExprId)
+    def of(plan: LogicalPlan): LogicalPlan = plan match {
+      case relation: LogicalRelation => relation.copy(output = relation.output.map(column => column.withExprId(fresh(column.exprId))))
+      case other =>
+        val node = other.transformExpressions {
+          case column: AttributeReference => column.withExprId(fresh(column.exprId))
+          case alias: Alias => alias.withExprId(fresh(alias.exprId))
+        }
+        over(node, 0, of(other.children.head))
+    }
+    of(plan)
+  }
+
+  // ---- expressions on typed columns -------------------------------------------------------------------------------------------
+
+  private def onTyped(group: TypedFiles): PartialFunction[Expression, Expression] = Function.unlift {
+    case column: AttributeReference => uses.place(column).map(_ => retyped(column, group))
+    case expression =>
+      uses.use(expression) match {
+        case None => compared(expression, group)
+        case Some(Use(_, None, _, _, _)) => Some(expression) // whether the struct in place of the VARIANT is NULL
+        case Some(use) => Some(answer(leaf(retyped(use.child, group), use.pathOf.get, group), use, group.cast(use)))
+      }
+  }
+
+  /**
+   * A comparison of integers with constants, made on the column itself, so that Spark can push it down to Parquet: the cast between the
+   * two types changes no value. None if the expression is no such comparison.
+   */
+  private def compared(expression: Expression, group: TypedFiles): Option[Expression] = expression match {
+    case _: BinaryComparison | _: In =>
+      val sides = expression.children.filterNot(_.isInstanceOf[Literal]).map(uses.use)
+      for {
+        use <- Some(sides).collect { case Seq(Some(use)) => use }
+        path <- use.pathOf if use.dataType.isInstanceOf[IntegralType] && group.cast(use) == Safe
+        column = leaf(retyped(use.child, group), path, group)
+        values = expression.children.map {
+          case literal: Literal => constant(literal, use.dataType, column.dataType)
+          case _ => Some(column)
+        }
+        if values.forall(_.isDefined)
+      } yield expression.withNewChildren(values.flatten.toIndexedSeq)
+    case _ => None
+  }
+
+  private def retyped(expression: Expression, group: TypedFiles): Expression = expression.transform {
+    case column: AttributeReference if uses.place(column).isDefined => column.withDataType(dataType(uses.place(column).get, group))
+  }
+
+  /** The typed column of a path, in the struct in place of its Variant. */
+  private def leaf(variant: Expression, path: PathOf, group: TypedFiles): Expression =
+    if (group.dataType(path) == NullType) Literal(null, NullType)
+    else {
+      val typed = LogStatistics.field(variant, Typed)
+      val leaf = keys(path).foldLeft(typed)((struct, key) => LogStatistics.field(LogStatistics.field(struct, key), Typed))
+      leaf.dataType match {
+        // Spark's Parquet filters fail if a constant has more bytes than the file's decimals. A Coalesce gets no such filter.
+        case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => Coalesce(Seq(leaf))
+        case _ => leaf
+      }
+    }
+
+  // ---- the relation -----------------------------------------------------------------------------------------------------------
+
+  /** The type of a place in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
+  private def dataType(place: Place, group: TypedFiles): DataType = place.dataType match {
+    case VariantType =>
+      val leaves = uses.paths.filter(path => path.variant == place && group.dataType(path) != NullType)
+      // `metadata` is NULL where the Variant is.
+      if (leaves.isEmpty) new StructType().add(Metadata, BinaryType)
+      else nested(leaves.map(path => keys(path) -> group.dataType(path)).distinct)
+    case struct: StructType =>
+      StructType(struct.fields.zipWithIndex.map { case (field, number) => field.copy(dataType = dataType(place.field(number), group)) })
+    case other => other
+  }
+
+  private def relation(group: FileGroup): LogicalRelation = group match {
+    case SparkFiles(some) => Relations.over(uses.scan, files.narrowed(some))
+    case typed: TypedFiles =>
+      val source = Relations.source(uses.scan)
+      val output = uses.scan.output.map(column => retyped(column, typed).asInstanceOf[AttributeReference])
+      val types = output.map(column => column.name -> column.dataType).toMap
+      val read = source.copy(
+        location = files.narrowed(typed.files, typed.share(output.map(_.dataType.defaultSize).sum)),
+        dataSchema = TypedPlan.retyped(source.dataSchema)(field => types.getOrElse(field.name, field.dataType)),
+        fileFormat = mapped(source.fileFormat.asInstanceOf[DeltaParquetFileFormat], types),
+        options = source.options.updated(IgnoreAnnotation, "true"))(source.sparkSession)
+      uses.scan.copy(relation = read, output = output)
+  }
+}
+
+object TypedPlan {
+  private val IgnoreAnnotation = "spark.sql.parquet.ignoreVariantAnnotation"
+  private val Mapping = "delta.columnMapping."
+  private val RowBytes = 8 // that Spark's estimates add to the columns of a row
+  private val Typed = "typed_value" // VariantShredding, "Value Shredding"
+  private val Metadata = "metadata"
+  private val AsIs = "as is" // these are casts of delta_variant/reading/casts.py
+  private val Safe = "safe"
+  private val Checked = "checked"
+  private val ByVariant = "by variant"
+
+  /** Files of one branch of the plan. */
+  sealed trait FileGroup {
+    def files: Seq[AddFile]
+  }
+
+  /** Files that Spark's scan reads. */
+  final case class SparkFiles(files: Seq[AddFile]) extends FileGroup
+
+  /**
+   * Files that have the paths in columns of the same types.
+   *
+   * @param width bytes that Spark's estimates assume for a row in the Variants of a file; 0 if that is not known
+   */
+  final case class TypedFiles(files: Seq[AddFile], width: Int, dataType: Map[PathOf, DataType], casts: Map[Use, String])
+      extends FileGroup {
+
+    def cast(use: Use): String = casts.getOrElse(use, ByVariant) // a value that leaves the chain as VARIANT
+
+    /** The share of its files' bytes that a relation reads, as Spark would estimate it for a projection of ordinary columns. */
+    def share(bytes: Int): Double =
+      (RowBytes + bytes) / (RowBytes + bytes + math.max(width - dataType.values.map(_.defaultSize).sum, 0)).toDouble
+  }
+
+  /** Throws an exception if a plan does not give the columns of the plan before it. */
+  def check(plan: LogicalPlan, before: LogicalPlan): Unit = {
+    def columns(plan: LogicalPlan) = plan.output.map(column => s"$column ${column.dataType.asNullable.sql}")
+    if (!plan.resolved) throw new IllegalStateException(s"the plan is not resolved: $plan")
+    if (columns(plan) != columns(before)) throw new IllegalStateException(s"the columns ${columns(before)} became ${columns(plan)}")
+  }
+
+  private def withoutAlias(column: Expression): Expression = column match {
+    case alias: Alias => alias.child
+    case other => other
+  }
+
+  private def get(variant: Expression, path: String, use: Use): Expression =
+    VariantGet(variant, Literal(path), use.dataType, use.fails, use.zone)
+
+  private def asVariant(variant: Expression, use: Use): Expression =
+    VariantGet(variant, Literal(use.path.get), VariantType, failOnError = false, use.zone)
+
+  /** An expression on a typed column that gives what Spark's cast from VARIANT gives (delta_variant/reading/casts.py). */
+  private def answer(column: Expression, use: Use, how: String): Expression =
+    if (column.dataType == NullType) Literal(null, use.dataType)
+    else if (how == AsIs) column
+    else {
+      val isCastable = Cast.canAnsiCast(column.dataType, use.dataType)
+      val areIntegers = column.dataType.isInstanceOf[IntegralType] && use.dataType.isInstanceOf[IntegralType]
+      // If all integers fit into the type, Spark's fastest cast gives the same.
+      val mode = if (how == Safe && areIntegers) EvalMode.LEGACY else EvalMode.TRY
+      def value = Cast(column, use.dataType, use.zone, mode)
+      def exact = {
+        val variant = Cast(column, VariantType, use.zone, EvalMode.ANSI)
+        if (use.dataType == VariantType) variant else get(variant, "$", use)
+      }
+      how match {
+        case Safe | Checked if !isCastable => exact
+        case Safe => value
+        case Checked => if (use.fails) Coalesce(Seq(value, exact)) else value
+        case _ => exact
+      }
+    }
+
+  /** The same integer in another type; None if the literal is not of the type `from`, or the other type cannot hold it. */
+  private def constant(literal: Literal, from: DataType, to: DataType): Option[Literal] = literal match {
+    case Literal(value: Number, `from`) => LeafTypes.integer(value.longValue, to).map(Literal(_, to))
+    case _ => None
+  }
+
+  /** The struct of a Variant in which these keys lead to typed columns. */
+  private def nested(leaves: Seq[(Seq[String], DataType)]): StructType = leaves match {
+    case Seq((Seq(), leaf)) => new StructType().add(Typed, leaf)
+    case _ =>
+      if (leaves.exists(_._1.isEmpty)) throw new IllegalStateException(s"a path has fields and a value: $leaves")
+      val fields = leaves.map(_._1.head).distinct.map { name =>
+        StructField(name, nested(leaves.collect { case (`name` +: keys, leaf) => keys -> leaf }))
+      }
+      new StructType().add(Typed, StructType(fields))
+  }
+
+  private def retyped(schema: StructType)(dataType: StructField => DataType): StructType =
+    StructType(schema.fields.map(field => field.copy(dataType = dataType(field))))
+
+  /** Column mapping looks each field up in the table's schema. There, typed columns get the names that they have in files. */
+  private def mapped(format: DeltaParquetFileFormat, types: Map[String, DataType]): DeltaParquetFileFormat =
+    if (format.columnMappingMode == NoMapping) format
+    else {
+      val schema = retyped(format.referenceSchema)(field => types.get(field.name).fold(field.dataType)(mapped(_, field.dataType)))
+      // Field ids end at the VARIANT. Files of this package have the physical names too, in both modes.
+      val settings = format.metadata.configuration.updated(s"${Mapping}mode", "name")
+      format.copy(metadata = format.metadata.copy(schemaString = schema.json, configuration = settings))
+    }
+
+  /** The type that the table has, with what is read in place of Variants. */
+  private def mapped(read: DataType, table: DataType): DataType = (read, table) match {
+    case (typed: StructType, VariantType) => named(typed)
+    case (read: StructType, table: StructType) =>
+      retyped(table)(field => read.find(_.name == field.name).fold(field.dataType)(found => mapped(found.dataType, field.dataType)))
+    case _ => table
+  }
+
+  private def named(struct: StructType): StructType = StructType(struct.fields.map { field =>
+    val dataType = field.dataType match {
+      case inner: StructType => named(inner)
+      case other => other
+    }
+    val names = new MetadataBuilder().putLong(s"${Mapping}id", 0).putString(s"${Mapping}physicalName", field.name).build()
+    StructField(field.name, dataType, nullable = true, names)
+  })
+}

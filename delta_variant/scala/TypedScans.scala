@@ -1,0 +1,242 @@
+package org.apache.spark.sql.delta.variant
+
+import java.util.Arrays
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaParquetFileFormat, IdMapping}
+import org.apache.spark.sql.delta.actions.AddFile
+import org.apache.spark.sql.delta.variant.Footers.Footer
+import org.apache.spark.sql.execution.datasources.LogicalRelation
+import org.apache.spark.sql.types.{LongType, VariantType}
+
+/**
+ * The optimizer rule for typed reading. It finds the Delta scans whose VARIANTs a plan uses by path (Uses), answers MIN, MAX and COUNT(*)
+ * from the log where possible (LogAggregates), groups the files by the types that the log or their footers prove for these paths
+ * (FileBounds, Footers), and replaces the scan by a plan that reads the typed columns (TypedPlan).
+ */
+final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeRule(TypedScans.Name, "reading", python, shared) {
+  import TypedScans._
+
+  override protected def rewritten(plan: LogicalPlan): LogicalPlan =
+    if (conf.getConfString(Setting, "true").toBoolean) visit(plan) else plan
+
+  private def visit(plan: LogicalPlan): LogicalPlan = {
+    val open = mutable.Queue.from(plan.collect { case OpenScan(scan, files) => scan -> files })
+    var result = plan
+    while (open.nonEmpty) {
+      val (scan, files) = open.dequeue()
+      val before = result
+      result = orElse(before) {
+        val uses = new Uses(before, scan)
+        if (uses.paths.isEmpty) before else new OneScan(before, scan, files, uses).typed(open)
+      }
+    }
+    inSubqueries(result)(visit)
+  }
+
+  // ---- one scan ---------------------------------------------------------------------------------------------------------------
+
+  private final class OneScan(plan: LogicalPlan, scan: LogicalRelation, files: PlannedFiles, uses: Uses) {
+    private val log = new LogStatistics(files.snapshot, tags)
+    private val format = Relations.source(scan).fileFormat.asInstanceOf[DeltaParquetFileFormat]
+    private val paths = uses.paths
+    private val requested = uses.ofPaths.map(use => Messages.PathUse(uses.number(use.pathOf.get), use.dataType.catalogString))
+    private val logged = scan.getTagValue(Outcomes.Logged)
+    private val outcome = Messages.Reading(shared.scans.incrementAndGet(), files.all.size, logged.getOrElse(0), 0, Nil, Nil)
+
+    /**
+     * The plan in which the scan is read from typed columns, as far as possible. If the log answers for some of its files, the scan of the
+     * others is added to `open`.
+     */
+    def typed(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): LogicalPlan =
+      if (uses.whole.isDefined) unchanged(uses.whole.toSeq)
+      else if (files.all.size.toLong * paths.size > MaxLeaves) {
+        unchanged(Seq(s"${paths.size} paths are too many for ${files.all.size} files"))
+      } else answeredByLog(open).getOrElse {
+        val proofs = python.ask[Messages.ProofsReply](Messages.ProofsRequest(log.columns, paths.map(used), requested))
+        if (proofs.reasons.nonEmpty) unchanged(proofs.reasons) else byProofs(proofs)
+      }
+
+    /** The plan as it is; `explain` shows the reasons. */
+    private def unchanged(reasons: Seq[String]): LogicalPlan = {
+      scan.setTagValue(Outcomes.Reading, outcome.copy(reasons = reasons))
+      plan
+    }
+
+    private def column(path: PathOf): Seq[String] =
+      path.variant.fields(format.referenceSchema).map(DeltaColumnMapping.getPhysicalName)
+
+    private def used(path: PathOf): Messages.UsedPath = Messages.UsedPath(column(path), path.variant.name, path.path)
+
+    // ---- the log --------------------------------------------------------------------------------------------------------------
+
+    /** The plan in which the log answers for the files that it decides; None if it decides none. */
+    private def answeredByLog(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): Option[LogicalPlan] = {
+      val isPossible = logged.isEmpty && !files.isCommand && files.all.exists(tags.has(_, tags.marker))
+      for {
+        aggregates <- Option.when(isPossible)(LogAggregates.of(uses)).flatten
+        bounds = python.ask[Messages.ExtremesReply](Messages.ExtremesRequest(log.columns, aggregates.requested.map(extreme))).bounds
+        if bounds.nonEmpty
+        known = FileBounds.of(log, files.scan, shared.bounds) if known.failure.isEmpty
+        types = aggregates.requested.map(use => use.dataType.catalogString -> use.dataType).toMap
+        values = known.read(log, TypedBound.all(bounds, types, conf.sessionLocalTimeZone))
+        answer = aggregates.decide(files.all, known, values, tags)
+        decided = files.all.size - answer.others.size if decided > 0
+      } yield {
+        if (answer.others.isEmpty) {
+          answer.plan(Explain.described(scan).copy(bounds = Some(0), reading = Some(outcome.copy(files = 0, logged = decided))))
+        } else {
+          val narrowed = files.narrowed(answer.others)
+          val (plan, rest) = answer.plan(Relations.over(aggregates.scan, narrowed))
+          Outcomes.copy(scan, rest, Outcomes.Skipping)
+          rest.setTagValue(Outcomes.Logged, decided)
+          open.enqueue(rest -> files.copy(index = narrowed))
+          plan
+        }
+      }
+    }
+
+    private def extreme(use: Use): Messages.TypedPath =
+      Messages.TypedPath(column(use.pathOf.get), use.path.get, use.dataType.catalogString)
+
+    // ---- typed columns --------------------------------------------------------------------------------------------------------
+
+    private def byProofs(reply: Messages.ProofsReply): LogicalPlan = {
+      val proven = files.all.map(_ => new Proven(paths.size))
+      val known = Option.when(reply.bounds.nonEmpty && files.all.exists(tags.provesTypes)) {
+        FileBounds.of(log, files.scan, shared.bounds)
+      }
+      known.flatMap(_.failure) match {
+        case Some(failure) => unchanged(Seq(s"the bounds of this version could not be read: $failure"))
+        case None =>
+          known.foreach(proveByLog(_, reply, proven))
+          val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
+          val counts = paths.indices.map(path => proven.count(_.types(path) != null))
+          val described = paths.zip(counts).map { case (path, count) => Messages.ProvenPath(path.variant.name, path.path, count) }
+          val (whole, others) = files.all.indices.partition(proven(_).isWhole)
+          val kinds = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
+          whole.foreach(file => kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file)
+          def width(file: Int) =
+            footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
+          val all = kinds.toSeq.map { case (proven, some) => ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head)) }
+          val keys = paths.zip(reply.proofs.map(_.keys)).toMap
+          replaced(all, others.map(files.all(_)), keys, outcome.copy(paths = described))
+      }
+    }
+
+    /** Sets the types that the log proves, and the smallest types that can hold the integers. */
+    private def proveByLog(known: FileBounds, reply: Messages.ProofsReply, proven: Seq[Proven]): Unit = {
+      val bounds = known.read(log, TypedBound.all(reply.bounds, Map("bigint" -> LongType), conf.sessionLocalTimeZone))
+      val proofs = reply.proofs.zipWithIndex
+      known.synchronized {
+        for ((types, file) <- proven.zip(files.all); number = known.number(file.path) if number >= 0) {
+          for ((proof, path) <- proofs) {
+            proof.leaf.foreach(leaf => types.types(path) = bounds(leaf).of(number).asInstanceOf[String])
+            proof.range.foreach { range =>
+              (bounds(range).of(number), bounds(range + 1).of(number)) match {
+                case (least: Long, most: Long) => types.rooms(path) = LeafTypes.room(least, most)
+                case _ =>
+              }
+            }
+          }
+        }
+      }
+    }
+
+    /**
+     * Whether footers can prove types: files may be shredded, and columns are found by name. With column mapping by id, other writers may
+     * use any names.
+     */
+    private def hasFooters: Boolean = {
+      val features = files.snapshot.protocol.readerAndWriterFeatureNames
+      ShreddingFeatures.exists(features.contains) && format.columnMappingMode != IdMapping
+    }
+
+    /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
+    private def proveByFooters(reply: Messages.ProofsReply, proven: Seq[Proven]): Map[Int, Footer] = {
+      val columns = paths.map(column)
+      // For a path that is requested as VARIANT, a JSON null is not NULL.
+      val nullsCount = uses.ofPaths.filter(_.dataType == VariantType).flatMap(_.pathOf).map(uses.number).toSet
+      val unproven = files.all.indices.filterNot(proven(_).isWhole)
+      val read = shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
+      for {
+        (file, Some(footer)) <- unproven.zip(read)
+        (proof, path) <- reply.proofs.zipWithIndex if proven(file).types(path) == null
+        name <- footer.typeOf(columns(path), proof.keys) if !(nullsCount(path) && LeafTypes.hasJsonNulls(name))
+      } proven(file).types(path) = LeafTypes.withoutJsonNulls(name)
+      unproven.zip(read).collect { case (file, Some(footer)) => file -> footer }.toMap
+    }
+
+    private def replaced(
+        kinds: Seq[ProvenFiles],
+        others: Seq[AddFile],
+        keys: Map[PathOf, Seq[String]],
+        outcome: Messages.Reading): LogicalPlan = {
+      val groups =
+        if (kinds.isEmpty) Nil
+        else python.ask[Messages.GroupsReply](Messages.GroupsRequest(requested, kinds.map(_.message))).groups
+      val typed = groups.map { group =>
+        val kind = kinds(group.kind)
+        val types = paths.zip(kind.proven.types.map(LeafTypes.dataType)).toMap
+        TypedPlan.TypedFiles(kind.files, kind.width, types, uses.ofPaths.zip(group.casts).toMap)
+      }
+      val left = others ++ kinds.indices.filterNot(groups.map(_.kind).contains).flatMap(kinds(_).files)
+      val all = typed ++ Option.when(left.nonEmpty)(TypedPlan.SparkFiles(left))
+      val (result, relations, done) =
+        if (kinds.isEmpty) (plan, Nil, outcome)
+        else if (all.size > 1 && !files.isCommand && uses.dependsOnPartitions) {
+          (plan, Nil, outcome.copy(reasons = Seq("the query's rows depend on how they are spread over partitions")))
+        } else {
+          val (result, relations) = new TypedPlan(uses, files, keys, all).plan
+          (result, relations, outcome.copy(typed = typed.map(_.files.size).sum))
+        }
+      relations.foreach(Outcomes.copy(scan, _, Outcomes.Skipping))
+      (scan +: relations).foreach(_.setTagValue(Outcomes.Reading, done))
+      result
+    }
+  }
+}
+
+object TypedScans {
+  val Name = "delta_variant.TypedScans"
+  private val Setting = "spark.delta_variant.typedReading"
+  private val FooterBytes = "spark.delta_variant.footerBytes" // footers of smaller files are not read
+  private val DefaultBytes = "262144" // Spark's scan of fewer bytes takes no longer than the footer
+  private val MaxLeaves = 4000000L // types of paths in all files of a scan: a few seconds, the first time
+  private val ShreddingFeatures = Seq("variantShredding", "variantShredding-preview")
+
+  /** A Delta scan with VARIANTs that the rule has not visited yet. */
+  private object OpenScan {
+    def unapply(plan: LogicalPlan): Option[(LogicalRelation, PlannedFiles)] = plan match {
+      case PlannedScan(scan, files)
+          if Columns.hasVariant(scan) && scan.getTagValue(Outcomes.Reading).isEmpty &&
+            Relations.source(scan).fileFormat.getClass == classOf[DeltaParquetFileFormat] => Some(scan -> files)
+      case _ => None
+    }
+  }
+
+  /** By path, the type of a file's typed column, and the smallest type that can hold its integers; null where it is not proven. */
+  private final class Proven(paths: Int) {
+    val types = new Array[String](paths)
+    val rooms = new Array[String](paths)
+
+    def isWhole: Boolean = !types.contains(null)
+
+    override def equals(other: Any): Boolean = other match {
+      case that: Proven => types.sameElements(that.types) && rooms.sameElements(that.rooms)
+      case _ => false
+    }
+
+    override def hashCode: Int = 31 * Arrays.hashCode(types.asInstanceOf[Array[AnyRef]]) + Arrays.hashCode(rooms.asInstanceOf[Array[AnyRef]])
+  }
+
+  /** Files of which the same is proven. width: bytes that Spark's estimates assume for a row in the Variants of a file. */
+  private final case class ProvenFiles(proven: Proven, files: Seq[AddFile], width: Int) {
+    def message: Messages.Kind = {
+      val leaves = proven.types.zip(proven.rooms).map { case (name, room) => Messages.Leaf(name, Option(room)) }
+      Messages.Kind(leaves.toSeq, PlannedFiles.bytes(files))
+    }
+  }
+}

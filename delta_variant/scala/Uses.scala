@@ -1,0 +1,319 @@
+package org.apache.spark.sql.delta.variant
+
+import java.util.IdentityHashMap
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.datasources.{LogicalRelation, VariantMetadata}
+import org.apache.spark.sql.types._
+
+/** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
+final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
+
+  def isVariant: Boolean = dataType == VariantType
+
+  def field(ordinal: Int): Place =
+    Place(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
+
+  /** The names that queries use. */
+  def names: Seq[String] = {
+    val fields = ordinals.scanLeft((column.name, column.dataType)) { case ((_, struct), ordinal) =>
+      val field = struct.asInstanceOf[StructType](ordinal)
+      (field.name, field.dataType)
+    }
+    fields.map { case (name, _) => name }
+  }
+
+  def name: String = names.mkString(".")
+
+  /** The fields of a schema that lead to it. */
+  def fields(schema: StructType): Seq[StructField] = {
+    def named(struct: DataType, name: String) = Columns.field(struct.asInstanceOf[StructType], name).getOrElse {
+      throw new IllegalStateException(s"$name is not in ${struct.simpleString}")
+    }
+    val first = named(schema, names.head)
+    names.tail.scanLeft(first)((outer, name) => named(outer.dataType, name))
+  }
+}
+
+/** A path of a VARIANT. */
+final case class PathOf(variant: Place, path: String)
+
+/**
+ * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value in every
+ * row.
+ *
+ * @param fails a value that does not fit into the type raises an error; else it gives NULL
+ * @param child the expression of the VARIANT in the use
+ */
+final case class Use(variant: Place, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
+    val child: Expression) {
+  def pathOf: Option[PathOf] = path.map(PathOf(variant, _))
+}
+
+/**
+ * The uses of one scan's VARIANTs in a plan.
+ *
+ * Only nodes between the scan and the root can use them. `nodes` reverses what PushVariantIntoScan did, so that each use of a path is a
+ * VariantGet again, on a column or on a field of a struct. The projections and filters directly above the scan are its chain; a Variant
+ * that leaves the chain is followed further up.
+ */
+final class Uses(root: LogicalPlan, relation: LogicalRelation) {
+  import Uses._
+
+  private val unpush = new Unpush(relation)
+  private val places = mutable.Map.empty[ExprId, Place]
+  private val found = mutable.LinkedHashMap.empty[Use, Seen]
+  private val numbers = mutable.LinkedHashMap.empty[PathOf, Int]
+  private var reason: Option[String] = None
+
+  /** The scan as it was before PushVariantIntoScan. */
+  val scan: LogicalRelation = unpush.scan
+
+  /** From the node above the scan up to the root. */
+  val nodes: IndexedSeq[Node] = above(root, relation).fold(Vector.empty[Node])(_._2)
+
+  /** The nodes of the chain are the first so many. */
+  val chain: Int = nodes.segmentLength(node => isChain(node.plan))
+
+  for (case column: AttributeReference <- scan.output if Columns.hasVariant(column.dataType))
+    places(column.exprId) = Place(column.exprId, Nil)(column, column.dataType)
+
+  /** How many of the nodes see the Variants. */
+  val last: Int = {
+    val sight = nodes.zipWithIndex.iterator.map { case (Node(plan, _), number) =>
+      visit(plan, above = number >= chain, first = number == chain) && carriers(plan.output).nonEmpty
+    }
+    val seeing = sight.takeWhile(identity).size
+    if (seeing == nodes.size) visitAll(nodes.lastOption.fold[LogicalPlan](scan)(_.plan).output, above = false, everyRow = false)
+    math.min(seeing + 1, nodes.size)
+  }
+
+  /** All uses, and those that have a path. */
+  def all: Seq[Use] = found.keys.toSeq
+  def ofPaths: Seq[Use] = all.filter(_.path.isDefined)
+
+  /** The paths, in the order of their numbers. */
+  def paths: Seq[PathOf] = numbers.keys.toSeq
+
+  def number(path: PathOf): Int = numbers(path)
+
+  /** Whether a node above the chain has the use. */
+  def isAbove(use: Use): Boolean = found(use).above
+
+  /** Whether the plan computes the value of a use for every row that leaves the chain. */
+  def isOfEveryRow(use: Use): Boolean = found(use).everyRow
+
+  /** Why no path can be read from a typed column. */
+  def whole: Option[String] = reason
+
+  /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
+  def dependsOnPartitions: Boolean = nodes.exists(node => node.plan.isInstanceOf[Sample] || !Relations.isDeterministic(node.plan))
+
+  /** The columns with VARIANTs that leave the chain, so that the plan above sees them. */
+  def carried: Seq[Attribute] =
+    if (chain == nodes.size) Nil else carriers(if (chain == 0) scan.output else nodes(chain - 1).plan.output)
+
+  // ---- the nodes --------------------------------------------------------------------------------------------------------------
+
+  /** A plan as it was before PushVariantIntoScan, and the nodes from the one above the scan up to it; None if it lacks the scan. */
+  private def above(plan: LogicalPlan, leaf: LogicalPlan): Option[(LogicalPlan, Vector[Node])] =
+    if (plan eq leaf) Some((scan, Vector.empty))
+    else {
+      plan.children.iterator.zipWithIndex.flatMap { case (child, number) => above(child, leaf).map(number -> _) }.nextOption().map {
+        case (child, (before, below)) =>
+          val node = if (unpush.isNeeded) Relations.withChild(plan.transformExpressions(unpush.rule), child, before) else plan
+          (node, below :+ Node(node, child))
+      }
+    }
+
+  /**
+   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column: in a plan that
+   * PushVariantIntoScan has seen twice, as that of a DataFrame over an optimized plan.
+   */
+  def isAboveScan(expression: Expression): Boolean =
+    unpush.isNeeded && !unpush.made(expression) &&
+      use(expression).exists(use => use.path.isDefined && use.fails && (use.child eq expression.children.head))
+
+  // ---- the uses ---------------------------------------------------------------------------------------------------------------
+
+  /** The place that an expression refers to. */
+  def place(expression: Expression): Option[Place] = expression match {
+    case column: Attribute => places.get(column.exprId)
+    case GetStructField(struct, ordinal, _) => place(struct).filterNot(_.isVariant).map(_.field(ordinal))
+    case _ => None
+  }
+
+  private def variant(expression: Expression): Option[Place] = place(expression).filter(_.isVariant)
+
+  /** The use that an expression is. */
+  def use(expression: Expression): Option[Use] = expression match {
+    case IsNotNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
+    case IsNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
+    case VariantGet(child, Literal(path, _), dataType, fails, zone) if path != null && variant(child).isDefined =>
+      variant(child).map(Use(_, Some(path.toString), dataType, fails, zone)(child))
+    // TypedPlan gives a use that can fail this form, so that Spark's scan reads the path as VARIANT.
+    case VariantGet(inner: VariantGet, path, dataType, fails, zone) if path.semanticEquals(Literal("$")) =>
+      ofVariant(inner, dataType, fails, zone)
+    case cast: Cast if cast.dataType != VariantType =>
+      val fails = cast.evalMode != EvalMode.TRY
+      cast.child match {
+        case child if variant(child).isDefined => variant(child).map(Use(_, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
+        case inner: VariantGet => ofVariant(inner, cast.dataType, fails, cast.timeZoneId)
+        case _ => None
+      }
+    case _ => None
+  }
+
+  /** The use that a cast of another use, which gives a VARIANT, is. */
+  private def ofVariant(inner: Expression, dataType: DataType, fails: Boolean, zone: Option[String]): Option[Use] =
+    use(inner).filter(_.dataType == VariantType).map(of => Use(of.variant, of.path, dataType, fails, zone)(of.child))
+
+  /** Adds the uses of a node. Returns whether the nodes above it can see the Variants. */
+  private def visit(node: LogicalPlan, above: Boolean, first: Boolean): Boolean = node match {
+    case Project(list, _) =>
+      list.foreach {
+        case alias: Alias =>
+          place(alias.child).filter(place => Columns.hasVariant(place.dataType)).fold(visit(alias, above, everyRow = false)) { place =>
+            if (above && !alias.child.isInstanceOf[Attribute]) giveUp(inside(place))
+            places(alias.exprId) = place
+          }
+        case column => if (!place(column).exists(place => Columns.hasVariant(place.dataType))) visit(column, above, everyRow = false)
+      }
+      true
+    case aggregate: Aggregate =>
+      visitAll(aggregate.groupingExpressions, above, first)
+      visitAll(aggregate.aggregateExpressions, above, everyRow = false)
+      if (first) visitFunctions(aggregate.aggregateExpressions)
+      false
+    case expand: Expand =>
+      for (column <- expand.output.indices if !carries(expand, column); projection <- expand.projections)
+        visit(projection(column), above, everyRow = false)
+      true
+    case _ =>
+      visitAll(node.expressions, above, everyRow = false)
+      val passes = isPassing(node)
+      if (!passes) node.children.foreach(child => visitAll(child.output, above = true, everyRow = false))
+      passes
+  }
+
+  /** Whether a column of an Expand (ROLLUP and the like) is the same VARIANT, or struct with one, in all projections. */
+  def carries(node: Expand, column: Int): Boolean = {
+    val output = node.output(column)
+    place(output).isDefined && node.projections.forall(projection => output.semanticEquals(projection(column)))
+  }
+
+  private def visitAll(expressions: Seq[Expression], above: Boolean, everyRow: Boolean): Unit =
+    expressions.foreach(visit(_, above, everyRow))
+
+  /** Adds the uses that aggregate functions evaluate for every row. Others stop at the first value or have several children. */
+  private def visitFunctions(expressions: Seq[Expression]): Unit = expressions.foreach {
+    case function: AggregateExpression =>
+      val isOfEveryRow = function.filter.isEmpty && EveryRow(function.aggregateFunction.prettyName)
+      if (isOfEveryRow) visitAll(function.aggregateFunction.children, above = true, everyRow = true)
+    case other => visitFunctions(other.children)
+  }
+
+  /** Adds the uses in an expression. everyRow: whether its value is computed for every row that leaves the chain. */
+  private def visit(expression: Expression, above: Boolean, everyRow: Boolean): Unit = (use(expression), place(expression)) match {
+    // A column leaves the chain for each use of a VARIANT column. Structs cannot leave it, so fields have no use above.
+    case (Some(use), _) if above && !use.child.isInstanceOf[Attribute] => giveUp(inside(use.variant))
+    case (Some(use), _) => add(use, above, everyRow)
+    case (None, Some(place)) if Columns.hasVariant(place.dataType) => giveUp(s"the whole of ${place.name} is asked for")
+    case (None, Some(place)) => if (above) giveUp(inside(place))
+    case (None, None) => visitAll(expression.children, above, everyRow && (expression.isInstanceOf[Cast] || expression.isInstanceOf[Alias]))
+  }
+
+  private def giveUp(why: String): Unit = if (reason.isEmpty) reason = Some(why)
+
+  private def add(use: Use, above: Boolean, everyRow: Boolean): Unit = {
+    // Spark 4.2's scan of a shredded VARIANT fails for such a type, so the cast must not come closer to it.
+    if (use.dataType.sql.contains(" COLLATE ")) giveUp("a string with a collation is asked for")
+    val seen = found.getOrElseUpdate(use, new Seen)
+    seen.above |= above
+    seen.everyRow |= everyRow
+    use.pathOf.foreach(path => numbers.getOrElseUpdate(path, numbers.size))
+  }
+
+  private def carriers(output: Seq[Attribute]): Seq[Attribute] = output.filter(place(_).isDefined)
+}
+
+object Uses {
+
+  /** A node of the plan, and which of its children is the one below. */
+  final case class Node(plan: LogicalPlan, child: Int)
+
+  private final class Seen {
+    var above = false
+    var everyRow = false
+  }
+
+  // Aggregate functions that evaluate their argument for every row.
+  private val EveryRow = Set("sum", "min", "max", "avg")
+
+  private def isChain(node: LogicalPlan): Boolean =
+    (node.isInstanceOf[Project] || node.isInstanceOf[Filter]) && Relations.isDeterministic(node)
+
+  /** Whether a node passes on the columns of its children. */
+  private def isPassing(node: LogicalPlan): Boolean = node match {
+    case _: Filter | _: Sort | _: Join | _: GlobalLimit | _: LocalLimit | _: Offset | _: Window | _: Sample | _: Generate |
+        _: RepartitionOperation => true
+    case _ => false
+  }
+
+  private def inside(place: Place): String = s"a field of the struct ${place.column.name} is used above a join or an aggregate"
+
+  /** Reverses what PushVariantIntoScan did to a scan and to the expressions above it. */
+  private final class Unpush(relation: LogicalRelation) {
+    private val gets = new IdentityHashMap[Expression, VariantGet] // the VariantGets that Spark's scan made
+
+    // The columns that PushVariantIntoScan made, as they were before.
+    private val columns: Map[ExprId, AttributeReference] = relation.output.flatMap { column =>
+      val before = original(column.dataType)
+      Option.when(before != column.dataType)(column.exprId -> column.withDataType(before).newInstance())
+    }.toMap
+
+    def isNeeded: Boolean = columns.nonEmpty
+
+    val scan: LogicalRelation =
+      if (!isNeeded) relation
+      else {
+        val source = Relations.source(relation)
+        val before = source.copy(dataSchema = original(source.dataSchema).asInstanceOf[StructType])(source.sparkSession)
+        relation.copy(relation = before, output = relation.output.map(column => columns.getOrElse(column.exprId, column)))
+      }
+
+    /** Whether an expression is a VariantGet that Spark's scan made. */
+    def made(expression: Expression): Boolean = gets.containsKey(expression)
+
+    def rule: PartialFunction[Expression, Expression] = {
+      case column: AttributeReference if columns.contains(column.exprId) => columns(column.exprId)
+      case GetStructField(struct, ordinal, _) if VariantMetadata.isVariantStruct(struct.dataType) && isPushed(struct) =>
+        val field = struct.dataType.asInstanceOf[StructType](ordinal)
+        val pushed = VariantMetadata.fromMetadata(field.metadata)
+        val variant = struct.transform(rule)
+        if (pushed.path == "$" && field.dataType == VariantType) variant
+        else {
+          val get = VariantGet(variant, Literal(pushed.path), field.dataType, pushed.failOnError, Some(pushed.timeZoneId))
+          gets.put(get, get)
+          get
+        }
+    }
+
+    private def isPushed(struct: Expression): Boolean = struct match {
+      case column: AttributeReference => columns.contains(column.exprId)
+      case GetStructField(outer, _, _) => isPushed(outer)
+      case _ => false
+    }
+
+    private def original(dataType: DataType): DataType = dataType match {
+      case pushed: StructType if VariantMetadata.isVariantStruct(pushed) => VariantType
+      case struct: StructType => StructType(struct.fields.map(field => field.copy(dataType = original(field.dataType))))
+      case other => other
+    }
+  }
+}
