@@ -282,7 +282,7 @@ object Messages {
       source: String)
 
   /** The totals of a batch. read: bytes. failed: by path. sources: numbers of files. */
-  final case class Analyzed(
+  final case class AnalyzedBatch(
       files: Int,
       read: Long,
       rows: Long,
