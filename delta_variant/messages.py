@@ -483,12 +483,12 @@ class AnalyzedFile:
 @dataclass(frozen=True, slots=True)
 class AnalysisReport:
     file: int
-    read: int
-    failed: str | None
-    stats: str | None
-    tags: Mapping[str, str]
-    rows: int
-    source: str
+    read: int = 0
+    failed: str | None = None
+    stats: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,10 +535,10 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @overload
-def decoded(kind: type[M], text: str) -> M: ...
+def decoded(kind: type[M], text: str | bytes) -> M: ...
 @overload
-def decoded(kind: Any, text: str) -> Any: ...
-def decoded(kind: Any, text: str) -> Any:
+def decoded(kind: Any, text: str | bytes) -> Any: ...
+def decoded(kind: Any, text: str | bytes) -> Any:
     """The message of a JSON text. kind: its class, a union of classes, or a tuple of either: `tuple[ScanReport, ...]`.
 
     Raises ValueError, with the class and the field, for a text that is no such message.
@@ -552,7 +552,7 @@ def decoded(kind: Any, text: str) -> Any:
         return _reader(kind)(json.loads(text))
     except _UnfitError as error:
         raise ValueError(f"{getattr(kind, '__name__', kind)}: {error}") from None
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{getattr(kind, '__name__', kind)}: no JSON: {error}") from None
 
 

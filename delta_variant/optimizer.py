@@ -1,12 +1,12 @@
 """The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and what it ran: `queries`.
 
-`java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a filter,
-a join, or an ORDER BY with LIMIT (twice for the last). It sends the filter as JSON (`Filters.java`) and gets a predicate on
-bounds (`skipping.answer`), which Java evaluates over the bounds in the log (`FileBounds.java`).
+`scala/SkipFiles.scala` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a
+filter, a join, or an ORDER BY with LIMIT (twice for the last). It sends the filters (`Filters.scala`) and gets a predicate on
+bounds (`skipping.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`).
 
-`java/TypedScans.java` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.java`):
-which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds
-prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.java`).
+`scala/TypedScans.scala` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.scala`):
+which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.scala`); which bounds
+prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.scala`).
 
 No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
 the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
@@ -113,21 +113,21 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
 def queries(spark: SparkSession) -> list[DataFrame]:
     """The last queries over Delta tables with VARIANT columns that the session has run since it has the rules, each once.
 
-    They can be planned again, under the session's settings of now (`java/Queries.java`).
+    They can be planned again, under the session's settings of now (`scala/Queries.scala`).
     """
     listener = _listener(spark)
     return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
 
 
 def _listener(spark: SparkSession) -> Any:
-    """The `java/Queries.java` of the session; None if there is none."""
+    """The `scala/Queries.scala` of the session; None if there is none."""
     listeners = spark._jsparkSession.listenerManager().listListeners()  # noqa: SLF001  # no public name
     return next((one for one in listeners if one.getClass().getName() == _QUERIES), None)
 
 
 def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """Lets the sessions that are made from this one have its rules (`java/NewSessions.java`), and these settings; `defaults` if
-    they do not have others."""
+    """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
+    `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
     given = (jvm.scala_seq(spark, ours), dict(settings), dict(defaults), _Tell())
     jvm.construct(spark, jvm.java_class(spark, "NewSessions"), *given).offer(spark._jsparkSession)  # noqa: SLF001

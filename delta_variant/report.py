@@ -2,8 +2,8 @@
 
 In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
-columns, and why not more. `java/Scans.java` records on the scans of a plan what the two rules did. `java/Explain.java` collects
-that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
+columns, and why not more. `scala/Scans.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
+collects that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OTHERS = {
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
 }
-"""By kind, as `java/Explain.java` has it: why nothing is done for a scan that the rules leave alone."""
+"""By kind, as `scala/Explain.scala` has it: why nothing is done for a scan that the rules leave alone."""
 
 _COMMANDS = ("Command", "ParsedStatement")
 """The kinds of logical plans that Spark runs when a DataFrame is made of them."""
