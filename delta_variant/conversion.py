@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from delta_variant import reloading, sources
+from delta_variant import messages, reloading, sources
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
@@ -125,36 +125,39 @@ def convert(
     places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     types = ", ".join(f"{quoted(name)} {kind}" for name, kind in (folders or {}).items())
     found = sources.listed(spark, "listFolders", conversion.storage_options, places, types)
-    for table in found["tables"]:
+    for table in found.tables:
         raise TableError(
             f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
         )
-    conversion.check_target([name for name, *_ in found["files"]], found["directories"])
-    schema = t.StructType.fromJson(json.loads(found["schema"]))
+    conversion.check_target([file.path for file in found.files], found.directories)
+    schema = t.StructType.fromJson(json.loads(found.schema)) if found.schema else t.StructType()
     for name in folders or {}:
         if name.lower() not in map(str.lower, schema.names):
             raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
-    files, ignored = _wanted(found["files"], schema, conversion.drop)
+    files, ignored = _wanted(found.files, schema, conversion.drop)
     schema = t.StructType([field for field in schema if field.name.lower() not in conversion.drop])
     return replace(conversion.run(files, schema, commit_bytes, progress), ignored=ignored)
 
 
-def _wanted(listed: Sequence[Sequence[Any]], folders: t.StructType, dropped: Collection[str]) -> tuple[list[SourceFile], int]:
+def _wanted(
+    listed: Sequence[messages.SourceFile], folders: t.StructType, dropped: Collection[str]
+) -> tuple[list[SourceFile], int]:
     """The files to read, in the order of their names, and how many were left out because of their suffix.
 
     folders: the columns of directories. dropped: those that are not needed, in lower case. Raises TableError for a file that is
     in none of the directories.
     """
     kept = [i for i, name in enumerate(folders.names) if name.lower() not in dropped]
-    rows = {name: row for name, *row in listed if row[2] or not name.rpartition("/")[2].startswith("_")}  # _metadata
-    wanted = [name for name, row in sorted(rows.items()) if row[2] or name.lower().endswith(_SUFFIXES)] or sorted(rows)
+    named = {file.path: file for file in listed if file.named or not file.path.rpartition("/")[2].startswith("_")}  # _metadata
+    all_files = [file for _, file in sorted(named.items())]
+    wanted = [file for file in all_files if file.named or file.path.lower().endswith(_SUFFIXES)] or all_files
     files = []
-    for name in wanted:
-        size, modified, _, *values = rows[name]
-        if folders and not (values and values[0]):
-            raise TableError(f"{name} is in no folder {folders.names[0]}=…, and other files are: convert it alone")
-        files.append(SourceFile(name, size, max(0, modified), tuple(values[0][i] for i in kept)))
-    return files, len(rows) - len(files)
+    for file in wanted:
+        if folders and not file.values:
+            raise TableError(f"{file.path} is in no folder {folders.names[0]}=…, and other files are: convert it alone")
+        values = file.values or ()
+        files.append(SourceFile(file.path, file.size, max(0, file.modified), tuple(values[i] for i in kept)))
+    return files, len(all_files) - len(files)
 
 
 @dataclass(frozen=True)

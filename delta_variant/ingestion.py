@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -172,10 +172,10 @@ def _keys(records: str) -> tuple[str, ...]:
 def _listed(spark: SparkSession, places: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[SourceFile], int]:
     """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
     found = sources.listed(spark, "list", storage_options, places)
-    named = {name: is_named for name, _, _, is_named in sorted(found, key=itemgetter(3))}
-    listed = {name: (size, modified) for name, size, modified, _ in found}  # one of them, if a file changes while it is listed
-    files = [SourceFile(name, size, max(0, modified)) for name, (size, modified) in sorted(listed.items())]
-    wanted = [file for file in files if named[file.name] or is_known(file.name)] or files
+    named = {file.path for file in found.files if file.named}
+    listed = {file.path: file for file in found.files}  # one of them, if a file changes while it is listed
+    files = [SourceFile(path, file.size, max(0, file.modified)) for path, file in sorted(listed.items())]
+    wanted = [file for file in files if file.name in named or is_known(file.name)] or files
     for file in wanted:
         if file.name.lower().endswith(_UNREADABLE):
             raise TableError(f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew")

@@ -1,12 +1,12 @@
 """The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and what it ran: `queries`.
 
-`java/SkipFiles.java` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a filter,
-a join, or an ORDER BY with LIMIT (twice for the last). It sends the filter as JSON (`Filters.java`) and gets a predicate on
-bounds (`skipping.answer`), which Java evaluates over the bounds in the log (`FileBounds.java`).
+`scala/SkipFiles.scala` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a
+filter, a join, or an ORDER BY with LIMIT (twice for the last). It sends the filters (`Filters.scala`) and gets a predicate on
+bounds (`skipping.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`).
 
-`java/TypedScans.java` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.java`):
-which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.java`); which bounds
-prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.java`).
+`scala/TypedScans.scala` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.scala`):
+which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.scala`); which bounds
+prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.scala`).
 
 No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
 the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
@@ -15,15 +15,13 @@ the rules did is recorded on the scans for `report`, and goes to the logger `del
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import jvm, reading, report
+from delta_variant import jvm, messages, reading, report, skipping
 from delta_variant.errors import SessionError
-from delta_variant.skipping import answer, extremes
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, TYPED_TAG_VALUE
 from delta_variant.version import __version__
 
@@ -40,9 +38,21 @@ _SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates",
 _log = logging.getLogger("delta_variant")
 
 
+def _reply(request: messages.Request) -> messages.Reply:
+    match request:
+        case messages.PruneRequest():
+            return skipping.answer(request)
+        case messages.ExtremesRequest():
+            return skipping.extremes(request)
+        case messages.ProofsRequest():
+            return reading.proofs(request)
+        case messages.GroupsRequest():
+            return reading.groups(request)
+
+
 class _Decide:
-    """Answers the requests of the rules, which arrive in pieces (`java/Question.java`). An exception reaches Java, which leaves
-    the plan unchanged and warns."""
+    """Answers the requests of the rules, which arrive in pieces (`scala/Python.scala`). An exception reaches the JVM, which
+    leaves the plan unchanged and warns."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[str]] = {}
@@ -52,9 +62,8 @@ class _Decide:
         if position == "more":
             self._pieces.setdefault(number, []).append(text)
             return ""
-        request = json.loads("".join([*self._pieces.pop(number, ()), text]))
-        answers = {"files": answer, "extremes": extremes, "proofs": reading.proofs, "groups": reading.groups}
-        return json.dumps(answers[request.pop("ask")](request))
+        request = messages.decoded(messages.Request, "".join([*self._pieces.pop(number, ()), text]))
+        return messages.encoded(_reply(request))
 
     class Java:
         implements = ("java.util.function.UnaryOperator",)
@@ -66,7 +75,7 @@ class _Tell:
 
     def accept(self, about: str, text: str) -> None:
         if about == "scan":
-            _log.info("%s", report.of([json.loads(text)], enabled=True))
+            _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
         elif about == "skipping":
             _log.warning("data skipping by Variant path failed, so the query runs without it: %s", text)
         else:
@@ -86,8 +95,8 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     try:
         decide, tell = _Decide(), _Tell()
         markers, typed_markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
-        skipping = jvm.java_class(spark, *_SKIPPING_SOURCES)
-        rule = jvm.construct(spark, skipping, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, TIMES_TAG, dict(found))
+        skips = jvm.java_class(spark, *_SKIPPING_SOURCES)
+        rule = jvm.construct(spark, skips, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, TIMES_TAG, dict(found))
         typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_markers)
         test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
         opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
@@ -104,21 +113,21 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
 def queries(spark: SparkSession) -> list[DataFrame]:
     """The last queries over Delta tables with VARIANT columns that the session has run since it has the rules, each once.
 
-    They can be planned again, under the session's settings of now (`java/Queries.java`).
+    They can be planned again, under the session's settings of now (`scala/Queries.scala`).
     """
     listener = _listener(spark)
     return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
 
 
 def _listener(spark: SparkSession) -> Any:
-    """The `java/Queries.java` of the session; None if there is none."""
+    """The `scala/Queries.scala` of the session; None if there is none."""
     listeners = spark._jsparkSession.listenerManager().listListeners()  # noqa: SLF001  # no public name
     return next((one for one in listeners if one.getClass().getName() == _QUERIES), None)
 
 
 def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """Lets the sessions that are made from this one have its rules (`java/NewSessions.java`), and these settings; `defaults` if
-    they do not have others."""
+    """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
+    `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
     given = (jvm.scala_seq(spark, ours), dict(settings), dict(defaults), _Tell())
     jvm.construct(spark, jvm.java_class(spark, "NewSessions"), *given).offer(spark._jsparkSession)  # noqa: SLF001
@@ -137,11 +146,11 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     """Remove the rules from the session, and offer them to no new one. Returns the `found` of `install`, which is empty if the
     session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
-    skipping = rules.get(report.SKIPPING)
+    skips = rules.get(report.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
     listener = _listener(spark)
     if listener is not None:
         listener.end(spark._jsparkSession)  # noqa: SLF001  # no public name
-    if skipping:
+    if skips:
         offer(spark, {}, {})
-    return dict(skipping.found()) if skipping else {}
+    return dict(skips.found()) if skips else {}

@@ -20,7 +20,6 @@ commits that are done.
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
+from delta_variant.messages import FoundLoads, decoded
 from delta_variant.paths import quoted
 from delta_variant.sources import TRIES, SourceFile
 from delta_variant.transaction import Removal, Table, Transaction, own_session
@@ -204,7 +204,7 @@ class Reloads:
 
 @dataclass(frozen=True)
 class Loads:
-    """The commits of a table that took files (`java/Loads.java`)."""
+    """The commits of a table that took files (`scala/Loads.scala`)."""
 
     _loads: Any
 
@@ -220,15 +220,14 @@ class Loads:
     def of_file(self, *identifiers: str) -> tuple[list[str], dict[str, int], str | None]:
         """The data files with the rows of files, all files that have rows there, and why this is not known, or None."""
         with jvm.delta_errors("reading the log"):
-            found = json.loads(self._loads.of(list(identifiers)))
-        faults = [load["fault"] for load in found["loads"] if load["fault"]]
-        fault = faults[0] if faults else None
-        if found["missing"]:
-            fault = f"the log begins with version {found['oldest']}, after the commit that took the file"
+            found = decoded(FoundLoads, self._loads.of(list(identifiers)))
+        fault = next((load.fault for load in found.loads if load.fault), None)
+        if found.missing:
+            fault = f"the log begins with version {found.oldest}, after the commit that took the file"
         taken = dict.fromkeys(identifiers, 0)
-        for load in found["loads"]:
-            taken |= load["identifiers"]
-        return sorted({path for load in found["loads"] for path in load["files"]}), taken, fault
+        for load in found.loads:
+            taken |= load.identifiers
+        return sorted({path for load in found.loads for path in load.files}), taken, fault
 
     def is_of_one(self, identifier: str) -> bool:
         """Whether all rows of a file are certain to come from one load."""
@@ -270,7 +269,7 @@ def of_values(
 
 
 def _replace(transaction: Transaction) -> Any:
-    """What changes rows in a transaction (`java/Replace.java`)."""
+    """What changes rows in a transaction (`scala/Replace.scala`)."""
     spark = transaction.spark
     return jvm.construct(spark, jvm.java_class(spark, "AddFiles", "Replace"), spark._jsparkSession, transaction.delta)
 

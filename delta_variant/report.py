@@ -2,18 +2,17 @@
 
 In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
-columns, and why not more. `java/Scans.java` records on the scans of a plan what the two rules did. `java/Explain.java` collects
-that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
+columns, and why not more. `scala/Scans.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
+collects that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from delta_variant import jvm, reading
+from delta_variant import jvm, messages, reading
 from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.skipping import MAX_QUESTIONS, Finding, finding, leaves, questions
 
@@ -43,7 +42,7 @@ _OTHERS = {
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
 }
-"""By kind, as `java/Explain.java` has it: why nothing is done for a scan that the rules leave alone."""
+"""By kind, as `scala/Explain.scala` has it: why nothing is done for a scan that the rules leave alone."""
 
 _COMMANDS = ("Command", "ParsedStatement")
 """The kinds of logical plans that Spark runs when a DataFrame is made of them."""
@@ -119,8 +118,8 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = has_rules(spark)
-    scans = jvm.construct(spark, jvm.java_class(spark, *SOURCES))
-    return of(json.loads(scans.explain(df._jdf)), enabled=enabled)  # noqa: SLF001  # no public name
+    text = jvm.construct(spark, jvm.java_class(spark, *SOURCES)).explain(df._jdf)  # noqa: SLF001  # no public name
+    return of(messages.decoded(tuple[messages.ScanReport, ...], text), enabled=enabled)
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
@@ -148,52 +147,50 @@ def has_rules(spark: SparkSession) -> bool:
     return any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark))
 
 
-def of(nodes: Iterable[Mapping[str, Any]], *, enabled: bool) -> Report:
-    """The report on scans that `java/Explain.java` described. enabled: whether the session has the optimizer rules."""
-    return Report([_scan(node, enabled) for node in nodes])
+def of(scans: Iterable[messages.ScanReport], *, enabled: bool) -> Report:
+    """The report on scans that `scala/Explain.scala` described. enabled: whether the session has the optimizer rules."""
+    return Report([_scan(scan, enabled) for scan in scans])
 
 
-def _scan(node: Mapping[str, Any], enabled: bool) -> Scan:
-    if "other" in node:
-        reason = _OTHERS[node["other"]].format(by=node.get("by"))
-        return Scan(node["table"], node.get("version"), None, None, None, (), (reason,))
-    outcome = json.loads(node.get("outcome", "{}"))
-    findings = _findings(outcome, node.get("delta") or 0)
-    reasons = [*outcome.get("reasons", ()), *(reason for finding in findings for reason in finding.reasons)]
-    if "delta" not in node:
+def _scan(scan: messages.ScanReport, enabled: bool) -> Scan:
+    if scan.other is not None:
+        reason = _OTHERS[scan.other].format(by=scan.by)
+        return Scan(scan.table, scan.version, None, None, None, (), (reason,))
+    skipping = scan.skipping
+    findings = _findings(skipping, scan.delta or 0) if skipping else ()
+    reasons = [*(skipping.reasons if skipping else ()), *(reason for finding in findings for reason in finding.reasons)]
+    if scan.delta is None:
         reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
     elif not enabled:
         reasons.append("delta_variant.enable(spark) was not called")
-    elif not outcome and node["delta"]:
+    elif skipping is None and scan.delta:
         reasons.append("the query has no filter on a Variant path here")
-    elif outcome.get("tree") and node["bounds"] == node["delta"] and not reasons:
+    elif skipping and skipping.proves and scan.bounds == scan.delta and not reasons:
         reasons.append("by its bounds, every file can have rows that match")
-    counts = (node.get("total"), node.get("delta"), node.get("bounds"))
-    predicates = tuple(outcome.get("predicates", ()))
-    typed = json.loads(node.get("reading", "{}"))
+    read = scan.reading
     return Scan(
-        node["table"],
-        node["version"],
-        *counts,
-        predicates,
+        scan.table,
+        scan.version,
+        scan.total,
+        scan.delta,
+        scan.bounds,
+        skipping.predicates if skipping else (),
         tuple(dict.fromkeys(reasons)),
         findings,
-        *reading.outcome(typed),
-        typed_files={reading.shown(path): path["files"] for path in typed.get("paths", ())},
-        files_from_log=typed.get("logged", 0),
+        *reading.outcome(read),
+        typed_files={reading.shown(path): path.files for path in read.paths} if read else {},
+        files_from_log=read.logged if read else 0,
     )
 
 
-def _findings(outcome: Mapping[str, Any], left: int) -> tuple[Finding, ...]:
+def _findings(skipping: messages.Skipping, left: int) -> tuple[Finding, ...]:
     """What the comparisons proved. left: how many files Delta's own skipping left."""
-    if "request" not in outcome:
+    if skipping.request is None or skipping.tally is None:  # not asked to explain; the bounds could not be read
         return ()
-    if "tally" not in outcome and outcome["bounds"]:
-        return ()  # the bounds could not be read
-    predicate, log = questions(outcome["request"])
+    predicate, log = questions(skipping.request)
     counts: dict[int, dict[str, int]] = {}
-    for number, verdict, files in outcome.get("tally", ()):
-        counts.setdefault(number, {})[verdict] = files
+    for tally in skipping.tally:
+        counts.setdefault(tally.question, {})[tally.verdict] = tally.files
     return tuple(
         finding(leaf, log, counts.get(number, {}), left) for number, leaf in enumerate(islice(leaves(predicate), MAX_QUESTIONS))
     )

@@ -1,6 +1,7 @@
 """What `ingest` and `convert` have in common: files that a table takes once, as pieces that tasks read.
 
-In: files of a listing (`java/SourceFiles.java`). Out: the files of each commit, their identifiers, and the pieces of each task.
+In: files of a listing (`scala/SourceFiles.scala`). Out: the files of each commit, their identifiers, and the pieces of each
+task.
 
 Invariant: each commit has a transaction identifier for every file that it took (PROTOCOL.md, "Transaction Identifiers"). A file
 that the table knows, at any version, is not taken again, except by force or as a reload (W3). So an operation that was killed
@@ -10,7 +11,6 @@ is run again.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ from delta_variant import errors, jvm
 from delta_variant.errors import ConflictError, DeltaVariantError, TableError
 from delta_variant.hadoop import storage_of
 from delta_variant.json_files.pieces import Piece
+from delta_variant.messages import Listing, decoded
 from delta_variant.transaction import Table, Transaction, own_session
 
 if TYPE_CHECKING:
@@ -93,17 +94,16 @@ class SourceFile:
         return f"delta_variant.{operation}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
-def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str], sources: Sequence[str], *more: Any) -> Any:
+def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str], sources: Sequence[str], *more: Any) -> Listing:
     """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
     jvm.classic(spark)
     options = jvm.scala_map(spark, storage_options)
     with jvm.delta_errors(f"listing {', '.join(sources)}"):
         lister = jvm.construct(spark, jvm.java_class(spark, "SourceFiles"), spark._jsparkSession, options)  # noqa: SLF001
-        found = json.loads(getattr(lister, method)(sources, *more))
-    files = found["files"] if isinstance(found, dict) else found
-    if missing := [source for source in files if isinstance(source, str)]:
-        raise TableError(f"there are no files: {missing[0]} does not exist")
-    if not files:
+        found = decoded(Listing, getattr(lister, method)(sources, *more))
+    if found.unmatched:
+        raise TableError(f"there are no files: {found.unmatched[0]} does not exist")
+    if not found.files:
         raise TableError(f"there are no files below {', '.join(sources)}")
     return found
 

@@ -441,11 +441,10 @@ class VariantTable:
         return int(self._table.snapshot().version())
 
     def _files(self, where: str | None = None) -> tuple[DataFrame, list[tuple[tuple[str, ...], str]]]:
-        """Returns the bounds in the log of the newest version, one row per file (`java/Bounds.java`), and the VARIANT columns.
+        """Returns the bounds in the log of the newest version, one row per file, and the VARIANT columns.
 
-        where: a predicate on partition columns, which chooses files.
-
-        A column is given by its physical names and its logical name; its index in the list is its number in the DataFrame.
+        where: a predicate on partition columns, which chooses files. `scala/LogStatistics.scala` describes the rows. A column
+        is given by its physical names and its logical name; its index in the list is its number in the DataFrame.
         """
         spark = self._table.spark
         with jvm.delta_errors(f"reading the statistics of {self._table.name}"):

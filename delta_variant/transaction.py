@@ -2,7 +2,7 @@
 
 In: a target as a user names it, the options of a write, and the plan of a job that writes files. Out: one commit by
 Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, each by Delta's own method, called through
-`java/Write.java`; only the data files are not written by Delta. Conflict detection, schema merging, log stores, row ids,
+`scala/Write.scala`; only the data files are not written by Delta. Conflict detection, schema merging, log stores, row ids,
 checkpoints and post-commit hooks are therefore Delta's (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
 
 Invariants: everything that a write reads from the table is read in its transaction. An error after a successful commit says
@@ -30,6 +30,7 @@ from delta_variant import jvm, stats
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
+from delta_variant.messages import SortKey, Written, decoded
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
@@ -122,7 +123,7 @@ class Table:
             return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
 
     def bounds(self, snapshot: Any) -> Any:
-        """What the log of a snapshot says of VARIANT columns (`java/Bounds.java`)."""
+        """What the log of a snapshot says of VARIANT columns (`scala/LogStatistics.scala`)."""
         tags = stats.BOUNDS_TAG, jvm.scala_seq(self.spark, stats.BOUNDS_TAG_VALUES), stats.NONNULL_TAG, stats.TIMES_TAG
         return jvm.construct(self.spark, jvm.java_class(self.spark, "Bounds"), snapshot, *tags)
 
@@ -216,23 +217,6 @@ class Removal:
     """A column and texts: the rows that have one of these texts in it."""
     files: tuple[str, ...] | None = None
     """The paths of data files."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """The totals of what a job wrote."""
-
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    shredded: tuple[tuple[str, ...], ...] = ()
-    """For each file, the columns that are shredded in it."""
-    left_plain: int = 0
-    """How many files are plain because shredding would have made them larger."""
-    malformed: Mapping[str, int] = field(default_factory=dict)
-    """How many JSON documents were left out, by file."""
-    error: tuple[str, str] | None = None
-    """Class and message of an error that a task reported."""
 
 
 class Transaction:
@@ -374,30 +358,21 @@ class Transaction:
         source = jvm.data_frame(df.sparkSession, df._jdf.logicalPlan())
         return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf.schema()), self.spark)
 
-    def ordering(self, source: DataFrame) -> list[tuple[int, bool, bool]]:
-        """How the rows of a DataFrame are sorted within its tasks, from its physical plan; the DataFrame is not run.
-
-        Returns for each key the index of a column, whether the key ascends, and whether nulls come first.
-        """
-        return [(i, ascending, nulls_first) for i, ascending, nulls_first in json.loads(self._write.ordering(source._jdf))]
+    def ordering(self, source: DataFrame) -> tuple[SortKey, ...]:
+        """How the rows of a DataFrame are sorted within its tasks, from its physical plan; the DataFrame is not run."""
+        return decoded(tuple[SortKey, ...], self._write.ordering(source._jdf))
 
     def run(self, source: DataFrame, rows: DataFrame, task: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Written:
-        """Run a job that writes files, and keep their Add actions.
+        """Run a job that writes files, and keep their Add actions. Returns the totals, or the first error that a task reported.
 
         source: the rows, as `planned` returned them; the listeners of their session are told of the job. rows: a DataFrame over
         their placeholder. task: a function from the number of a task and the record batches of its rows
-        (`writer.record_batches`) to reports in JSON (`writer.task`). Raises what Spark raises.
+        (`writer.record_batches`) to WriteReports in JSON (`writer.task`). Raises what Spark raises.
         """
         function = jvm.python_function(self.spark, task)
         with jvm.delta_errors(f"creating {self._table.name}"):
             self._write.createLog()
-        totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
-        if "error" in totals:
-            name, text = totals["error"]
-            return Written(error=(name, text))
-        shredded = tuple(map(tuple, totals["shredded"]))
-        counts = totals["files"], totals["rows"], totals["bytes"]
-        return Written(*counts, shredded, totals["left_plain"], totals.get("malformed", {}))
+        return decoded(Written, self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
 
     def remove(self, removal: Removal) -> None:
         """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`.

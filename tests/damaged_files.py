@@ -27,6 +27,7 @@ import tempfile
 import traceback
 import uuid
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from delta_variant import binary, membership, shredding
 from delta_variant.analysis.task import analyze_messages
 from delta_variant.errors import DeltaVariantError
 from delta_variant.json_files.pieces import Piece
+from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.parquet_files.columns import merged
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
@@ -186,10 +188,10 @@ class Inputs:
     def _converted(self, path: Path) -> pa.Table:
         return pa.Table.from_batches(list(self._reader(self.schema).rows(_piece(path))), self.schema)
 
-    def _analyzed(self, path: Path) -> dict[str, Any]:
-        message = {"file": 0, "path": path.name, "stats": None, "tags": {}}
-        [report] = map(json.loads, analyze_messages(analysis(self.root), 0, iter([json.dumps(message).encode()])))
-        return {name: value for name, value in report.items() if name != "read"}
+    def _analyzed(self, path: Path) -> AnalysisReport:
+        message = encoded(AnalyzedFile(0, path.name, None, {})).encode()
+        [report] = analyze_messages(analysis(self.root), 0, iter([message]))
+        return replace(decoded(AnalysisReport, report), read=0)
 
     def scans(self, rng: random.Random, statistics_lie: Callable[[], bool] = lambda: False, **expected: Any) -> None:
         """`scan` of the table, whole or with a predicate."""
@@ -269,7 +271,7 @@ class Inputs:
         """`analyze` of a damaged file."""
         report = self.outcome("analyze", lambda: self._analyzed(path))
         good = self.good[f"analyze {path.name}"]
-        if report is not None and report != good and "failed" not in report:
+        if report is not None and report != good and report.failed is None:
             is_other = lie() or self._other_variants(path)
             self.counts["analyze: bounds of other valid bytes"] += 1
             if not is_other:

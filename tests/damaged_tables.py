@@ -18,6 +18,7 @@ import delta_variant as dv
 from delta_variant import membership, shredding, z85
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages
+from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
@@ -130,11 +131,12 @@ def build(root: Path) -> None:
         path, start = root / f"{number}.parquet", number * ROWS
         _write(rows_from(start), path, number)
         stats = {"numRecords": ROWS, "minValues": {"n": start}, "maxValues": {"n": start + ROWS - 1}, "nullCount": {"n": 0}}
-        message = {"file": number, "path": path.name, "stats": json.dumps(stats), "tags": {}}
-        [report] = map(json.loads, analyze_messages(analysis(root), 0, iter([json.dumps(message).encode()])))
+        message = AnalyzedFile(number, path.name, json.dumps(stats), {})
+        [analyzed] = analyze_messages(analysis(root), 0, iter([encoded(message).encode()]))
+        report = decoded(AnalysisReport, analyzed)
         add = {
             "path": path.name, "partitionValues": {"p": "xy"[number % 2]}, "size": path.stat().st_size, "modificationTime": 0,
-            "dataChange": True, "stats": report.get("stats", message["stats"]), "tags": report.get("tags", {}),
+            "dataChange": True, "stats": report.stats or message.stats, "tags": report.tags,
         }  # fmt: skip
         if number in DELETED:
             add["deletionVector"] = _vector(root, DELETED[number], inline=number == 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import DataFrame, Row
 
 from delta_variant import jvm, report
+from delta_variant.messages import ScanReport, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,8 +43,8 @@ def scans(df: DataFrame) -> list[report.Scan]:
     """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
     described = jvm.java_class(df.sparkSession, *report.SOURCES)
     plan: Any = df._jdf.queryExecution().optimizedPlan()
-    nodes = jvm.construct(df.sparkSession, described).planned(plan)
-    return report.of(json.loads(nodes), enabled=report.has_rules(df.sparkSession)).scans
+    found = decoded(tuple[ScanReport, ...], jvm.construct(df.sparkSession, described).planned(plan))
+    return report.of(found, enabled=report.has_rules(df.sparkSession)).scans
 
 
 def prepared(spark: SparkSession, query: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -33,11 +34,10 @@ def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
     """The Add actions, with their statistics decoded, and what the task reported beside them. Raises what it reported."""
     reports = write_files(plan, iter(batches))
     for report in reports:
-        if "error" in report:
-            name, message = report["error"]
-            raise getattr(errors, name)(message)
-    adds = [json.loads(report["add"])["add"] for report in reports]
-    return [{**report, **add, "stats": json.loads(add["stats"])} for add, report in zip(adds, reports, strict=True)]
+        if report.error is not None:
+            raise getattr(errors, report.error.name)(report.error.text)
+    adds = [json.loads(report.add)["add"] for report in reports]
+    return [{**asdict(report), **add, "stats": json.loads(add["stats"])} for add, report in zip(adds, reports, strict=True)]
 
 
 def schema(plan: Plan, add: dict) -> pa.Schema:

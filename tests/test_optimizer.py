@@ -12,6 +12,7 @@ import re
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -20,7 +21,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from delta_variant import jvm, optimizer
+from delta_variant import jvm, optimizer, skipping
+from delta_variant.messages import Bound, Compare, PruneReply
 from delta_variant.report import Report, explain, has_rules
 from delta_variant.session import disable, enable
 from delta_variant.skipping.casts import KINDS, KINDS_FOR
@@ -1046,18 +1048,18 @@ def test_a_version_that_cannot_be_read_is_not_tried_again(spark, small, tmp_path
     """If a version's bounds cannot be read, all files are opened with one warning, and the next version is skipped again."""
     path = copied(small, tmp_path / "broken")
     spark.conf.set("spark.delta_variant.keptFiles", "0")
-    right = optimizer.answer
+    right = skipping.answer
 
     def wrong(request):
         reply = right(request)
-        return {**reply, "bounds": [{**bound, "column": 99} for bound in reply["bounds"]]}
+        return replace(reply, bounds=tuple(replace(bound, column=99) for bound in reply.bounds))
 
-    monkeypatch.setattr(optimizer, "answer", wrong)
+    monkeypatch.setattr(skipping, "answer", wrong)
     with caplog.at_level(logging.WARNING, "delta_variant"):
         for _ in range(2):
             df = read(spark, path).where("v:id::int = 5")
             assert (len(collected(df)), opened(df)) == (1, [2])
-            monkeypatch.setattr(optimizer, "answer", right)
+            monkeypatch.setattr(skipping, "answer", right)
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
     [scan] = explain(read(spark, path).where("v:id::int = 5")).scans
     assert "the bounds of this version could not be read" in scan.reasons[-1]
@@ -1108,7 +1110,11 @@ def test_many_questions_about_ordinary_columns(spark, marked):
         assert ("Delta was not asked" in "".join(scan.reasons)) != asked
 
 
-@pytest.mark.parametrize("reply", [None, {"tree": ["<", 0, 0], "bounds": [{"side": "min"}]}, "not an object"])
+@pytest.mark.parametrize(
+    "reply",
+    [None, PruneReply(Compare("<", 0, 0), (Bound("min"),), (), None), "not an object"],
+    ids=["error", "no such bound", "text"],
+)
 def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply):
     """If Python fails or its reply cannot be used, the query opens every file, with one warning."""
     path = copied(small, tmp_path / "t")
@@ -1118,7 +1124,7 @@ def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply)
             raise ValueError("a defect")
         return reply
 
-    monkeypatch.setattr(optimizer, "answer", broken)
+    monkeypatch.setattr(skipping, "answer", broken)
     with caplog.at_level(logging.WARNING, "delta_variant"):
         df = read(spark, path).where("v:id::int = 5")
         assert (len(collected(df)), opened(df)) == (1, [2])
@@ -1128,7 +1134,7 @@ def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply)
 def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
     """A query without a Delta scan that has a filter on a VARIANT is planned without Python."""
     asked = []
-    monkeypatch.setattr(optimizer, "answer", asked.append)
+    monkeypatch.setattr(skipping, "answer", asked.append)
     read(spark, table).write.parquet(str(tmp_path / "p"))
     for df in (
         read(spark, table),
@@ -1143,7 +1149,7 @@ def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
 
 def test_cancellation_goes_through(spark, table, monkeypatch):
     """Cancelling a query while the job over the bounds waits cancels the query; it does not go on without skipping."""
-    right, planning, done = optimizer.answer, threading.Event(), threading.Event()
+    right, planning, done = skipping.answer, threading.Event(), threading.Event()
     spark.conf.set("spark.delta_variant.keptFiles", "0")
     forget(spark)
 
@@ -1167,7 +1173,7 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
         with contextlib.suppress(Exception):
             run()
 
-    monkeypatch.setattr(optimizer, "answer", slow)
+    monkeypatch.setattr(skipping, "answer", slow)
     outcome: list[object] = []
 
     def ask():
@@ -1186,7 +1192,7 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
     spark.sparkContext.cancelJobGroup("busy")
     spark.conf.unset("spark.delta_variant.keptFiles")
     assert "SPARK_JOB_CANCELLED" in str(outcome[0])
-    monkeypatch.setattr(optimizer, "answer", right)
+    monkeypatch.setattr(skipping, "answer", right)
     assert explain(read(spark, table).where("v:id::int = 5")).scans[0].files_after_bounds == 1
 
 

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 import delta_variant as dv
 from delta_variant import report
+from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
 from delta_variant.reading import MAX_GROUPS, cast, groups
 from tests.strategies import column
 from tests.support import SOAK, collected, generated, prepared, scans, share, viewed
@@ -56,9 +57,9 @@ def test_integers_that_have_room_fit_into_smaller_types():
 
 def test_groups_are_few():
     """Of too many combinations of column types, those with the fewest bytes are left to Spark's scan (T4)."""
-    kinds = [{"leaves": [{"type": f"decimal(18,{scale})"}], "bytes": scale} for scale in range(MAX_GROUPS + 2)]
-    reply = groups({"uses": [{"path": 0, "type": "double"}], "kinds": kinds})
-    assert [group["kind"] for group in reply["groups"]] == list(range(MAX_GROUPS + 1, 1, -1))
+    kinds = tuple(Kind((Leaf(f"decimal(18,{scale})", None),), bytes=scale) for scale in range(MAX_GROUPS + 2))
+    reply = groups(GroupsRequest((PathUse(0, "double"),), kinds))
+    assert [group.kind for group in reply.groups] == list(range(MAX_GROUPS + 1, 1, -1))
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

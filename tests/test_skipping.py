@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import operator
-from dataclasses import replace
-from itertools import count
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delta_variant import messages as m
 from delta_variant.skipping import (
     ROWS_CANNOT_MATCH,
     ROWS_MIGHT_MATCH,
-    AllOf,
     And,
-    AnyOf,
-    Between,
-    Check,
     Comparison,
     Constants,
-    HasValues,
     In,
     Log,
     NotNull,
     Or,
     Other,
-    OtherColumns,
-    OtherThan,
     Path,
     Projection,
     StartsWith,
@@ -39,14 +31,14 @@ from delta_variant.skipping import (
     leaves,
     merged,
     negate,
-    translate,
     verdicts,
 )
+from delta_variant.skipping import translate as translated
 from delta_variant.skipping.requests import MAX_BOUNDS, MAX_COMPARISONS
 from delta_variant.stats import BOUNDS_TAG
 
 if TYPE_CHECKING:
-    from delta_variant.skipping import Bounds, Predicate
+    from delta_variant.skipping import Predicate
 
 A = Path(("v",), ("a",), "bigint", name="v")
 B = Path(("v",), ("b",), "bigint", name="v")
@@ -60,10 +52,20 @@ MIN_MAX = {"min": 0, "max": 1}
 NO_VALUES = (None, None, "counted")  # the tag says that every row is null or lacks the path
 
 
+LISTED: dict[Constants, int] = {}
+"""The constants of all tests and their numbers."""
+
+
 def constants(of, *texts):
     """What Catalyst calls a Literal, or several of one type; None is NULL."""
     some = tuple(text for text in texts if text is not None)
-    return Constants(of, some, len(some), None in texts)
+    unnumbered = Constants(of, some, len(some), None in texts)
+    return replace(unnumbered, number=LISTED.setdefault(unnumbered, len(LISTED)))
+
+
+def translate(predicate, log):
+    """The predicate on bounds without the bounds that it compares, and why parts are not used."""
+    return translated(predicate, Projection(log))
 
 
 def big(*values):
@@ -113,27 +115,38 @@ def kleene_or(values):
     return True if True in values else None if None in values else False
 
 
-def on_bounds(bounds: Bounds, file: dict[Path, tuple[int | None, int | None]]) -> bool | None:
-    """SQL's answer for one file; test_tree.py proves that Java gives the same."""
-    match bounds:
-        case Check(side, path, op, constant):
-            return compare(op, file.get(path, (None, None))[MIN_MAX[side]], value_of(constant))
-        case Between(path, some):
-            low, high = file.get(path, (None, None))[:2]
-            values = values_of(*some)
-            return kleene_or([kleene_and([compare("<=", low, value), compare(">=", high, value)]) for value in values])
-        case OtherThan(path, some):
-            low, high = file.get(path, (None, None))[:2]
-            others = [compare("<>", low, value) for value in values_of(*some)]
-            return kleene_or([compare("<>", low, high), kleene_and(others)])
-        case OtherColumns():
+def on_bounds(found: m.FilePredicate, projection: Projection, file: dict[Path, tuple[int | None, int | None]]) -> bool | None:
+    """SQL's answer for one file; test_tree.py proves that the JVM gives the same."""
+    bounds, lists = list(projection.bounds), list(LISTED)
+
+    def bound(number):
+        side, path = bounds[number]
+        return file.get(path, (None, None))[MIN_MAX[side]]
+
+    match found:
+        case m.Compare(op, number, constant):
+            return compare(op, bound(number), value_of(lists[constant]))
+        case m.HasPrefix(number, constant, negated):
+            return compare("NOT startswith" if negated else "startswith", bound(number), value_of(lists[constant]))
+        case m.Between(low, high, some):
+            assert [bounds[low], bounds[high]] == [("min", bounds[low][1]), ("max", bounds[low][1])]
+            values = values_of(*(lists[number] for number in some))
+            among = [kleene_and([compare("<=", bound(low), one), compare(">=", bound(high), one)]) for one in values]
+            return kleene_or(among)
+        case m.Differs(low, high, some):
+            assert [bounds[low], bounds[high]] == [("min", bounds[low][1]), ("max", bounds[low][1])]
+            others = [compare("<>", bound(low), value) for value in values_of(*(lists[number] for number in some))]
+            return kleene_or([compare("<>", bound(low), bound(high)), kleene_and(others)])
+        case m.OtherColumns():
             return file["other"]
-        case HasValues(path):
+        case m.HasValues(number):
+            side, path = bounds[number]
+            assert side == "values"
             return file.get(path, (None, None)) != NO_VALUES
-        case AllOf(parts):
-            return kleene_and([on_bounds(part, file) for part in parts])
-        case AnyOf(parts):
-            return kleene_or([on_bounds(part, file) for part in parts])
+        case m.AllOf(parts):
+            return kleene_and([on_bounds(part, projection, file) for part in parts])
+        case m.AnyOf(parts):
+            return kleene_or([on_bounds(part, projection, file) for part in parts])
 
 
 def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
@@ -157,7 +170,22 @@ def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
 
 
 def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]], log: Log = LOG) -> bool | None:
-    return on_bounds(translate(predicate, log)[0], file)
+    projection = Projection(log)
+    found, _ = translated(predicate, projection)
+    assert used_by(found) == set(range(len(projection.bounds)))
+    return on_bounds(found, projection, file)
+
+
+def used_by(found: m.FilePredicate) -> set[int]:
+    """The numbers of the bounds that a predicate compares."""
+    match found:
+        case m.AllOf(parts) | m.AnyOf(parts):
+            return set().union(*map(used_by, parts))
+        case m.Compare(_, bound) | m.HasPrefix(bound) | m.HasValues(bound):
+            return {bound}
+        case m.Between(low, high) | m.Differs(low, high):
+            return {low, high}
+    return set()
 
 
 @pytest.mark.parametrize(
@@ -301,15 +329,14 @@ def test_unknown_parts():
 def test_other_columns():
     """Delta's answer for ordinary columns is one more part of an AND or OR; its negation is unknown."""
     known = Comparison("=", A, big(5))
-    either = translate(Or((known, Other(0, "(id = 1)"))), LOG)[0]
-    both = translate(And((known, Other(0, "(id = 1)"))), LOG)[0]
+    either, both = Or((known, Other(0, "(id = 1)"))), And((known, Other(0, "(id = 1)")))
     for answer_of_delta in (None, False):
         file = {"other": answer_of_delta}
-        assert on_bounds(either, file | {A: NO}) is answer_of_delta
-        assert on_bounds(either, file | {A: YES}) is True
-        assert on_bounds(both, file | {A: NO}) is False
-        assert on_bounds(both, file | {A: YES}) is answer_of_delta
-    assert ["other", 0] in either.json(Projection(LOG))
+        assert decide(either, file | {A: NO}) is answer_of_delta
+        assert decide(either, file | {A: YES}) is True
+        assert decide(both, file | {A: NO}) is False
+        assert decide(both, file | {A: YES}) is answer_of_delta
+    assert m.OtherColumns(0) in translate(either, LOG)[0].parts
     assert translate(Or((known, negate(Other(0, "(id = 1)")))), LOG)[0] == ROWS_MIGHT_MATCH
 
 
@@ -431,10 +458,10 @@ def test_what_cannot_be_used(path, constant, reason):
 
 
 def projected(predicate, log):
-    """The bounds that a predicate compares, as Java reads them."""
+    """The bounds that a predicate compares, as the JVM reads them."""
     projection = Projection(log)
-    translate(predicate, log)[0].json(projection)
-    return projection.json()
+    translated(predicate, projection)
+    return projection.read()
 
 
 def test_marks():
@@ -447,11 +474,11 @@ def test_marks():
     boolean = Comparison("=", FLAG, flag(True))
     assert BOUNDS_TAG in translate(boolean, UNMARKED)[1][0]
     for predicate in (string, double, boolean, StartsWith(S, text("a")), negate(string)):
-        assert all(bound["marked"] for bound in projected(predicate, LOG))
-        assert not any(bound["marked"] for bound in projected(predicate, TRUSTED))
+        assert all(bound.marked for bound in projected(predicate, LOG))
+        assert not any(bound.marked for bound in projected(predicate, TRUSTED))
     [low, _] = projected(Comparison("=", A, big(5)), LOG)
-    assert "BIGINT" in low["kinds"]
-    assert "DOUBLE" in low["marked"]
+    assert "BIGINT" in low.kinds
+    assert "DOUBLE" in low.marked
 
 
 @pytest.mark.parametrize(
@@ -468,7 +495,7 @@ def test_marks():
 def test_kinds_of_bounds(asked, used):
     """For each type asked for, only bounds of the kinds in the table of casts are used (Q3)."""
     [bound] = projected(Comparison("<", Path(("v",), ("a",), asked), constants(asked, "5")), TRUSTED)
-    assert sorted(bound["kinds"]) == sorted(used.split())
+    assert sorted(bound.kinds) == sorted(used.split())
 
 
 @pytest.mark.parametrize(
@@ -506,84 +533,99 @@ def test_each_bound_is_named_once():
     weird = Path(("weird`name",), ("it's", "b\\s"), "int", ("bigint",))
     log = replace(COUNTED, columns=(("v",), ("weird`name",)))
     either = Or((Comparison("<", weird, big(1)), Comparison("<", weird, big(-1)), Comparison(">", A, big(5))))
-    found = {(bound["side"], bound["column"]): bound for bound in projected(either, log)}
+    found = {(bound.side, bound.column): bound for bound in projected(either, log)}
     assert set(found) == {("min", 1), ("values", 1), ("max", 0), ("values", 0)}
     low = found["min", 1]
-    assert low["key"] == "$['it\\'s']['b\\\\s']"
-    assert low["tag"] == ("$['weird`name']['it\\'s']", "['b\\\\s']")
-    assert low["types"] == ["int", "bigint"]
-    assert found["max", 0]["types"] == ["bigint"]
+    assert low.key == "$['it\\'s']['b\\\\s']"
+    assert low.tag == ("$['weird`name']['it\\'s']", "['b\\\\s']")
+    assert low.types == ("int", "bigint")
+    assert found["max", 0].types == ("bigint",)
 
 
 def test_budget():
     """Parts of a query beyond the budget are left out, and the reply says so; an IN of any length is one comparison."""
 
-    def tree(parts):
-        return answer({**request({"op": "or", "args": parts}, read("$.a")), "explain": True})
+    def asked(filters, *operands, **known):
+        return answer(request(filters, *operands, **known))
 
     def equal(operand, number):
-        return {"op": "=", "args": [{"operand": operand}, lit(str(number))]}
+        return m.Comparison("=", m.OperandNumber(operand), lit(str(number)))
 
     def pair(number):
-        return {"op": "and", "args": [{"op": ">", "args": [{"operand": 0}, lit(number)]}, equal(0, number)]}
+        return m.And((m.Comparison(">", m.OperandNumber(0), lit(number)), equal(0, number)))
 
-    assert tree([equal(0, number) for number in range(MAX_COMPARISONS * 2)])["tree"]
-    many = tree([pair(number) for number in range(MAX_COMPARISONS)])
-    assert many["tree"] is None
-    assert many["bounds"]  # to explain
-    assert "too many for 10 files" in many["reasons"][0]
+    def either(parts):
+        return asked(m.Or(tuple(parts)), read("$.a"))
+
+    assert either(equal(0, number) for number in range(MAX_COMPARISONS * 2)).predicate
+    many = either(pair(number) for number in range(MAX_COMPARISONS))
+    assert many.predicate is None
+    assert many.bounds  # to explain
+    assert "too many for 10 files" in many.explanation.reasons[0]
     paths = [read(f"$.p{number}") for number in range(MAX_BOUNDS)]
-    wide = {**request({"op": "or", "args": [equal(number, 5) for number in range(MAX_BOUNDS)]}, *paths), "explain": True}
-    assert answer(wide)["tree"] is None
-    both = {**wide, "filters": [*wide["filters"], equal(0, 5)]}
-    assert answer(both)["tree"][1][0] == "between"  # the other part of the AND is used
-    others = {
-        "op": "and",
-        "args": [{"op": "or", "args": list(map(pair, range(MAX_COMPARISONS // 2)))}, {"other": 0, "text": "p > 1"}],
-    }
-    beyond = {**request(others, read("$.a")), "explain": True}
-    assert answer(beyond)["tree"]
-    assert "contains p > 1: 1 comparisons, with the 2,000 of earlier predicates," in answer(beyond)["reasons"][0]
-    few = {**request(pair(1), read("$.a")), "files": 10**9}
-    assert answer(few)["tree"] is None
+    wide = request(m.Or(tuple(equal(number, 5) for number in range(MAX_BOUNDS))), *paths)
+    assert answer(wide).predicate is None
+    both = answer(replace(wide, filters=(*wide.filters, equal(0, 5))))
+    [used] = both.predicate.parts  # the other part of the AND is used
+    assert (type(used), [both.bounds[number].key for number in (used.low, used.high)]) == (m.Between, ["$['p0']"] * 2)
+    others = m.And((m.Or(tuple(map(pair, range(MAX_COMPARISONS // 2)))), m.Ordinary(0, "p > 1")))
+    beyond = asked(others, read("$.a"))
+    assert beyond.predicate
+    assert "contains p > 1: 1 comparisons, with the 2,000 of earlier predicates," in beyond.explanation.reasons[0]
+    assert asked(pair(1), read("$.a"), files=10**9).predicate is None
+
+
+@given(trees(LEAVES | NULL_SAFE | NOT_NULL | st.just(UNKNOWN)), st.sampled_from([LOG, COUNTED, replace(COUNTED, index=2)]))
+def test_bounds_that_no_predicate_compares_are_not_read(predicate, log):
+    """What is left out of a predicate leaves no bounds behind that would be read for it, nor paths of the index."""
+    projection = Projection(log)
+    before = translated(Comparison("<", B, big(0)), projection)[0]
+    found, _ = translated(predicate, projection)
+    assert used_by(found) | used_by(before) == set(range(len(projection.bounds)))
+    assert {part.member for part in parts_of(found) if isinstance(part, m.Indexed)} == set(range(len(projection.members)))
+
+
+def parts_of(found: m.FilePredicate) -> list[m.FilePredicate]:
+    """The predicates in a predicate that are no AND and no OR."""
+    return [one for part in found.parts for one in parts_of(part)] if isinstance(found, m.AllOf | m.AnyOf) else [found]
 
 
 def test_not_null():
     """IS NOT NULL of a path needs the tag that counts rows without it; beside a comparison of the path it is left out (Q4)."""
-    node = {"op": "isnotnull", "args": [read()]}
-    assert ask(node)["tree"] is None
-    assert "tag delta_variant.nonnull" in ask(node)["reasons"][0]
+    node = m.IsNotNull(read())
+    assert ask(node).predicate is None
+    assert "tag delta_variant.nonnull" in ask(node).explanation.reasons[0]
     reply = ask(node, nonnull=True)
-    assert reply["predicates"] == ["v:a::bigint IS NOT NULL"]
-    assert reply["tree"] == ["all", ["values", 0]]
-    asked = request({"op": "isnotnull", "args": [{"operand": 0}]}, read(), nonnull=True)
-    above = {"op": ">", "args": [{"operand": 0}, lit("5")]}
-    assert answer({**asked, "filters": [*asked["filters"], above]})["predicates"] == ["v:a::bigint > 5"]
+    assert reply.explanation.predicates == ("v:a::bigint IS NOT NULL",)
+    assert reply.predicate == m.AllOf((m.HasValues(0),))
+    asked = request(m.IsNotNull(m.OperandNumber(0)), read(), nonnull=True)
+    above = m.Comparison(">", m.OperandNumber(0), lit("5"))
+    assert answer(replace(asked, filters=(*asked.filters, above))).explanation.predicates == ("v:a::bigint > 5",)
     assert translate(negate(NotNull(A)), COUNTED)[0] == ROWS_MIGHT_MATCH
 
 
 def test_times_in_strings():
     """For a path asked for as a time the tag of times counts beside other bounds; for a string that is cast, alone (Q8)."""
-    path, cast = read("$.a", "timestamp"), {"cast": read("$.a", "string"), "type": "timestamp"}
-    path, cast = ({"op": "<", "args": [side, lit(0, of="timestamp")]} for side in (path, cast))
-    assert ask(path)["predicates"] == ["v:a::timestamp < 1970-01-01 00:00:00Z"]
-    assert ask(cast)["predicates"] == ["v:a::string::timestamp < 1970-01-01 00:00:00Z"]
-    [without, _], [bound, _], [text, _] = ask(path)["bounds"], ask(path, times=True)["bounds"], ask(cast, times=True)["bounds"]
-    assert (without["times"], bound["times"], text["times"]) == (None, *[("$['v']", "['a']")] * 2)
-    assert (without["kinds"], bound["kinds"], text["kinds"]) == (*[["TIMESTAMP", "BIGINT", "DECIMAL"]] * 2, [])
-    assert (bound["types"], text["types"], text["marked"]) == (["timestamp"], ["timestamp"], [])
-    assert ask(cast)["tree"] is None
-    assert "tag delta_variant.times" in ask(cast)["reasons"][0]
-    other = {"op": "<", "args": [{"cast": read("$.a", "string"), "type": "int"}, lit(0, of="int")]}
-    assert "a cast to int can fail" in ask(other, times=True)["reasons"][0]
+    path, cast = read("$.a", "timestamp"), m.CastOf(read("$.a", "string"), "timestamp")
+    path, cast = (m.Comparison("<", side, lit(0, of="timestamp")) for side in (path, cast))
+    assert ask(path).explanation.predicates == ("v:a::timestamp < 1970-01-01 00:00:00Z",)
+    assert ask(cast).explanation.predicates == ("v:a::string::timestamp < 1970-01-01 00:00:00Z",)
+    [without, _], [bound, _], [text, _] = ask(path).bounds, ask(path, times=True).bounds, ask(cast, times=True).bounds
+    assert (without.times, bound.times, text.times) == (None, *[("$['v']", "['a']")] * 2)
+    assert (without.kinds, bound.kinds, text.kinds) == (*[("TIMESTAMP", "BIGINT", "DECIMAL")] * 2, ())
+    assert (bound.types, text.types, text.marked) == (("timestamp",), ("timestamp",), ())
+    assert ask(cast).predicate is None
+    assert "tag delta_variant.times" in ask(cast).explanation.reasons[0]
+    other = m.Comparison("<", m.CastOf(read("$.a", "string"), "int"), lit(0, of="int"))
+    assert "a cast to int can fail" in ask(other, times=True).explanation.reasons[0]
 
 
 def test_verdicts_are_asked_for_what_bounds_can_answer():
     """A question that no bounds can answer has no verdict."""
     useless = Comparison("=", replace(A, type="binary"), constants("binary", "00"))
-    assert verdicts([useless], Projection(LOG)) == []
+    assert verdicts([useless], Projection(LOG)) == ()
     [found] = verdicts([useless, Comparison("=", A, big(5))], Projection(LOG))
-    assert found["number"] == 1
+    assert found.number == 1
 
 
 @pytest.mark.parametrize(
@@ -609,10 +651,10 @@ def test_types_that_the_index_answers(path, scale):
     indexed = replace(LOG, index=10)
     for leaf in (Comparison("=", path, value), Comparison("<=>", path, value), In(path, (value,))):
         projection = Projection(indexed)
-        tree = translate(leaf, indexed)[0].json(projection)
-        assert ('"member"' in json.dumps(tree)) == (scale is not None)
-        assert [member["scale"] for member in projection.members_json()] == [scale] * (scale is not None)
-        assert "member" not in json.dumps(translate(leaf, LOG)[0].json(Projection(LOG)))
+        found, _ = translated(leaf, projection)
+        assert [part.constants for part in parts_of(found) if isinstance(part, m.Indexed)] == [(0,)] * (scale is not None)
+        assert [member.scale for member in projection.asked()] == [scale] * (scale is not None)
+        assert not any(isinstance(part, m.Indexed) for part in parts_of(translate(leaf, LOG)[0]))
 
 
 def test_comparisons_that_the_index_does_not_answer():
@@ -627,7 +669,7 @@ def test_comparisons_that_the_index_does_not_answer():
         In(A, (big(None),)),
     ]
     for leaf in leaves:
-        assert "member" not in json.dumps(translate(leaf, indexed)[0].json(Projection(indexed)))
+        assert not any(isinstance(part, m.Indexed) for part in parts_of(translate(leaf, indexed)[0]))
 
 
 def test_constants_read_well():
@@ -642,117 +684,115 @@ def test_constants_read_well():
     assert str(Path(("v",), ("a b", "c"), "int")) == "v:['a b'].c::int"
 
 
-def request(node, *operands, **known):
+def request(one, *operands, **known):
     """A scan's request with one filter."""
-    flags = {"marked": True, "nonnull": False, "times": False, "exact": False, "trust_all": False, "explain": True} | known
-    columns = [["v"], ["s", "v"]]
-    return {"operands": list(operands), "filters": [node], "columns": columns, "files": 10, **flags}
+    flags = {"marked": True, "nonnull": False, "times": False, "index": False, "exact": False, "trust_all": False}
+    return m.PruneRequest(operands, (one,), (("v",), ("s", "v")), **{"files": 10, **flags, "explain": True, **known})
 
 
-def ask(node, **known):
-    """The reply to a filter; its operands are replaced by their numbers, as Java does it."""
+def ask(one, **known):
+    """The reply to a filter; its operands are replaced by their numbers, as the JVM does it."""
     operands = []
 
     def numbered(part):
-        if isinstance(part, dict) and {"get", "cast", "column"} & set(part):
+        if isinstance(part, m.Column | m.Get | m.CastOf):
             operands.append(part)
-            return {"operand": len(operands) - 1}
-        return {**part, "args": list(map(numbered, part["args"]))} if "args" in part else part
+            return m.OperandNumber(len(operands) - 1)
+        if isinstance(part, tuple):
+            return tuple(map(numbered, part))
+        return type(part)(*(numbered(getattr(part, each.name)) for each in fields(part))) if is_dataclass(part) else part
 
-    return answer(request(numbered(node), *operands, **known))
+    whole = numbered(one)
+    return answer(request(whole, *operands, **known))
+
+
+V = m.Column(("v",), "v")
 
 
 def read(path="$.a", of="bigint"):
-    return {"get": {"column": ["v"], "name": "v"}, "path": path, "type": of}
-
-
-NUMBERS = count()
+    return m.Get(V, path, of)
 
 
 def lit(*values, of="bigint"):
-    texts = [str(value) for value in values if value is not None]
-    return {"constant": next(NUMBERS), "type": of, "texts": texts, "size": len(texts), "null": None in values}
+    found = constants(of, *(None if value is None else str(value) for value in values))
+    return m.Constant(found.number, of, found.texts, found.size, found.null)
 
 
-def text_node(value):
+def text_of(value):
     return lit(value.encode().hex(), of="string")
 
 
-def is_true(node):
-    return {"op": "=", "args": [node, lit("true", of="boolean")]}
+def is_true(side):
+    return m.Comparison("=", side, lit("true", of="boolean"))
+
+
+STRING, FLAGGED = read(of="string"), read(of="boolean")
 
 
 @pytest.mark.parametrize(
-    ("node", "expected"),
+    ("one", "expected"),
     [
-        ({"op": ">", "args": [read(), lit("5")]}, "v:a::bigint > 5"),
-        ({"op": ">", "args": [lit("5"), read()]}, "v:a::bigint < 5"),
-        ({"op": "<=>", "args": [lit("5"), read()]}, "v:a::bigint <=> 5"),
-        ({"op": "not", "args": [{"op": "=", "args": [read(), lit("5")]}]}, "v:a::bigint <> 5"),
-        ({"op": "not", "args": [{"op": "<", "args": [lit("5"), read()]}]}, "v:a::bigint <= 5"),
-        ({"op": "not", "args": [{"op": "in", "args": [read(), lit("5", "6")]}]}, "v:a::bigint NOT IN (5, 6)"),
+        (m.Comparison(">", read(), lit("5")), "v:a::bigint > 5"),
+        (m.Comparison(">", lit("5"), read()), "v:a::bigint < 5"),
+        (m.Comparison("<=>", lit("5"), read()), "v:a::bigint <=> 5"),
+        (m.Not(m.Comparison("=", read(), lit("5"))), "v:a::bigint <> 5"),
+        (m.Not(m.Comparison("<", lit("5"), read())), "v:a::bigint <= 5"),
+        (m.Not(m.In(read(), lit("5", "6"))), "v:a::bigint NOT IN (5, 6)"),
         (
-            {
-                "op": "not",
-                "args": [{"op": "and", "args": [{"op": "<", "args": [read(), lit("5")]}, is_true(read(of="boolean"))]}],
-            },
+            m.Not(m.And((m.Comparison("<", read(), lit("5")), is_true(FLAGGED)))),
             "(v:a::bigint >= 5 OR v:a::boolean <> true)",
         ),
-        (is_true(read(of="boolean")), "v:a::boolean = true"),
-        ({"op": "not", "args": [is_true(read(of="boolean"))]}, "v:a::boolean <> true"),
-        ({"op": "startswith", "args": [read(of="string"), text_node("ab")]}, "startswith(v:a::string, 'ab')"),
+        (is_true(FLAGGED), "v:a::boolean = true"),
+        (m.Not(is_true(FLAGGED)), "v:a::boolean <> true"),
+        (m.StartsWith(STRING, text_of("ab")), "startswith(v:a::string, 'ab')"),
+        (m.Not(m.StartsWith(STRING, text_of("ab"))), "NOT startswith(v:a::string, 'ab')"),
         (
-            {"op": "not", "args": [{"op": "startswith", "args": [read(of="string"), text_node("ab")]}]},
-            "NOT startswith(v:a::string, 'ab')",
-        ),
-        (
-            {"op": "or", "args": [{"op": "like", "args": [read(of="string"), text_node("ab")]}, is_true(read(of="boolean"))]},
+            m.Or((m.Like(STRING, text_of("ab")), is_true(FLAGGED))),
             "((startswith(v:a::string, 'ab') AND ...) OR v:a::boolean = true)",
         ),
-        (
-            {"op": "=", "args": [{"get": {"column": ["s", "v"], "name": "s.v"}, "path": "$.a", "type": "bigint"}, lit("5")]},
-            "s.v:a::bigint = 5",
-        ),
-        ({"op": "in", "args": [read(), lit("5", "6")]}, "v:a::bigint IN (5, 6)"),
-        ({"op": "=", "args": [{"cast": read(of="variant"), "type": "int"}, lit("5", of="int")]}, "v:a::int = 5"),
-        ({"op": "=", "args": [{"cast": read(of="int"), "type": "bigint"}, lit("5")]}, "v:a::int::bigint = 5"),
-        (
-            {"op": "=", "args": [{"get": read(of="variant"), "path": "$['b']", "type": "bigint"}, lit("5")]},
-            "v:a.b::bigint = 5",
-        ),
-        ({"op": "=", "args": [{"cast": {"column": ["v"], "name": "v"}, "type": "bigint"}, lit("5")]}, "v:$::bigint = 5"),
+        (m.Comparison("=", m.Get(m.Column(("s", "v"), "s.v"), "$.a", "bigint"), lit("5")), "s.v:a::bigint = 5"),
+        (m.In(read(), lit("5", "6")), "v:a::bigint IN (5, 6)"),
+        (m.Comparison("=", m.CastOf(read(of="variant"), "int"), lit("5", of="int")), "v:a::int = 5"),
+        (m.Comparison("=", m.CastOf(read(of="int"), "bigint"), lit("5")), "v:a::int::bigint = 5"),
+        (m.Comparison("=", m.Get(read(of="variant"), "$['b']", "bigint"), lit("5")), "v:a.b::bigint = 5"),
+        (m.Comparison("=", m.CastOf(V, "bigint"), lit("5")), "v:$::bigint = 5"),
     ],
 )
-def test_requests(node, expected):
+def test_requests(one, expected):
     """Each form in which Spark's plan holds a predicate on a path becomes the same small predicate."""
-    reply = ask(node)
-    assert reply["predicates"] == [expected]
-    assert reply["reasons"] == []
-    assert reply["tree"]
+    reply = ask(one)
+    assert reply.explanation.predicates == (expected,)
+    assert reply.explanation.reasons == ()
+    assert reply.predicate
 
 
 @pytest.mark.parametrize(
-    "node",
+    "one",
     [
-        {"op": "=", "args": [read(), read("$.b")]},
-        {"op": "=", "args": [lit("5"), lit("5")]},
-        {"op": "<=>", "args": [read(), lit(None)]},
-        {"op": "=", "args": [read("$.a[0]"), lit("5")]},
-        {"op": "=", "args": [read("$..a"), lit("5")]},
-        {"op": "=", "args": [{"cast": read(of="bigint"), "type": "int"}, lit("5", of="int")]},
-        {"op": "in", "args": [read(), {"unknown": "id"}]},
-        {"op": "=", "args": [{"unknown": "abs(v.0)"}, lit("5")]},
-        {"unknown": "(NOT (v.0 = 5))"},
-        {"op": "not", "args": [{"unknown": "abs(v.0)"}]},
-        {"op": "isnull", "args": [read()]},
-        {"op": "isnotnull", "args": [{"unknown": "abs(v.0)"}]},
-        {"op": "not", "args": [{"op": "<=>", "args": [read(), lit("5")]}]},
-        {"op": "like", "args": [read(of="string"), text_node("")]},
+        m.Comparison("=", read(), read("$.b")),
+        m.Comparison("=", lit("5"), lit("5")),
+        m.Comparison("<=>", read(), lit(None)),
+        m.Comparison("!=", read(), lit("5")),
+        m.Comparison("=", read("$.a[0]"), lit("5")),
+        m.Comparison("=", read("$..a"), lit("5")),
+        m.Comparison("=", m.Get(read(), "$.b", "bigint"), lit("5")),
+        m.Comparison("=", m.CastOf(read(of="bigint"), "int"), lit("5", of="int")),
+        m.In(read(), m.Unknown("id")),
+        m.Comparison("=", m.Unknown("abs(v.0)"), lit("5")),
+        m.Unknown("(NOT (v.0 = 5))"),
+        m.Not(m.Comparison("=", m.Unknown("abs(v.0)"), lit("5"))),
+        m.Not(m.Unknown("abs(v.0)")),
+        m.IsNull(read()),
+        m.IsNotNull(m.Unknown("abs(v.0)")),
+        m.IsNotNull(lit("5")),
+        m.Not(m.Comparison("<=>", read(), lit("5"))),
+        m.Like(STRING, text_of("")),
     ],
 )
-def test_requests_that_prove_nothing(node):
+def test_requests_that_prove_nothing(one):
     """A form that is not understood keeps every file, and one reason says why."""
-    reply = ask(node)
-    assert reply["tree"] is None
-    assert reply["predicates"] == []
-    assert len(reply["reasons"]) == 1
+    reply = ask(one)
+    assert reply.predicate is None
+    assert reply.explanation.predicates == ()
+    assert len(reply.explanation.reasons) == 1
+    assert not reply.bounds

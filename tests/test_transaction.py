@@ -15,7 +15,8 @@ from pyspark.sql import types as t
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES
-from delta_variant.transaction import Removal, Table, Transaction, Written, own_session
+from delta_variant.messages import WriteReport, Written, encoded
+from delta_variant.transaction import Removal, Table, Transaction, own_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -44,11 +45,11 @@ def start(target: Table, **options) -> Transaction:
 
 def run(transaction: Transaction, adds: list[str], rows: int = 1) -> Written:
     """The job of a write whose tasks report these Add actions."""
-    reports = [{"add": add, "rows": rows, "size": 1, "shredded": [], "left_plain": False} for add in adds]
+    reports = [WriteReport(add=add, rows=rows, size=1) for add in adds]
 
     def task(number, batches):
         list(batches)
-        return (json.dumps(report).encode() for report in reports if number == 0)
+        return (encoded(report).encode() for report in reports if number == 0)
 
     return transaction.run(*transaction.planned(transaction.spark.range(1)), task)
 

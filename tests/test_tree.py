@@ -1,8 +1,7 @@
-"""Java's evaluation of a predicate on bounds against Spark's own, on generated bounds and trees."""
+"""The JVM's evaluation of a predicate on bounds against Spark's own, on generated bounds and trees."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_variant import jvm
+from delta_variant.messages import AllOf, AnyOf, Between, Compare, Differs, FilePredicate, HasPrefix, encoded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,12 +82,12 @@ ZEROS = {"float": ["float(0.0)", "float('-0.0')"], "double": ["0.0D", "-0.0D"]} 
 
 
 class Case(NamedTuple):
-    """Bounds of some files, two of each of two types, and trees on them as Java reads them and in SQL."""
+    """Bounds of some files, two of each of two types, and predicates on them, also in SQL."""
 
     types: list[str]
     rows: list[list[str]]
     lists: list[tuple[str, list[str]]]
-    trees: list[tuple[Any, str]]
+    predicates: list[tuple[FilePredicate, str]]
 
 
 @st.composite
@@ -102,27 +102,29 @@ def cases(draw: st.DrawFn) -> Case:
         lists.append((types[at], draw(some) or [draw(st.sampled_from(pools[at]))]))
         return len(lists) - 1
 
-    def tree(depth: int) -> tuple[Any, str]:
+    def predicate(depth: int) -> tuple[FilePredicate, str]:
         if depth and draw(st.booleans()):
-            op, word = draw(st.sampled_from([("all", " and "), ("any", " or ")]))
-            parts = [tree(depth - 1) for _ in range(draw(st.integers(1, 3)))]
-            return [op, *(part for part, _ in parts)], f"({word.join(sql for _, sql in parts)})"
+            kind, word = draw(st.sampled_from([(AllOf, " and "), (AnyOf, " or ")]))
+            parts = [predicate(depth - 1) for _ in range(draw(st.integers(1, 3)))]
+            return kind(tuple(part for part, _ in parts)), f"({word.join(sql for _, sql in parts)})"
         at = draw(st.integers(0, 1))
         low, high = 2 * at, 2 * at + 1
         ops = ["<", "<=", ">", ">=", "between", "differs"]
         op = draw(st.sampled_from([*ops, *["startswith", "NOT startswith"] * (types[at] == "string")]))
         if op in ("between", "differs"):
-            numbers = [constants(at, draw(st.sampled_from([1, 4]))) for _ in range(draw(st.integers(1, 2)))]
+            numbers = tuple(constants(at, draw(st.sampled_from([1, 4]))) for _ in range(draw(st.integers(1, 2))))
             values = [value for number in numbers for value in lists[number][1]]
             among = " or ".join(f"(b{low} <= {value} and b{high} >= {value})" for value in values)
             other = f"b{low} <> b{high} or b{low} not in ({', '.join(values)})"
-            return [op, low, high, numbers], f"({among if op == 'between' else other})"
+            return (Between if op == "between" else Differs)(low, high, numbers), f"({among if op == 'between' else other})"
         bound, number = draw(st.sampled_from([low, high])), constants(at, 1)
         value = lists[number][1][0]
-        return [op, bound, number], f"({op}(b{bound}, {value}))" if "starts" in op else f"(b{bound} {op} {value})"
+        if "startswith" in op:
+            return HasPrefix(bound, number, negated=op != "startswith"), f"({op}(b{bound}, {value}))"
+        return Compare(op, bound, number), f"(b{bound} {op} {value})"
 
-    trees = [tree(2) for _ in range(12)]
-    return Case([kind for kind in types for _ in range(2)], draw(st.lists(row, min_size=4, max_size=10)), lists, trees)
+    predicates = [predicate(2) for _ in range(12)]
+    return Case([kind for kind in types for _ in range(2)], draw(st.lists(row, min_size=4, max_size=10)), lists, predicates)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +154,8 @@ def probe(spark: SparkSession) -> Any:
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases())
-def test_trees_say_what_spark_says(interpreted, probe, case):
-    """Java and Spark agree on FALSE, NULL and TRUE, for any operators and types, with missing bounds, NaN and both zeros."""
+def test_predicates_say_what_spark_says(interpreted, probe, case):
+    """The JVM and Spark agree on FALSE, NULL and TRUE, for any operators and types, with missing bounds, NaN and both zeros."""
     rows = ", ".join(f"({', '.join(row)})" for row in case.rows)
     names = [f"b{number}" for number in range(len(case.types))]
     typed = ", ".join(f"cast({name} as {kind}) {name}" for name, kind in zip(names, case.types, strict=True))
@@ -161,8 +163,8 @@ def test_trees_say_what_spark_says(interpreted, probe, case):
     bounds.createOrReplaceTempView("bounds_of_files")
     arrays = (f"array({', '.join(f'cast({value} as {kind})' for value in values)})" for kind, values in case.lists)
     lists = interpreted.sql(f"select {', '.join(arrays)}")
-    found = interpreted.sql(f"select {', '.join(sql for _, sql in case.trees)} from bounds_of_files").collect()
+    found = interpreted.sql(f"select {', '.join(sql for _, sql in case.predicates)} from bounds_of_files").collect()
     internal = [frame._jdf.queryExecution().executedPlan().executeCollect() for frame in (bounds, lists)]
-    for at, (tree, sql) in enumerate(case.trees):
-        ours = probe(json.dumps(tree), internal[0], bounds._jdf.schema(), internal[1][0], lists._jdf.schema())
+    for at, (predicate, sql) in enumerate(case.predicates):
+        ours = probe(encoded(predicate), internal[0], bounds._jdf.schema(), internal[1][0], lists._jdf.schema())
         assert ours == [{True: 1, False: -1, None: 0}[row[at]] for row in found], sql

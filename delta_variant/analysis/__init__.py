@@ -2,7 +2,7 @@
 
     Add actions ─▶ footers, typed columns or values (`files`, in tasks) ─▶ the same actions with other statistics and tags
 
-`driver` finds the files, runs the job and commits, batch by batch; `java/Analysis.java` keeps the Add actions. `inspection`
+`driver` finds the files, runs the job and commits, batch by batch; `scala/Analysis.scala` keeps the Add actions. `inspection`
 reads footers.
 
 Invariants: data files are never changed. A table changes by commits with `dataChange` = false. Statistics of other columns are

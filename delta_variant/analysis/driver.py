@@ -22,6 +22,7 @@ from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages, remove_messages
 from delta_variant.errors import InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_FEATURES, TableFeatures, fields
+from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decoded
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
@@ -101,7 +102,7 @@ def analyze(
 
 
 def _analysis(table: Table, *, everything: bool) -> Any:
-    """The files of a table (`java/Analysis.java`). everything: whether those with the marker are among them."""
+    """The files of a table (`scala/Analysis.scala`). everything: whether those with the marker are among them."""
     spark = table.spark
     return jvm.construct(
         spark, jvm.java_class(spark, "AddFiles", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
@@ -139,15 +140,14 @@ def _run(
     function = jvm.python_function(spark, task)
     with jvm.delta_errors(f"analyzing {table.name}"):
         analysis = _analysis(table, everything=all_files)
-        whole = json.loads(analysis.start(BATCH_FILES, where))
+        whole = decoded(AnalysisSize, analysis.start(BATCH_FILES, where))
         files = 0
-        for batch in range(whole["batches"]):
-            read = json.loads(analysis.run(batch, function))
-            committed = json.loads(analysis.commit())
-            done = _sum(done, read, committed)
-            files += read["files"]
+        for batch in range(whole.batches):
+            read = decoded(AnalyzedBatch, analysis.run(batch, function))
+            done = _sum(done, read, decoded(Committed, analysis.commit()))
+            files += read.files
             if progress is not None:
-                progress(Progress(files, whole["files"], done.bytes, whole["bytes"], done.rows))
+                progress(Progress(files, whole.files, done.bytes, whole.bytes, done.rows))
     return done
 
 
@@ -250,20 +250,19 @@ def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str 
     return features.shredding_feature if properties and not tags_only else None
 
 
-def _sum(done: Analyzed, read: Mapping[str, Any], committed: Mapping[str, Any]) -> Analyzed:
+def _sum(done: Analyzed, read: AnalyzedBatch, committed: Committed) -> Analyzed:
     """The totals with those of another batch."""
-    sources = read["sources"]
     return Analyzed(
-        committed["version"] if committed["files"] else done.version,
-        done.commits + bool(committed["files"]),
-        done.files + committed["files"],
-        done.from_footers + sources.get("footer", 0),
-        done.from_columns + sources.get("columns", 0),
-        done.from_values + sources.get("values", 0),
-        done.rows + read["rows"],
-        done.bytes + read["bytes"],
-        done.bytes_read + read["read"],
-        (*done.changed, *committed["changed"]),
-        {**done.failed, **read["failed"]},
+        committed.version if committed.files else done.version,
+        done.commits + bool(committed.files),
+        done.files + committed.files,
+        done.from_footers + read.sources.get("footer", 0),
+        done.from_columns + read.sources.get("columns", 0),
+        done.from_values + read.sources.get("values", 0),
+        done.rows + read.rows,
+        done.bytes + read.bytes,
+        done.bytes_read + read.read,
+        (*done.changed, *committed.changed),
+        {**done.failed, **read.failed},
         done.feature,
     )

@@ -56,7 +56,7 @@ def index(
 ) -> tuple[Indexed, int]:  # fmt: skip
     """Builds the filters that files of a table lack. Returns also the version of the commit, -1 without one.
 
-    asked: paths by the logical names of their columns. analysis: the `java/Analysis.java` of the files, after `start`.
+    asked: paths by the logical names of their columns. analysis: the `scala/Analysis.scala` of the files, after `start`.
     everything: whether these are all files of the table; then the small files of the index are put together too.
     """
     spark = table.spark

@@ -1,6 +1,6 @@
 """A task of an analysis: Add actions → their statistics and tags with exact bounds.
 
-In: JSON texts, one for each file. Out: one report for each, in JSON. Invariant: a file that cannot be read does not stop the
+In: AnalyzedFiles in JSON. Out: an AnalysisReport for each, in JSON. Invariant: a file that cannot be read does not stop the
 others. Its report has the reason.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from delta_variant.analysis.files import File, analyze_file
 from delta_variant.analysis.plan import AnalysisPlan, check_version
 from delta_variant.errors import DeltaVariantError
+from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.paths import ColumnPath
 from delta_variant.writer.shredding_schemas import Inference
@@ -24,25 +26,23 @@ OWN_TAGS = "delta_variant."
 def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
     """Runs one task.
 
-    A message has the number of a file (`file`), and its `path`, `stats` and `tags` in the log. A report has `file` and the
-    number of bytes that were `read`, and either `failed`, a reason, or what the log is to have, `stats` and `tags`, with the
-    `source` of the bounds and the number of `rows`; neither if the log has it already.
+    A report has the number of bytes that were `read`, and either `failed`, a reason, or what the log is to have, `stats` and
+    `tags`, with the `source` of the bounds and the number of `rows`; neither if the log has it already.
     """
     check_version(plan.version)
     system, inference = plan.location.open(), Inference()
     for message in messages:
-        given = json.loads(message)
-        file = File(given["stats"], given["tags"])
-        report: dict[str, Any] = {"file": given["file"], "read": 0}
+        given = decoded(AnalyzedFile, message)
+        report = AnalysisReport(given.file)
         try:
-            with CountedFile(system.open_input_file(plan.location.file(given["path"]))) as source, reading(source):
-                found = analyze_file(source, file, plan, inference)
-                report["read"] = source.count
+            with CountedFile(system.open_input_file(plan.location.file(given.path))) as source, reading(source):
+                found = analyze_file(source, File(given.stats, given.tags), plan, inference)
+                report = replace(report, read=source.count)
             if found is not None:
-                report |= {"stats": found.stats, "tags": found.tags, "source": found.source, "rows": found.rows}
+                report = replace(report, stats=found.stats, tags=found.tags, source=found.source, rows=found.rows)
         except (DeltaVariantError, FileNotFoundError) as error:
-            report["failed"] = str(error)
-        yield json.dumps(report).encode()
+            report = replace(report, failed=str(error))
+        yield encoded(report).encode()
 
 
 def remove_messages(columns: Sequence[ColumnPath], _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
@@ -51,14 +51,14 @@ def remove_messages(columns: Sequence[ColumnPath], _number: int, messages: Itera
     Messages and reports are those of `analyze_messages`.
     """
     for message in messages:
-        given = json.loads(message)
-        statistics, tags = json.loads(given["stats"] or "{}"), given["tags"]
+        given = decoded(AnalyzedFile, message)
+        statistics, tags = json.loads(given.stats or "{}"), given.tags
         removed = [_removed(statistics.get(side), names) for side in ("minValues", "maxValues") for names in columns]
         kept = {name: text for name, text in tags.items() if not name.startswith(OWN_TAGS)}
-        report: dict[str, Any] = {"file": given["file"], "read": 0}
+        report = AnalysisReport(given.file)
         if any(removed) or kept != tags:
-            report |= {"stats": json.dumps(statistics, separators=(",", ":")), "tags": kept, "source": "log", "rows": 0}
-        yield json.dumps(report).encode()
+            report = replace(report, stats=json.dumps(statistics, separators=(",", ":")), tags=kept, source="log")
+        yield encoded(report).encode()
 
 
 def _removed(values: Any, names: ColumnPath) -> bool:

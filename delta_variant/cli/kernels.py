@@ -59,7 +59,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
         )  # fmt: skip
         for each in (plan, replace(plan, shredding_schemas={}, infer=False)):
             for report in write_files(each, received(iter([message]), batch.schema)):
-                if "error" in report:
-                    raise DeltaVariantError(report["error"][1])
+                if report.error is not None:
+                    raise DeltaVariantError(report.error.text)
     misses, hits = (after - earlier for after, earlier in zip(cache.counts(), before, strict=True))
     return Kernels(misses, hits, time.monotonic() - start, cache.place())

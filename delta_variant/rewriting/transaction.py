@@ -1,4 +1,4 @@
-"""A transaction of Delta's that puts new files in the place of others with the same rows (`java/Rewrite.java`)."""
+"""A transaction of Delta's that puts new files in the place of others with the same rows (`scala/Rewrite.scala`)."""
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
 

@@ -2,8 +2,8 @@
 
 In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer
 (`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths are translated by `skipping`,
-as those of Spark's queries are, and its trees over bounds are evaluated here in Python; ordinary columns have Delta's minimum,
-maximum and null count, or the value of their partition.
+as those of Spark's queries are, and its predicates on bounds are evaluated here in Python; ordinary columns have Delta's
+minimum, maximum and null count, or the value of their partition.
 
 Invariant: what is not known, damaged, or of another type keeps the rows.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from delta_variant import skipping
+from delta_variant import messages, skipping
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import normalized
@@ -45,7 +45,7 @@ from delta_variant.scanning.expressions import (
     inputs,
 )
 from delta_variant.scanning.schemas import Field, Kind, Struct, Variant, spark_name
-from delta_variant.skipping.bounds import Member, accepted
+from delta_variant.skipping.bounds import accepted
 from delta_variant.skipping.casts import TIMES
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
@@ -98,12 +98,14 @@ class Predicate:
         self._constants: list[list[Any]] = []
         self._joined: dict[tuple[int, ...], list[Any]] = {}
         self._others: list[Value] = []
-        self._log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True, index=_MOST_VALUES)
-        self._bounds, _ = skipping.translate(skipping.merged(self._converted(value)), self._log)
+        log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True, index=_MOST_VALUES)
+        projection = skipping.Projection(log)
+        self._file, _ = skipping.translate(skipping.merged(self._converted(value)), projection)
+        self._bounds, self._members = tuple(projection.bounds), tuple(projection.members)
 
     def may_match(self, evidence: Evidence) -> bool:
         """Whether a row can match."""
-        return self._holds(self._bounds, evidence) is not False
+        return self._holds(self._file, evidence) is not False
 
     # ---- to the predicates of `skipping` --------------------------------------------------------------------------
 
@@ -162,32 +164,33 @@ class Predicate:
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
-    def _holds(self, bounds: skipping.Bounds, evidence: Evidence) -> bool | None:
-        match bounds:
-            case skipping.AllOf(parts):
+    def _holds(self, predicate: messages.FilePredicate, evidence: Evidence) -> bool | None:
+        match predicate:
+            case messages.AllOf(parts):
                 return _all(self._holds(part, evidence) for part in parts)
-            case skipping.AnyOf(parts):
+            case messages.AnyOf(parts):
                 found = _all(_not(self._holds(part, evidence)) for part in parts)
                 return _not(found)
-            case skipping.OtherColumns(number):
+            case messages.OtherColumns(number):
                 return None if self._ordinary(self._others[number], evidence) else False
-            case skipping.HasValues(path):
-                return evidence.has_values(path)
-            case Member(path, several):
-                return evidence.may_have(path, self._values(several))
-            case skipping.Check(side, path, op, constants):
-                found = evidence.bound(side, path)
-                constant = self._constants[constants.number][0]
-                return None if found is None else _check(op, found, constant)
-            case skipping.Between(path, several):
-                values = self._values(several)
-                return _between(evidence.bound("min", path), evidence.bound("max", path), values)
-            case skipping.OtherThan(path, several):
-                low, high = evidence.bound("min", path), evidence.bound("max", path)
-                return _differs(low, high, self._values(several))
+            case messages.HasValues(bound):
+                return evidence.has_values(self._bounds[bound][1])
+            case messages.Indexed(member, constants):
+                return evidence.may_have(self._members[member], self._values(constants))
+            case messages.Compare(op, bound, constant):
+                found = evidence.bound(*self._bounds[bound])
+                return None if found is None else _check(op, found, self._constants[constant][0])
+            case messages.HasPrefix(bound, constant, negated):
+                found = evidence.bound(*self._bounds[bound])
+                return None if found is None else bool(found.startswith(self._constants[constant][0])) != negated
+            case messages.Between(low, high, constants):
+                least, largest = evidence.bound(*self._bounds[low]), evidence.bound(*self._bounds[high])
+                return _between(least, largest, self._values(constants))
+            case messages.Differs(low, high, constants):
+                least, largest = evidence.bound(*self._bounds[low]), evidence.bound(*self._bounds[high])
+                return _differs(least, largest, self._values(constants))
 
-    def _values(self, several: Sequence[skipping.Constants]) -> list[Any]:
-        numbers = tuple(part.number for part in several)
+    def _values(self, numbers: tuple[int, ...]) -> list[Any]:
         if numbers not in self._joined:
             self._joined[numbers] = [value for number in numbers for value in self._constants[number]]
         return self._joined[numbers]
@@ -331,8 +334,6 @@ def _keys(*values: Any) -> list[Any]:
 
 
 def _check(op: str, bound: Any, constant: Any) -> bool:
-    if op.endswith("startswith"):
-        return bool(bound.startswith(constant)) != op.startswith("NOT")
     left, right = _keys(bound, constant)
     return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op])
 

@@ -1,26 +1,14 @@
 """Data skipping: a query's predicate on Variant paths → a predicate on the bounds in the Delta log. Pure: no Spark, no JVM.
 
-requests     filters of a scan, as JSON ─▶ predicates: comparisons of Variant paths
-                                              │ translation; casts: which bounds answer which question
-             reply for Java, as JSON     ◀─ bounds: a tree that is FALSE if no row of the file can match
-                                             verdicts: what each comparison proves, for `explain`
-             MIN and MAX of paths            ─▶ extremes: the bounds that answer them
+requests     filters of a scan ─▶ predicates: comparisons of Variant paths
+                                      │ translation; casts: which bounds answer which question
+             reply for the JVM ◀─ messages.FilePredicate: FALSE if no row of the file can match
+                                  bounds: the bounds that it compares, by number
+                                  verdicts: what each comparison proves, for `explain`
+             MIN and MAX of paths ─▶ extremes: the bounds that answer them
 """
 
-from delta_variant.skipping.bounds import (
-    ROWS_CANNOT_MATCH,
-    ROWS_MIGHT_MATCH,
-    AllOf,
-    AnyOf,
-    Between,
-    Bounds,
-    Check,
-    HasValues,
-    Log,
-    OtherColumns,
-    OtherThan,
-    Projection,
-)
+from delta_variant.skipping.bounds import ROWS_CANNOT_MATCH, ROWS_MIGHT_MATCH, Log, Projection
 from delta_variant.skipping.casts import keeps_order
 from delta_variant.skipping.extremes import extremes
 from delta_variant.skipping.predicates import (
@@ -48,24 +36,16 @@ __all__ = [
     "MAX_QUESTIONS",
     "ROWS_CANNOT_MATCH",
     "ROWS_MIGHT_MATCH",
-    "AllOf",
     "And",
-    "AnyOf",
-    "Between",
-    "Bounds",
-    "Check",
     "Comparison",
     "Constants",
     "Finding",
-    "HasValues",
     "In",
     "Leaf",
     "Log",
     "NotNull",
     "Or",
     "Other",
-    "OtherColumns",
-    "OtherThan",
     "Path",
     "Predicate",
     "Projection",

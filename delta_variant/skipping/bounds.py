@@ -1,15 +1,9 @@
-"""A predicate on the statistics of one file, which Java evaluates for every file of a scan (`java/Tree.java`).
+"""What a predicate on the log refers to: bounds, and paths of the index of values, by their numbers.
 
-A tree refers to bounds by number. `Projection` lists each distinct bound once, and Spark's own expressions read it from the log
-(`java/Bounds.java`), so evaluating a tree costs only its comparisons. Constants have the numbers that the request gave them.
-
-    ["all", tree, ...]  ["any", tree, ...]         AND, OR; of nothing, TRUE and FALSE
-    ["<", bound, constant]                         and <= > >= startswith, "NOT startswith"
-    ["between", min, max, [constant, ...]]         whether a value of these lists lies between two bounds
-    ["differs", min, max, [constant, ...]]         whether the path has other values than those of these lists
-    ["values", bound]                              whether a row has the path
-    ["member", path, [constant, ...]]              whether, by the index of values, a row may have one of these values
-    ["other", number]                              what Delta's skipping says of a predicate on ordinary columns
+`translation` makes a `messages.FilePredicate`, a predicate on what the log says of one file, which the JVM evaluates for every
+file of a scan (`scala/FilePredicates.scala`), and `scanning.pruning` in Python. It refers to bounds by number: `Projection`
+lists each distinct bound once, and Spark's own expressions read it from the log (`scala/LogStatistics.scala`), so evaluating
+the predicate costs only its comparisons. Constants have the numbers that the request gave them.
 
 Unknown results are NULL, which keeps the file: for a missing bound, a bound of another type, or a bound that does not fit
 into the type that the query asks for.
@@ -18,17 +12,16 @@ into the type that the query asks for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from delta_variant.membership import place as indexed_place
+from delta_variant.messages import AllOf, AnyOf, Bound, FilePredicate, Member
 from delta_variant.paths import normalized
 from delta_variant.skipping.casts import KINDS, TIMES, indexed_scale, kinds_for
 from delta_variant.stats import place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from delta_variant.skipping.predicates import Constants, Path
+    from delta_variant.skipping.predicates import Path
 
 
 @dataclass(frozen=True)
@@ -53,9 +46,10 @@ class Log:
 
 @dataclass
 class Projection:
-    """The distinct bounds that trees compare, in the order of their numbers.
+    """The distinct bounds that predicates compare, and the distinct paths of which they ask the index, in the order of their
+    numbers.
 
-    A bound is a pair (side, path). The side says what Java reads from the log for the path:
+    A bound is a pair (side, path). The side says what is read from the log for the path:
 
         min, max    the minimum or the maximum
         kind        the type of the path's bound, as KINDS spells it: BIGINT
@@ -66,158 +60,67 @@ class Projection:
     log: Log
     bounds: dict[tuple[str, Path], int] = field(default_factory=dict)
     members: dict[Path, int] = field(default_factory=dict)
-    """The distinct paths of which the index is asked."""
 
     def number(self, side: str, path: Path) -> int:
         """The number of a bound, which is added if it is new."""
         return self.bounds.setdefault((side, path), len(self.bounds))
 
-    def json(self) -> list[dict[str, Any]]:
-        """Each bound as `java/Bounds.java` reads it: its location in the log, the types that it may have, and the types that it
-        is cast to."""
-        return [self._bound(side, path) for side, path in self.bounds]
+    def member(self, path: Path) -> int:
+        """The number of a path in the index, which is added if it is new."""
+        return self.members.setdefault(path, len(self.members))
 
-    def members_json(self) -> list[dict[str, Any]]:
-        """Each path of `members` as `java/Index.java` reads it: its name in the index, and the decimal places of the numbers
-        that it is compared with, -1 for strings."""
-        return [{"place": indexed_place(path.column, path.keys), "scale": indexed_scale(path)} for path in self.members]
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many bounds and members there are."""
+        return len(self.bounds), len(self.members)
 
-    def _bound(self, side: str, path: Path) -> dict[str, Any]:
-        return {
-            "side": side,
-            "column": self.log.columns.index(path.column),
-            "key": normalized(path.keys),
-            "tag": place(path.column, path.keys) if self.log.nonnull else None,
-            "times": place(path.column, path.keys) if self.log.times and path.type in TIMES else None,
-            "exact": self.log.exact,
-            "kinds": accepted(path, self.log, needs_marker=False),
-            "marked": accepted(path, self.log, needs_marker=True),
-            "types": [path.type, *path.casts],
-        }
+    def shrink(self, size: tuple[int, int]) -> None:
+        """Forget the bounds and members that were added since it had this size, because no predicate uses them."""
+        while len(self.bounds) > size[0]:
+            self.bounds.popitem()
+        while len(self.members) > size[1]:
+            self.members.popitem()
 
+    def read(self) -> tuple[Bound, ...]:
+        """Each bound as the JVM reads it: its location in the log, the types that it may have, and the types that it is cast
+        to."""
+        return tuple(self._bound(side, path) for side, path in self.bounds)
 
-@dataclass(frozen=True)
-class Check:
-    """Whether `bound op constant` holds. `side` is min or max; `op` is one of < <= > >= startswith, NOT startswith.
+    def asked(self) -> tuple[Member, ...]:
+        """Each path of `members`: its name in the index, and the decimal places of the numbers that it is compared with."""
+        return tuple(map(_member, self.members))
 
-    NULL if the file has no such bound, or if the cast from the bound's type to the path's type does not preserve order.
-    """
-
-    side: str
-    path: Path
-    op: str
-    constant: Constants
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return [self.op, projection.number(self.side, self.path), self.constant.number]
+    def _bound(self, side: str, path: Path) -> Bound:
+        return Bound(
+            side,
+            column=self.log.columns.index(path.column),
+            key=normalized(path.keys),
+            tag=place(path.column, path.keys) if self.log.nonnull else None,
+            times=place(path.column, path.keys) if self.log.times and path.type in TIMES else None,
+            exact=self.log.exact,
+            kinds=accepted(path, self.log, needs_marker=False),
+            marked=accepted(path, self.log, needs_marker=True),
+            types=(path.type, *path.casts),
+        )
 
 
-@dataclass(frozen=True)
-class Between:
-    """Whether a constant lies between the bounds of the path. FALSE if none does, which one bound alone can prove."""
+def _member(path: Path) -> Member:
+    scale = indexed_scale(path)
+    assert scale is not None
+    return Member(indexed_place(path.column, path.keys), scale)
 
-    path: Path
-    constants: tuple[Constants, ...]
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return ["between", *_both(self.path, projection), _numbers(self.constants)]
-
-
-@dataclass(frozen=True)
-class OtherThan:
-    """Whether the path has values other than the constants. FALSE if both bounds are the same value, and it is a constant."""
-
-    path: Path
-    constants: tuple[Constants, ...]
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return ["differs", *_both(self.path, projection), _numbers(self.constants)]
-
-
-def _both(path: Path, projection: Projection) -> tuple[int, int]:
-    return projection.number("min", path), projection.number("max", path)
-
-
-def _numbers(constants: Sequence[Constants]) -> list[int]:
-    return [part.number for part in constants if part.size]
-
-
-@dataclass(frozen=True)
-class Member:
-    """Whether a row may have one of the constants at the path, by the index of values. NULL for a file without a filter."""
-
-    path: Path
-    constants: tuple[Constants, ...]
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        number = projection.members.setdefault(self.path, len(projection.members))
-        return ["member", number, _numbers(self.constants)]
-
-
-@dataclass(frozen=True)
-class HasValues:
-    """Whether any row has a value at the path: the side `values` of `Projection`. Used only if `Log.nonnull` is set.
-
-    JSON nulls are values only for a query that requests the path as VARIANT.
-    """
-
-    path: Path
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return ["values", projection.number("values", self.path)]
-
-
-@dataclass(frozen=True)
-class OtherColumns:
-    """What Delta's data skipping says of a predicate on ordinary columns: FALSE if no row of the file can match, else NULL."""
-
-    number: int
-
-    def json(self, projection: Projection) -> list[Any]:  # noqa: ARG002  # as the others
-        """The tree as JSON, in the form that the module describes."""
-        return ["other", self.number]
-
-
-@dataclass(frozen=True)
-class AllOf:
-    """AND of the parts; TRUE if there are none."""
-
-    parts: tuple[Bounds, ...]
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return ["all", *(part.json(projection) for part in self.parts)]
-
-
-@dataclass(frozen=True)
-class AnyOf:
-    """OR of the parts; FALSE if there are none."""
-
-    parts: tuple[Bounds, ...]
-
-    def json(self, projection: Projection) -> list[Any]:
-        """The tree as JSON, in the form that the module describes."""
-        return ["any", *(part.json(projection) for part in self.parts)]
-
-
-Bounds = Check | Between | OtherThan | Member | HasValues | OtherColumns | AllOf | AnyOf
 
 ROWS_MIGHT_MATCH: Final = AllOf(())
 ROWS_CANNOT_MATCH: Final = AnyOf(())
 
 
-def size(bounds: Bounds) -> int:
-    """The largest number of comparisons that a tree makes for one file."""
-    return sum(map(size, bounds.parts)) if isinstance(bounds, AllOf | AnyOf) else 1
+def size(predicate: FilePredicate) -> int:
+    """The largest number of comparisons that a predicate makes for one file."""
+    return sum(map(size, predicate.parts)) if isinstance(predicate, AllOf | AnyOf) else 1
 
 
-def accepted(path: Path, log: Log, *, needs_marker: bool) -> list[str]:
+def accepted(path: Path, log: Log, *, needs_marker: bool) -> tuple[str, ...]:
     """The types of bounds that can answer a question about the path: those that count only in files with the marker, or those
     that count in every file. None can if the path is read as a string first; then the tag of times may."""
     kinds = [KINDS[name] for name in kinds_for(path.type) if not path.text]
-    return [name for names, marked_only in kinds if (marked_only and not log.trust_all) == needs_marker for name in names]
+    return tuple(name for names, marked_only in kinds if (marked_only and not log.trust_all) == needs_marker for name in names)

@@ -1,4 +1,4 @@
-"""A query's predicate on Variant paths → a predicate on the bounds in the Delta log, and the parts that could not be used.
+"""A query's predicate on Variant paths → a predicate on what the log says of a file, and the parts that could not be used.
 
 Invariant: the predicate on bounds is FALSE only for a file in which no row can make the query's predicate TRUE. Examples,
 for the path `a`: `a < 1` becomes `min(a) < 1`. `a = 1` becomes `min(a) <= 1 AND max(a) >= 1`; if one of the bounds is
@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from delta_variant.skipping.bounds import (
-    ROWS_CANNOT_MATCH,
-    ROWS_MIGHT_MATCH,
+from delta_variant.messages import (
     AllOf,
     AnyOf,
     Between,
-    Bounds,
-    Check,
+    Compare,
+    Differs,
+    FilePredicate,
+    HasPrefix,
     HasValues,
-    Log,
-    Member,
+    Indexed,
     OtherColumns,
-    OtherThan,
 )
+from delta_variant.skipping.bounds import ROWS_CANNOT_MATCH, ROWS_MIGHT_MATCH, Log, Projection
 from delta_variant.skipping.casts import KINDS, indexed_scale, kinds_for
 from delta_variant.skipping.predicates import (
     And,
@@ -48,25 +47,31 @@ if TYPE_CHECKING:
 _SIDE: Final = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 
 
-def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
+def translate(predicate: Predicate, projection: Projection) -> tuple[FilePredicate, list[str]]:
     """The predicate on the bounds of a file, and in words why parts of the query's predicate could not be used.
 
-    >>> a = Path(("v",), ("a",), "int")
-    >>> bounds, reasons = translate(Comparison("<", a, Constants("int", ("5",))), Log((("v",),)))
-    >>> bounds.side, bounds.op, bounds.constant.texts, reasons
-    ('min', '<', ('5',), [])
+    The bounds that it compares are added to the projection.
+
+    >>> a, projection = Path(("v",), ("a",), "int"), Projection(Log((("v",),)))
+    >>> translate(Comparison("<", a, Constants("int", ("5",))), projection)
+    (Compare(op='<', bound=0, constant=0), [])
+    >>> [side for side, _ in projection.bounds]
+    ['min']
     """
+    size = projection.size
     match predicate:
         case And(parts):
-            sides = [translate(part, log) for part in parts]
+            sides = [translate(part, projection) for part in parts]
             reasons = [reason for _, reasons in sides for reason in reasons]
             if any(side == ROWS_CANNOT_MATCH for side, _ in sides):
+                projection.shrink(size)
                 return ROWS_CANNOT_MATCH, reasons
             useful = tuple(side for side, _ in sides if side != ROWS_MIGHT_MATCH)
             return (useful[0] if len(useful) == 1 else AllOf(useful)), reasons
         case Or(parts):
-            sides = [translate(part, log) for part in parts]
+            sides = [translate(part, projection) for part in parts]
             if any(side == ROWS_MIGHT_MATCH for side, _ in sides):
+                projection.shrink(size)
                 reasons = [reason for _, reasons in sides for reason in reasons]
                 return ROWS_MIGHT_MATCH, reasons or ["one operand of an OR is not about a Variant path"]
             useful = tuple(side for side, _ in sides if side != ROWS_CANNOT_MATCH)
@@ -76,31 +81,41 @@ def translate(predicate: Predicate, log: Log) -> tuple[Bounds, list[str]]:
         case Unknown(reason):
             return ROWS_MIGHT_MATCH, [reason] if reason else []
         case leaf:
-            static, found = useless(leaf, log), member(leaf, log)
+            static, found = useless(leaf, projection.log), member(leaf, projection)
             if static:
                 return (found, []) if found else (ROWS_MIGHT_MATCH, [static])
             if isinstance(leaf, NotNull):
-                return HasValues(leaf.path), []
-            bounds = question(leaf)
+                return HasValues(projection.number("values", leaf.path)), []
+            bounds = question(leaf, projection)
             if bounds == ROWS_CANNOT_MATCH:
                 return bounds, []
-            all_of: list[Bounds] = [HasValues(leaf.path)] if log.nonnull else []
+            all_of: list[FilePredicate] = [HasValues(projection.number("values", leaf.path))] if projection.log.nonnull else []
             all_of += [bounds] if bounds != ROWS_MIGHT_MATCH else []
             all_of += [found] if found else []
             return (all_of[0] if len(all_of) == 1 else AllOf(tuple(all_of))), []
 
 
-def member(leaf: Leaf, log: Log) -> Member | None:
+def member(leaf: Leaf, projection: Projection) -> Indexed | None:
     """The question for the index of values: whether a row may have one of some values. None if the index cannot answer."""
+    constants = indexed(leaf, projection.log)
+    return Indexed(projection.member(leaf.path), _numbers(constants)) if constants else None
+
+
+def indexed(leaf: Leaf, log: Log) -> Sequence[Constants]:
+    """The constants of which one has to be in a file with rows that match, by the index of values; none if it cannot answer."""
     match leaf:
         case Comparison("=" | "<=>", path, constant) if not constant.null:
             constants: tuple[Constants, ...] = (constant,)
         case In(path, constants, negated=False):
             pass
         case _:
-            return None
+            return ()
     fits = all(part.type == path.result for part in constants) and 0 < sum(part.size for part in constants) <= log.index
-    return Member(path, constants) if fits and indexed_scale(path) is not None else None
+    return constants if fits and indexed_scale(path) is not None else ()
+
+
+def _numbers(constants: Sequence[Constants]) -> tuple[int, ...]:
+    return tuple(part.number for part in constants if part.size)
 
 
 def useless(leaf: Leaf, log: Log) -> str | None:
@@ -132,39 +147,43 @@ def _constants(leaf: Leaf) -> Sequence[Constants]:
     return []
 
 
-def question(leaf: Comparison | In | StartsWith) -> Bounds:
+def question(leaf: Comparison | In | StartsWith, projection: Projection) -> FilePredicate:
     """The predicate on bounds for one comparison: `a < 1` becomes `min(a) < 1`."""
     match leaf:
         case Comparison(op, path, constant):
-            return _compared(op, path, constant)
+            return _compared(op, path, constant, projection)
         case In(path, constants, negated=False):
-            return Between(path, constants) if any(part.size for part in constants) else ROWS_CANNOT_MATCH
+            return Between(*_both(path, projection), _numbers(constants)) if _numbers(constants) else ROWS_CANNOT_MATCH
         case In(path, constants):
-            return ROWS_CANNOT_MATCH if any(part.null for part in constants) else OtherThan(path, constants)
+            no_row = any(part.null for part in constants)
+            return ROWS_CANNOT_MATCH if no_row else Differs(*_both(path, projection), _numbers(constants))
         case StartsWith(path, prefix, negated):
-            return _starting(path, prefix, negated)
+            return _starting(path, prefix, projection, negated=negated)
 
 
-def _compared(op: str, path: Path, constant: Constants) -> Bounds:
+def _both(path: Path, projection: Projection) -> tuple[int, int]:
+    return projection.number("min", path), projection.number("max", path)
+
+
+def _compared(op: str, path: Path, constant: Constants, projection: Projection) -> FilePredicate:
     """Whether a file may have a value v with `v op constant`. A comparison with NULL matches no row. As there are two booleans,
     `a <> true` is the same as `a < true`."""
     if constant.null:
         return ROWS_CANNOT_MATCH
     if op == "<>" and constant.type == "boolean":
         op = "<" if constant.texts == ("true",) else ">"
-    if op == "<>":
-        return OtherThan(path, (constant,))
     if op in _SIDE:
-        return Check(_SIDE[op], path, op, constant)
-    return Between(path, (constant,))
+        return Compare(op, projection.number(_SIDE[op], path), constant.number)
+    return (Differs if op == "<>" else Between)(*_both(path, projection), (constant.number,))
 
 
-def _starting(path: Path, prefix: Constants, negated: bool) -> Bounds:
+def _starting(path: Path, prefix: Constants, projection: Projection, *, negated: bool) -> FilePredicate:
     """Whether a file may have a string that starts with the prefix or, if negated, one that does not. In the order of UTF-8
     bytes, the strings that start with a prefix are contiguous, and the prefix itself is the first of them."""
     if prefix.null:
         return ROWS_CANNOT_MATCH
+    low, high = _both(path, projection)
     if negated:
-        return AnyOf(tuple(Check(side, path, "NOT startswith", prefix) for side in ("min", "max")))
-    not_behind = AnyOf((Check("min", path, "<=", prefix), Check("min", path, "startswith", prefix)))
-    return AllOf((not_behind, Check("max", path, ">=", prefix)))
+        return AnyOf(tuple(HasPrefix(bound, prefix.number, negated=True) for bound in (low, high)))
+    not_behind = AnyOf((Compare("<=", low, prefix.number), HasPrefix(low, prefix.number, negated=False)))
+    return AllOf((not_behind, Compare(">=", high, prefix.number)))

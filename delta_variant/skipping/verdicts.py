@@ -1,18 +1,19 @@
 """What each comparison of a query proves about the files, counted for `explain`.
 
-In: the comparisons (`predicates.leaves`) and what the log can hold. Out: trees of bounds (`bounds`), from which Java
-computes one verdict for each file and comparison; and the counts of verdicts, in words.
+In: the comparisons (`predicates.leaves`) and what the log can hold. Out: file predicates, from which the JVM computes one
+verdict for each file and comparison; and the counts of verdicts, in words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from delta_variant.messages import Verdict
 from delta_variant.skipping.bounds import accepted
 from delta_variant.skipping.casts import TIMES
 from delta_variant.skipping.predicates import NotNull
-from delta_variant.skipping.translation import member, question, translate, useless
+from delta_variant.skipping.translation import indexed, member, question, translate, useless
 from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Finding:
     """How many of the files that it rules out only the index of values does."""
 
 
-def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, Any]]:
-    """What Java needs to compute a verdict for each file, on each comparison that bounds can answer.
+def verdicts(asked: Sequence[Leaf], projection: Projection) -> tuple[Verdict, ...]:
+    """What the JVM needs to compute a verdict for each file, on each comparison that bounds can answer.
 
     The verdict is `out` if `tree` is FALSE: the file is ruled out; but `index` if `bounds`, the tree without the index, is not.
     Otherwise it is `unindexed` if `member`, the question for the index, is NULL, and other files have filters for the path.
@@ -55,30 +56,30 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> list[dict[str, An
     >>> from delta_variant.skipping import Comparison, Constants, Log, Path, Projection
     >>> less = Comparison("<", Path(("v",), ("a",), "date"), Constants("date", ("0",)))
     >>> [verdict] = verdicts([less], Projection(Log((("v",),))))
-    >>> verdict["tree"], verdict["kinds"]
-    (['<', 0, 0], ['DATE', 'TIMESTAMP_NTZ'])
+    >>> verdict.tree, verdict.kinds
+    (Compare(op='<', bound=0, constant=0), ('DATE', 'TIMESTAMP_NTZ'))
     """
-    return [
+    return tuple(
         _verdict(number, leaf, projection)
         for number, leaf in enumerate(asked)
-        if useless(leaf, projection.log) is None or member(leaf, projection.log)
-    ]
+        if useless(leaf, projection.log) is None or indexed(leaf, projection.log)
+    )
 
 
-def _verdict(number: int, leaf: Leaf, projection: Projection) -> dict[str, Any]:
-    log, asked = projection.log, member(leaf, projection.log)
-    by_bounds = translate(leaf, replace(log, index=0))[0]
+def _verdict(number: int, leaf: Leaf, projection: Projection) -> Verdict:
+    log = projection.log
+    by_bounds = translate(leaf, replace(projection, log=replace(log, index=0)))[0]
     static = isinstance(leaf, NotNull) or useless(leaf, log) is not None
-    return {
-        "number": number,
-        "tree": translate(leaf, log)[0].json(projection),
-        "bounds": by_bounds.json(projection),
-        "member": asked and asked.json(projection),
-        "question": (by_bounds if isinstance(leaf, NotNull) or static else question(leaf)).json(projection),
-        "kind": None if static else projection.number("kind", leaf.path),
-        "kinds": accepted(leaf.path, log, needs_marker=False),
-        "marked": accepted(leaf.path, log, needs_marker=True),
-    }
+    return Verdict(
+        number,
+        tree=translate(leaf, projection)[0],
+        bounds=by_bounds,
+        member=member(leaf, projection),
+        question=by_bounds if isinstance(leaf, NotNull) or static else question(leaf, projection),
+        kind=None if static else projection.number("kind", leaf.path),
+        kinds=accepted(leaf.path, log, needs_marker=False),
+        marked=accepted(leaf.path, log, needs_marker=True),
+    )
 
 
 def finding(leaf: Leaf, log: Log, counts: Mapping[str, int], left: int = 0) -> Finding:
@@ -93,7 +94,7 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int], left: int = 0) -> F
     """
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
-    if static and not member(leaf, log):
+    if static and not indexed(leaf, log):
         return Finding(str(leaf), path.place, 0, (static,), left if path.column not in log.columns else 0)
     words = {
         _NONE: f"no bounds for {path.place} in",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from delta_variant.messages import SortKey
+
 CLUSTER_BY = "delta_variant.clusterBy"
 """The table property with the keys of `VariantTable.optimize`, separated by commas."""
 _NO_ORDER = (t.VariantType, t.MapType)
@@ -112,25 +114,20 @@ class Ordering:
     """The other keys: a column of the table, whether it ascends, and whether nulls come first."""
 
     @classmethod
-    def of(
-        cls, source: DataFrame, ordering: Sequence[tuple[int, bool, bool]], schema: t.StructType, partition_by: Sequence[str]
-    ) -> Ordering:
-        """The order of the rows of `source`, as far as the columns of the table keep it.
-
-        ordering: for each key the index of a column of `source`, whether it ascends, and whether nulls come first
-        (`Transaction.ordering`).
-        """
+    def of(cls, source: DataFrame, ordering: Sequence[SortKey], schema: t.StructType, partition_by: Sequence[str]) -> Ordering:
+        """The order of the rows of `source`, as far as the columns of the table keep it. ordering: the keys of `source`
+        (`Transaction.ordering`)."""
         names = {field.name.lower(): field for field in schema}
         partition = {name.lower() for name in partition_by}
-        given = [source.schema[index] for index, _, _ in ordering]
+        given = [source.schema[key.column] for key in ordering]
         keys = []
-        for field, (_, ascending, nulls_first) in zip(given, ordering, strict=True):
+        for field, key in zip(given, ordering, strict=True):
             name = field.name.lower()
             if name in partition:
                 continue
             if name not in names or names[name].dataType != field.dataType:  # a cast may change the order
                 break
-            keys.append((names[name].name, ascending, nulls_first))
+            keys.append((names[name].name, key.ascending, key.nulls_first))
         first = {field.name.lower() for field in given[: len(partition)]}
         return cls(first == partition, tuple(keys))
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from delta_variant.features import TableFeatures
     from delta_variant.json_files.pieces import JsonFiles
-    from delta_variant.transaction import Transaction, Written
+    from delta_variant.messages import Written
+    from delta_variant.transaction import Transaction
     from delta_variant.writer.arguments import Request
     from delta_variant.writer.plan import JsonColumns
 
@@ -209,8 +210,8 @@ def run(transaction: Transaction, plan: Plan, source: DataFrame, rows: DataFrame
             return written
         events.error = events.error or written.error
         _delete(plan, events.files)
-    name, text = events.error
-    raise getattr(errors, name, DeltaVariantError)(f"writing to {table}: {_in_logical_names(text, names)}") from cancelled
+    kind = getattr(errors, events.error.name, DeltaVariantError)
+    raise kind(f"writing to {table}: {_in_logical_names(events.error.text, names)}") from cancelled
 
 
 def shredded_columns(written: Written, features: TableFeatures) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from delta_variant.errors import DeltaVariantError, TableError
 from delta_variant.json_files import documents
 from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership import DataFile, SidecarWriter, index_file
+from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
@@ -63,22 +64,22 @@ class Events(Protocol):
 
 
 def write_messages(plan: Plan, schema: pa.Schema, events: Events, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
-    """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to reports in JSON.
+    """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to WriteReports in JSON.
 
     number: the number of the task. The reports are those of `write_files`.
     """
     for report in write_files(plan, received(messages, schema), number, events):
-        yield json.dumps(report).encode()
+        yield encoded(report).encode()
 
 
 def write_files(
     plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, events: Events | None = None
-) -> list[dict[str, Any]]:
+) -> list[WriteReport]:
     """Runs one task, and returns a report for each of its files.
 
     A report has the Add action in JSON (`add`), the counts of rows and bytes (`rows`, `size`), the names of the shredded
     columns (`shredded`), and whether the file is plain because shredding would have made it larger (`left_plain`). If JSON
-    documents were left out, one more report has their number by file (`malformed`).
+    documents were left out, one more report has their number by file (`malformed`), and no Add action.
 
     An error of this package is returned, not raised: the only report then has its class and message (`error`). If a task
     raises an error, Spark runs it again, over the same rows. A storage error that would occur again is also returned. All
@@ -89,10 +90,10 @@ def write_files(
             f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
             "the Python of both"
         )
-        return [{"error": [TableError.__name__, message]}]
+        return [WriteReport(error=Failure(TableError.__name__, message))]
     task = _Task(plan, number)
     reader = _reader(plan)
-    reports: list[dict[str, Any]] = []
+    reports: list[WriteReport] = []
     failure: DeltaVariantError | None = None
     try:
         for batch in batches if reader is None else reader.batches(batches):
@@ -100,7 +101,7 @@ def write_files(
             del batch  # before the next one is read
         reports = task.close()
         if reader is not None and reader.malformed:
-            reports.append({"malformed": reader.malformed})
+            reports.append(WriteReport(malformed=reader.malformed))
     except DeltaVariantError as error:
         task.abort()
         failure = error
@@ -114,7 +115,7 @@ def write_files(
         task.abort()
         raise
     if failure is not None:
-        reports = [{"error": [type(failure).__name__, str(failure)]}]
+        reports = [WriteReport(error=Failure(type(failure).__name__, str(failure)))]
     if events is not None:
         events.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     del task
@@ -160,7 +161,7 @@ class _Task:
         self._pending: list[pa.RecordBatch] = []  # rows of a file whose shredding schema is not known yet
         self._pending_bytes = 0
         self._rows = 0  # of the current file, including pending ones
-        self._reports: list[dict[str, Any]] = []
+        self._reports: list[WriteReport] = []
         self._path = ""  # of the current file, relative to the table
         self._sidecars = None if plan.index is None else SidecarWriter(plan.location, self._fs, plan.index.table)
         self.paths: list[str] = []
@@ -199,7 +200,7 @@ class _Task:
             return self._sizes.of_file(self._file.writer)
         return self._sizes.of_rows(self._pending_bytes)
 
-    def close(self) -> list[dict[str, Any]]:
+    def close(self) -> list[WriteReport]:
         self._finish()
         if self._sidecars is not None:
             self._sidecars.flush()
@@ -321,13 +322,15 @@ class _Task:
             with self._fs.open_input_file(self.paths[-1]) as source:
                 file = DataFile(add["path"], kept.size, add["modificationTime"])
                 self._sidecars.add(index_file(source, file, self._plan.index, self._plan.index.paths))
-        self._reports.append({
-            "add": json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
-            "rows": kept.rows,
-            "size": kept.size,
-            "shredded": sorted(map(dotted, kept.shredding_schemas)),
-            "left_plain": kept is not shredded,
-        })  # fmt: skip
+        self._reports.append(
+            WriteReport(
+                add=json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
+                rows=kept.rows,
+                size=kept.size,
+                shredded=tuple(sorted(map(dotted, kept.shredding_schemas))),
+                left_plain=kept is not shredded,
+            )
+        )
 
 
 class _File:

@@ -22,6 +22,8 @@ from py4j.protocol import Py4JError
 from pyspark import Accumulator, SparkContext
 from pyspark.accumulators import AccumulatorParam
 
+from delta_variant.messages import Failure
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -69,8 +71,8 @@ class TaskEvents:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._tag = f"delta-variant-{uuid.uuid4()}"
-        self.error: tuple[str, str] | None = None
-        """Class and message of the first error."""
+        self.error: Failure | None = None
+        """The first error."""
         self.files: list[str] = []
         """Paths of the files of finished tasks, in the file system."""
 
@@ -95,7 +97,7 @@ class TaskEvents:
         if not error:
             self.files.append(text)
         elif self.error is None:
-            self.error = (error, text)
+            self.error = Failure(error, text)
             with suppress(Py4JError):  # the job ends anyway, and an exception here would end Spark's accumulator thread
                 self._cancel()
 
