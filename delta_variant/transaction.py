@@ -391,7 +391,7 @@ class Transaction:
         function = jvm.python_function(self.spark, task)
         with jvm.delta_errors(f"creating {self._table.name}"):
             self._write.createLog()
-        totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
+        totals = json.loads(self._write.run(source._jdf, rows._jdf, function, jvm.executor_source()))
         if "error" in totals:
             name, text = totals["error"]
             return Written(error=(name, text))

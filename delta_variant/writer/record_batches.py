@@ -1,6 +1,6 @@
 """Arrow record batches on their way from Spark into a task: their schema on the driver, and how a task reads them.
 
-`java/Batches.java` makes the batches in the executor's JVM: one IPC message each, of at most 16,384 rows or about 8 MiB.
+`scala/Batches.java` makes the batches in the executor's JVM: one IPC message each, of at most 16,384 rows or about 8 MiB.
 PySpark's `mapInArrow` is slower, and takes its batch size from session settings that are meant for the user's own
 functions.
 """
