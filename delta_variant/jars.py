@@ -78,63 +78,51 @@ class Jar:
     """How long it took to compile it just now; None if it was there."""
 
 
-def found(versions: Versions, sources: Traversable | None = None) -> Jar | None:
-    """The JAR for these versions that the package brings or that was compiled before; None if there is none.
-
-    sources: a directory of Scala sources, by default that of this package.
-    """
-    sources = sources or _package("scala")
-    name = _name(versions, _texts(sources))
+def found(versions: Versions) -> Jar | None:
+    """The JAR for these versions that the package brings or that was compiled before; None if there is none."""
+    name = _name(versions, _texts())
     carried = _package("jars").joinpath(name)
-    for jar in (*([carried] if isinstance(carried, Path) else []), *(place / name for place in _places(sources))):
+    for jar in (*([carried] if isinstance(carried, Path) else []), *(place / name for place in _places())):
         if _is_jar(jar):
             return Jar(jar)
     if isinstance(carried, Path) or not carried.is_file():
         return None
-    with _renamed(_writable(sources), name) as jar:  # class loaders do not read JARs that are in an archive
+    directory = _writable()
+    with _renamed(directory, name) as jar:  # class loaders do not read JARs that are in an archive
         jar.write_bytes(carried.read_bytes())
-    return Jar(_writable(sources) / name)
+    return Jar(directory / name)
 
 
-def compiled(versions: Versions, java: Path, class_path: Sequence[str], sources: Traversable | None = None) -> Jar:
+def compiled(versions: Versions, java: Path, class_path: Sequence[str]) -> Jar:
     """The JAR for these versions, compiled unless another process does so meanwhile. A line on standard error says so.
 
     java: the executable. class_path: JARs and directories that have Spark, Delta and the Scala compiler.
 
     Raises SessionError if the sources do not compile against these classes, or if the JAR cannot be written.
     """
-    sources = sources or _package("scala")
     about = f"its Spark extensions for Spark {versions.spark} and Delta {versions.delta}"
     try:
-        directory = _writable(sources)
-        lock = directory / f"{_name(versions, _texts(sources))}.lock"
+        directory = _writable()
+        lock = directory / f"{_name(versions, _texts())}.lock"
         with _locked(lock, f"waiting for another process that compiles {about}") as locked:
-            jar = found(versions, sources)
+            jar = found(versions)
             if jar is None:
                 once = "once on this machine" if directory not in _temporary else "for this process alone"
                 _tell(f"compiling {about}, {once}, into {directory}")
                 start = time.monotonic()
-                jar = Jar(build(directory, versions, java, class_path, sources, alone=locked), time.monotonic() - start)
+                jar = Jar(build(directory, versions, java, class_path, alone=locked), time.monotonic() - start)
                 lock.unlink(missing_ok=True)  # processes that wait for it find the JAR
             return jar
     except OSError as error:
         raise _failure(versions, str(error), _ELSEWHERE) from error
 
 
-def build(
-    directory: Path,
-    versions: Versions,
-    java: Path,
-    class_path: Sequence[str],
-    sources: Traversable | None = None,
-    *,
-    alone: bool = False,
-) -> Path:
+def build(directory: Path, versions: Versions, java: Path, class_path: Sequence[str], *, alone: bool = False) -> Path:
     """Compiles the JAR for these versions into a directory. Raises SessionError, and OSError if it cannot be written.
 
     alone: whether no other process compiles it here, so that files of killed ones can be removed.
     """
-    texts = _texts(sources or _package("scala"))
+    texts = _texts()
     name = _name(versions, texts)
     if alone:
         for left in directory.glob(f"{name}.*.tmp"):
@@ -153,9 +141,9 @@ def _package(folder: str) -> Traversable:
     return files("delta_variant").joinpath(folder)
 
 
-def _texts(sources: Traversable) -> dict[str, bytes]:
-    """The Scala sources in a directory, by their names."""
-    return {file.name: file.read_bytes() for file in sources.iterdir() if file.name.endswith(".scala")}
+def _texts() -> dict[str, bytes]:
+    """The Scala sources, by their names."""
+    return {file.name: file.read_bytes() for file in _package("scala").iterdir() if file.name.endswith(".scala")}
 
 
 def _name(versions: Versions, texts: Mapping[str, bytes]) -> str:
@@ -166,11 +154,12 @@ def _name(versions: Versions, texts: Mapping[str, bytes]) -> str:
     return re.sub(r"[^\w.+-]", "_", name)
 
 
-def _places(sources: Traversable) -> Iterator[Path]:
+def _places() -> Iterator[Path]:
     """The directories in which the JAR may be, in the order in which they are written to."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         yield Path(chosen, "delta_variant").absolute()
+    sources = _package("scala")
     if isinstance(sources, Path):
         yield sources / "__pycache__"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111  # pathlib's raises without a home
@@ -182,9 +171,9 @@ def _places(sources: Traversable) -> Iterator[Path]:
     yield from _temporary
 
 
-def _writable(sources: Traversable) -> Path:
+def _writable() -> Path:
     """The first of the directories that can be written to."""
-    for place in _places(sources):
+    for place in _places():
         if _can_write(place):
             return place
     _temporary.append(Path(tempfile.mkdtemp(prefix="delta-variant-")))
@@ -250,24 +239,31 @@ def _tell(text: str) -> None:
 # ---- the compiler ------------------------------------------------------------------------------------------------------------
 
 
-def _compile(jar: Path, versions: Versions, java: Path, class_path: Sequence[str], sources: Sequence[str]) -> None:
-    """Runs the compiler on sources beside the JAR that it writes. Raises SessionError."""
+def scalac(java: Path, class_path: Sequence[str], arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the Scala compiler of a class path on sources of this class path; its output has the errors.
+
+    folder: where a file with its arguments can be. Raises OSError if there is no Java.
+    """
     compiler = [entry for entry in class_path if Path(entry).name.startswith("scala-")]  # each class is looked for in order
-    words = [
-        *_JVM_OPTIONS, "-cp", os.pathsep.join([*compiler, *class_path]),
-        _MAIN, "-nowarn", "-encoding", "UTF-8", "-classpath", os.pathsep.join(class_path), "-d", str(jar),
-        *(str(jar.parent / source) for source in sources),
-    ]  # fmt: skip
-    arguments = jar.with_name("arguments")  # a class path can be longer than the system lets an argument be
-    arguments.write_bytes(os.fsencode("\n".join('"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in words)))
-    done = subprocess.run(  # noqa: S603  # the driver's own Java
-        [java, f"@{arguments}"],
+    words = [*_JVM_OPTIONS, "-cp", os.pathsep.join([*compiler, *class_path]), _MAIN, "-encoding", "UTF-8"]
+    words += ["-classpath", os.pathsep.join(class_path), *arguments]
+    file = folder / "arguments"  # a class path can be longer than the system lets an argument be
+    file.write_bytes(os.fsencode("\n".join('"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in words)))
+    return subprocess.run(  # noqa: S603  # the driver's own Java
+        [java, f"@{file}"], check=False, text=True, errors="replace",
         env={name: value for name, value in os.environ.items() if name not in _OPTION_VARIABLES},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    if done.returncode == 0 and _is_jar(jar):
-        return
-    raise _failure(versions, *_reason(done.returncode, done.stdout.replace(f"{jar.parent}{os.sep}", "")))
+
+
+def _compile(jar: Path, versions: Versions, java: Path, class_path: Sequence[str], sources: Sequence[str]) -> None:
+    """Compiles sources beside the JAR. Raises SessionError, and OSError if something cannot be written."""
+    if not os.access(java, os.X_OK):
+        raise _failure(versions, f"there is no Java at {java}", "run Spark with a Java that has this command")
+    paths = [str(jar.parent / source) for source in sources]
+    done = scalac(java, class_path, ["-nowarn", "-d", str(jar), *paths], jar.parent)
+    if done.returncode != 0 or not _is_jar(jar):
+        raise _failure(versions, *_reason(done.returncode, done.stdout.replace(f"{jar.parent}{os.sep}", "")))
 
 
 def _reason(code: int, output: str) -> tuple[str, str]:
@@ -290,5 +286,6 @@ def _reason(code: int, output: str) -> tuple[str, str]:
 def _failure(versions: Versions, cause: str, advice: str) -> SessionError:
     return SessionError(
         f"delta-variant {__version__} cannot compile its Spark extensions for this session, which runs Spark {versions.spark} "
-        f"with Delta {versions.delta} ({cause}): {advice}"
+        f"with Delta {versions.delta} ({cause})",
+        advice=advice,
     )
