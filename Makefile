@@ -18,7 +18,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test check soak pins lint docs bench clean
+.PHONY: help demo cluster test check soak pins lint jars docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -55,17 +55,20 @@ cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Co
 	@echo "The cluster is still there: docker compose --file docker/compose.yaml down"
 
 test:  ## all that CI runs: `make check`, and beside it the tests with Spark, in two processes
-	@$(MAKE) --no-print-directory --jobs 2 .kernels .collected
+	@$(MAKE) --no-print-directory --jobs 2 .kernels .jar .collected
 	@$(MAKE) --no-print-directory --jobs 2 .beside .spark
 
 check: lint  ## the fast part: lint, types, import order, tests without Spark
 	$(BIN)/python -m pytest -m 'not spark'
 
-# In a clean checkout each of the processes would compile the kernels, and all modules that it imports. The kernels, which take
-# longest, need no tools.
-.PHONY: .kernels .collected
+# In a clean checkout each of the processes would compile the kernels, and all modules that it imports, and one would wait while
+# the other compiles the JAR. The kernels, which take longest, and the JAR need no tools.
+.PHONY: .kernels .jar .collected
 .kernels: $(VENV)/.package
 	@$(BIN)/python -m tests.tasks
+
+.jar: java $(VENV)/.package
+	@$(BIN)/python -m tests.scala jar >/dev/null
 
 .collected: $(VENV)/.installed
 	@output=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$output"; exit 1; }
@@ -88,11 +91,19 @@ soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 
 pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 8 minutes each
 	$(BIN)/python -m pytest -s tests/pins.py
 
-lint: $(VENV)/.installed  ## ruff, mypy and the order of imports
+lint: $(VENV)/.installed $(VENV)/.scala  ## ruff, mypy and the order of imports; scalafmt and the warnings of the Scala compiler
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Takes half a minute, so it is left out as long as nothing changes.
+$(VENV)/.scala: $(wildcard delta_variant/scala/*.scala) .scalafmt.conf tests/scala.py | java $(VENV)/.installed
+	$(BIN)/python -m tests.scala lint
+	@touch $@
+
+jars: java $(VENV)/.package  ## the JAR of the Scala sources, for wheels that are built from here
+	@$(BIN)/python -m tests.scala jars
 
 docs: $(VENV)/.installed  ## the documentation, at http://127.0.0.1:8000
 	$(BIN)/python -m mkdocs serve --strict
@@ -112,5 +123,5 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.jsonbench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .pins site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .pins delta_variant/jars site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -3,9 +3,10 @@
 In: a classic Spark session and Python values. Out: JVM objects. Each call crosses a socket and takes about 0.2 ms, so these
 functions are not for loops over files; `items` and `scala_seq` are for the arguments of one call.
 
-Invariant: the Java sources in `delta_variant/java` are compiled once per JVM, by the Janino compiler that Spark ships, with
-the class loader that sees the JARs of `spark.jars.packages`. A restarted SparkContext in the same JVM finds the classes; a
-new JVM compiles them again.
+The package's own classes are in a JAR (`jars`). `construct` and `companion` load it at their first call in a JVM, by a class
+loader whose parent sees the JARs of `spark.jars.packages`.
+
+Invariant: a JVM loads one JAR, however many threads ask for it. A restarted SparkContext in the same JVM has the same classes.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -17,6 +18,7 @@ import threading
 import weakref
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
@@ -28,6 +30,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
+from delta_variant import jars
 from delta_variant.errors import SessionError, TableError
 from delta_variant.version import __version__
 
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-# gateway -> names of Java sources -> class loader; a gateway stands for one JVM
+# gateway -> the JAR and its class loader; a gateway stands for one JVM
+_loaded: weakref.WeakKeyDictionary[Any, tuple[jars.Jar, Any]] = weakref.WeakKeyDictionary()
+# gateway -> names of Java sources -> class loader
 _compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _patching = threading.Lock()
@@ -46,6 +51,8 @@ _NOT_LOADED = re.compile(
     r'|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n',
     re.MULTILINE,
 )
+_PACKAGE = "org.apache.spark.sql.delta.variant"
+NO_DELTA = "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
@@ -184,7 +191,7 @@ def load_class(spark: SparkSession, name: str) -> Any:
 
 def scala_object(spark: SparkSession, name: str) -> Any:
     """A Scala singleton object by its full name, including those in JARs of `spark.jars.packages`."""
-    return load_class(spark, f"{name}$").getField("MODULE$").get(None)
+    return _singleton(_loader(spark), name)
 
 
 def java_class(spark: SparkSession, *names: str) -> Any:
@@ -209,12 +216,41 @@ def java_source(name: str) -> str:
     return files("delta_variant").joinpath("java").joinpath(f"{name}.java").read_text(encoding="utf-8")
 
 
-def construct(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
-    """Creates an object of a java.lang.Class with its first public constructor."""
+def construct(spark: SparkSession, of: Any, *arguments: Any) -> Any:
+    """A new object of one of this package's classes, by its name (`SkipFiles`) and only public constructor.
+
+    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as `jar`.
+    """
+    java_class = jar(spark)[1].loadClass(f"{_PACKAGE}.{of}") if isinstance(of, str) else of
     values = static(spark, "java.util.ArrayList")()
     for argument in arguments:
         values.add(argument)
     return java_class.getConstructors()[0].newInstance(values.toArray())
+
+
+def companion(spark: SparkSession, name: str) -> Any:
+    """One of this package's Scala singleton objects, by its name (`Messages`). Raises SessionError as `jar`."""
+    return _singleton(jar(spark)[1], f"{_PACKAGE}.{name}")
+
+
+def jar(spark: SparkSession) -> tuple[jars.Jar, Any]:
+    """The JAR of this package's classes, compiled if there is none, and its class loader, which each JVM has one of.
+
+    Raises SessionError if the session has no Delta Lake, and if the sources do not compile against its Spark and Delta.
+    """
+    gateway: Any = classic(spark).sparkContext._gateway
+    with _lock:
+        if gateway not in _loaded:
+            found = jars.found(given := _versions(spark)) or jars.compiled(given, *_compiler(spark))
+            urls = gateway.new_array(static(spark, "java.net.URL"), 1)
+            urls[0] = static(spark, "java.io.File")(str(found.path)).toURI().toURL()
+            _loaded[gateway] = found, static(spark, "java.net.URLClassLoader")(urls, _loader(spark))
+        return _loaded[gateway]
+
+
+def executor_source() -> str:
+    """The Java source that executors compile: they have no JAR of this package (`scala/Batches.java`)."""
+    return files("delta_variant").joinpath("scala").joinpath("Batches.java").read_text(encoding="utf-8")
 
 
 def rules(spark: SparkSession) -> list[Any]:
@@ -236,3 +272,27 @@ def start_callbacks(spark: SparkSession) -> None:
 def _loader(spark: SparkSession) -> Any:
     """The class loader that sees the JARs of `spark.jars.packages`."""
     return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+
+
+def _singleton(loader: Any, name: str) -> Any:
+    return loader.loadClass(f"{name}$").getField("MODULE$").get(None)
+
+
+def _versions(spark: SparkSession) -> jars.Versions:
+    found, delta = versions(spark)
+    if delta is None:
+        raise SessionError(NO_DELTA)
+    return jars.Versions(found, delta, static(spark, "scala.util.Properties").versionNumberString())
+
+
+def _compiler(spark: SparkSession) -> tuple[Path, list[str]]:
+    """The driver's Java, and its class path: that of its JVM, and the JARs that its class loaders have beside it."""
+    system = static(spark, "java.lang.System")
+    home, here = Path(system.getProperty("java.home")), system.getProperty("user.dir")
+    entries = str(system.getProperty("java.class.path")).split(system.getProperty("path.separator"))
+    with_urls, file = load_class(spark, "java.net.URLClassLoader"), static(spark, "java.io.File")
+    loader = _loader(spark)
+    while with_urls.isInstance(loader):
+        entries += [file(url.toURI()).getPath() for url in loader.getURLs() if url.getProtocol() == "file"]
+        loader = loader.getParent()
+    return home / "bin" / "java", [str(Path(here, entry)) for entry in entries if entry]

@@ -93,13 +93,10 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     """
     jvm.start_callbacks(spark)
     try:
-        decide, tell = _Decide(), _Tell()
-        markers, typed_markers = jvm.scala_seq(spark, BOUNDS_TAG_VALUES), jvm.scala_seq(spark, [TYPED_TAG_VALUE])
-        skips = jvm.java_class(spark, *_SKIPPING_SOURCES)
-        rule = jvm.construct(spark, skips, decide, tell, BOUNDS_TAG, markers, NONNULL_TAG, TIMES_TAG, dict(found))
-        typed = jvm.construct(spark, jvm.java_class(spark, *_SOURCES), decide, tell, rule, BOUNDS_TAG, typed_markers)
-        test = jvm.construct(spark, jvm.java_class(spark, *_SOURCES, "SelfTest"))
-        opened = list(test.files(rule, spark._jsparkSession))  # noqa: SLF001  # no public name
+        python, shared, tags = _python(spark), jvm.shared(spark), transaction.tags(spark)
+        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found))
+        typed = jvm.construct(spark, "TypedScans", python, tags, shared)
+        opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
     except Py4JError as error:
         lines = str(getattr(error, "java_exception", error)).strip().splitlines()
         raise _mismatch(spark, ": ".join(dict.fromkeys([lines[0], lines[-1]]))) from error
@@ -107,7 +104,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
         raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
     if _listener(spark) is None:
-        jvm.construct(spark, jvm.java_class(spark, *report.SOURCES, "Queries"), spark._jsparkSession)  # noqa: SLF001
+        jvm.construct(spark, "Queries", spark._jsparkSession)  # noqa: SLF001
 
 
 def queries(spark: SparkSession) -> list[DataFrame]:
@@ -116,7 +113,7 @@ def queries(spark: SparkSession) -> list[DataFrame]:
     They can be planned again, under the session's settings of now (`scala/Queries.scala`).
     """
     listener = _listener(spark)
-    return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
+    return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans()]
 
 
 def _listener(spark: SparkSession) -> Any:
@@ -129,8 +126,13 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
     `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = (jvm.scala_seq(spark, ours), dict(settings), dict(defaults), _Tell())
-    jvm.construct(spark, jvm.java_class(spark, "NewSessions"), *given).offer(spark._jsparkSession)  # noqa: SLF001
+    given = ours, dict(settings), dict(defaults), _python(spark), jvm.shared(spark)
+    jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
+
+
+def _python(spark: SparkSession) -> Any:
+    """What the rules call (`scala/Python.scala`)."""
+    return jvm.construct(spark, "Python", _Decide(), _Tell())
 
 
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
@@ -150,7 +152,7 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
     listener = _listener(spark)
     if listener is not None:
-        listener.end(spark._jsparkSession)  # noqa: SLF001  # no public name
+        listener.end()
     if skips:
         offer(spark, {}, {})
     return dict(skips.found()) if skips else {}

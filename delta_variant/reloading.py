@@ -213,9 +213,8 @@ class Loads:
         """Those of an operation, from the log up to the snapshot of a transaction."""
         spark, delta = transaction.spark, transaction.delta
         with jvm.delta_errors("reading the log"):
-            java = jvm.java_class(spark, "AddFiles", "Replace", "Loads")
             prefix = f"delta_variant.{operation}/"
-            return cls(jvm.construct(spark, java, transaction.log, transaction.version, prefix, delta.catalogTable()))
+            return cls(jvm.construct(spark, "Loads", transaction.log, transaction.version, prefix, delta.catalogTable()))
 
     def of_file(self, *identifiers: str) -> tuple[list[str], dict[str, int], str | None]:
         """The data files with the rows of files, all files that have rows there, and why this is not known, or None."""
@@ -271,7 +270,7 @@ def of_values(
 def _replace(transaction: Transaction) -> Any:
     """What changes rows in a transaction (`scala/Replace.scala`)."""
     spark = transaction.spark
-    return jvm.construct(spark, jvm.java_class(spark, "AddFiles", "Replace"), spark._jsparkSession, transaction.delta)
+    return jvm.construct(spark, "Replace", spark._jsparkSession, transaction.delta)
 
 
 def _together(reloads: Sequence[Reload], commit_bytes: int) -> Iterator[Reload]:

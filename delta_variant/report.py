@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 SKIPPING = "delta_variant.SkipFiles"
 """The name of the optimizer rule for data skipping."""
-# `jvm.java_class` compiles a file once for each list of files before it. The lists of both rules begin with these files, so
-# that the rules and `explain` share their classes and static fields.
-SOURCES = ("Bounds", "Tree", "Leaves", "Jobs", "FileBounds", "Scans", "Explain")
 
 READER = "spark.databricks.delta.v2.enableMode"
 """Delta's setting for its DSv2 reader. By default, AUTO, that reader reads streams of tables in Unity Catalog alone."""
@@ -118,7 +115,7 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = has_rules(spark)
-    text = jvm.construct(spark, jvm.java_class(spark, *SOURCES)).explain(df._jdf)  # noqa: SLF001  # no public name
+    text = jvm.construct(spark, "Explain", jvm.shared(spark)).explain(df._jdf)  # noqa: SLF001  # no public name
     return of(messages.decoded(tuple[messages.ScanReport, ...], text), enabled=enabled)
 
 

@@ -121,9 +121,7 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
 
 def _check_versions(spark: str, delta: str | None) -> None:
     if delta is None:
-        raise SessionError(
-            "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
-        )
+        raise SessionError(jvm.NO_DELTA)
     known = (f"{_SPARK_VERSION}.", f"{_DELTA_VERSION}.")
     if not (spark.startswith(known[0]) and delta.startswith(known[1])):
         raise SessionError(

@@ -99,7 +99,7 @@ def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str],
     jvm.classic(spark)
     options = jvm.scala_map(spark, storage_options)
     with jvm.delta_errors(f"listing {', '.join(sources)}"):
-        lister = jvm.construct(spark, jvm.java_class(spark, "SourceFiles"), spark._jsparkSession, options)  # noqa: SLF001
+        lister = jvm.construct(spark, "SourceFiles", spark._jsparkSession, options)  # noqa: SLF001
         found = decoded(Listing, getattr(lister, method)(sources, *more))
     if found.unmatched:
         raise TableError(f"there are no files: {found.unmatched[0]} does not exist")

@@ -449,12 +449,12 @@ class VariantTable:
         spark = self._table.spark
         with jvm.delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.snapshot()
-            bounds = self._table.bounds(snapshot)
+            statistics = self._table.statistics(snapshot)
             schema = StructType.fromJson(json.loads(snapshot.schema().json()))
-            columns = [tuple(names) for names in bounds.columns()]
-            files = DataFrame(bounds.files(), spark)
+            columns = [tuple(names) for names in statistics.columnNames()]
+            files = DataFrame(statistics.files(), spark)
             if where is not None:
-                add_files = jvm.construct(spark, jvm.java_class(spark, "AddFiles"))
+                add_files = jvm.companion(spark, "AddFiles")
                 predicates = add_files.predicates(spark._jsparkSession, snapshot.metadata(), where)  # noqa: SLF001  # no public name
                 chosen = DataFrame(add_files.of(snapshot.metadata(), snapshot.allFiles(), predicates), spark)
                 files = files.join(chosen.select("path"), "path", "left_semi")

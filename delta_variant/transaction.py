@@ -122,10 +122,9 @@ class Table:
             # tableExists() would answer from a snapshot in Delta's cache, even if the directory was deleted since.
             return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
 
-    def bounds(self, snapshot: Any) -> Any:
+    def statistics(self, snapshot: Any) -> Any:
         """What the log of a snapshot says of VARIANT columns (`scala/LogStatistics.scala`)."""
-        tags = stats.BOUNDS_TAG, jvm.scala_seq(self.spark, stats.BOUNDS_TAG_VALUES), stats.NONNULL_TAG, stats.TIMES_TAG
-        return jvm.construct(self.spark, jvm.java_class(self.spark, "Bounds"), snapshot, *tags)
+        return jvm.construct(self.spark, "LogStatistics", snapshot, tags(self.spark))
 
     @property
     def storage(self) -> Storage:
@@ -162,6 +161,12 @@ class Table:
         if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
             shown = path.toUri().getPath()
             raise TableError(f"{shown} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
+
+
+def tags(spark: SparkSession) -> Any:
+    """The names of the tags that say of Add actions what their statistics do not (`scala/Tags.scala`)."""
+    values = list(stats.BOUNDS_TAG_VALUES), [stats.TYPED_TAG_VALUE]
+    return jvm.construct(spark, "Tags", stats.BOUNDS_TAG, *values, stats.NONNULL_TAG, stats.TIMES_TAG)
 
 
 def _check_protocol(table: Table, log: Any, protocol: Any) -> None:
@@ -222,8 +227,8 @@ class Removal:
 class Transaction:
     """One of Delta's transactions on a table, from its snapshot to its commit."""
 
-    _classes: tuple[str, ...] = ("AddFiles", "Replace", "Write")
-    """The Java class of its steps, after those that it needs."""
+    _steps = "Write"
+    """The Scala class of its steps."""
 
     def __init__(
         self,
@@ -248,7 +253,7 @@ class Transaction:
         with jvm.delta_errors(f"reading {table.name}"):
             self._write = jvm.construct(
                 self.spark,
-                jvm.java_class(self.spark, *self._classes),
+                self._steps,
                 self.spark._jsparkSession,
                 (users or self.spark)._jsparkSession,
                 self.log,
@@ -372,7 +377,7 @@ class Transaction:
         function = jvm.python_function(self.spark, task)
         with jvm.delta_errors(f"creating {self._table.name}"):
             self._write.createLog()
-        return decoded(Written, self._write.run(source._jdf, rows._jdf, function, jvm.java_source("Batches")))
+        return decoded(Written, self._write.run(source._jdf, rows._jdf, function, jvm.executor_source()))
 
     def remove(self, removal: Removal) -> None:
         """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`.

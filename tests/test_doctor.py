@@ -22,7 +22,7 @@ import delta_variant
 from delta_variant.kernels import cache, validate
 from tests.support import SOAK
 
-SESSION = {"Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "callbacks", "rules", "round trip"}
+SESSION = {"Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "callbacks", "JAR", "rules", "round trip"}
 
 
 def found(output):

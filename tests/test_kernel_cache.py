@@ -20,6 +20,7 @@ import pytest
 
 import delta_variant
 from delta_variant import binary, shredding
+from delta_variant.directories import own_directory
 from delta_variant.kernels import cache
 from tests import tasks
 from tests.support import share
@@ -147,24 +148,24 @@ def test_whose_directory_it_is(monkeypatch, tmp_path):
     """The temporary directory is not used if it is a link or a file, or if another user owns it, can access or rename it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = tmp_path / f"delta-variant-{os.geteuid()}"
-    assert cache._own_directory() == own
+    assert own_directory() == own
     own.chmod(0o750)
-    assert cache._own_directory() is None
+    assert own_directory() is None
     own.rmdir()
     own.symlink_to(tmp_path / "target", target_is_directory=True)
     (tmp_path / "target").mkdir(mode=0o700)
-    assert cache._own_directory() is None
+    assert own_directory() is None
     own.unlink()
     own.touch()
-    assert cache._own_directory() is None
+    assert own_directory() is None
     own.unlink()
     tmp_path.chmod(0o777)
-    assert cache._own_directory() is None
+    assert own_directory() is None
     tmp_path.chmod(0o1777)
-    assert cache._own_directory() == own
+    assert own_directory() == own
     if os.geteuid() == 0:
         os.chown(own, 1, 1)
-        assert cache._own_directory() is None
+        assert own_directory() is None
 
 
 def copied(array):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -29,21 +30,30 @@ pytestmark = [pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, built without a download: hatchling is installed with the tools for tests."""
+    """The wheel, built without a download: hatchling is installed with the tools for tests. A file stands for the JAR."""
     folder = tmp_path_factory.mktemp("wheel")
+    project = folder / "project"
+    package = shutil.copytree(ROOT / "delta_variant", project / "delta_variant", ignore=shutil.ignore_patterns("jars"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, project)
+    (package / "jars").mkdir()
+    (package / "jars" / "made.jar").touch()  # as by `make jars`
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*build, "--wheel-dir", folder, ROOT], check=True, capture_output=True)
+    subprocess.run([*build, "--wheel-dir", folder, project], check=True, capture_output=True)
     [file] = folder.glob("*.whl")
     return file
 
 
 def test_contents(wheel):
-    """The wheel has every file of the package (Java sources, data, py.typed), metadata, license, command; nothing else."""
+    """The wheel has every file of the package (Scala sources, data, py.typed), the JARs that `make jars` left, metadata,
+    license, command; nothing else."""
     package = ROOT / "delta_variant"
     sources = {
-        str(path.relative_to(ROOT)) for path in package.rglob("*") if path.is_file() and path.parent.name != "__pycache__"
-    }
-    assert {"delta_variant/py.typed", "delta_variant/java/SkipFiles.java"} < sources
+        str(path.relative_to(ROOT))
+        for path in package.rglob("*")
+        if path.is_file() and path.parent.name not in {"__pycache__", "jars"}
+    } | {"delta_variant/jars/made.jar"}
+    assert {"delta_variant/py.typed", "delta_variant/scala/Messages.scala", "delta_variant/scala/Batches.java"} < sources
     assert "delta_variant/data/earthquakes.ndjson.zst" in sources
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -102,6 +112,7 @@ PROGRAM = """
 import sys
 import pyarrow as pa
 import delta_variant as dv
+from delta_variant import jvm
 from pyspark.sql import SparkSession
 
 documents = [{"id": n, "name": f"x{n}"} for n in range(10)]
@@ -110,16 +121,19 @@ variants = pa.array([dict(zip(("metadata", "value"), dv.binary.encode(d))) for d
 shredded = dv.shredding.shred(variants, dv.schema.parse("id bigint"))
 assert [row["id"]["typed_value"] for row in shredded.field("typed_value").to_pylist()] == [*range(10)]
 assert [dv.binary.decode(v["metadata"], v["value"]) for v in shredded.to_pylist()] == [{"name": f"x{n}"} for n in range(10)]
-dv.enable(dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate())
+spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
+dv.enable(spark)
+print(jvm.jar(spark)[0].path)
 print(dv.__file__)
 """
 
 
 @pytest.mark.spark
-def test_an_empty_environment(wheel, jvm_environment, tmp_path):
-    """Installed in an environment of its own, the wheel runs from an empty directory: command, codec, and the rules in Java.
+def test_an_empty_environment(spark, wheel, jvm_environment, tmp_path):
+    """Installed in an environment of its own, the wheel runs from an empty directory: command, codec, and the rules.
 
-    The dependencies are those of this environment, which the new one finds by a path file: nothing is downloaded.
+    The dependencies are those of this environment, which the new one finds by a path file: nothing is downloaded. A JAR that
+    the wheel has is used as it is: nothing is compiled.
     """
     home, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
@@ -129,6 +143,7 @@ def test_an_empty_environment(wheel, jvm_environment, tmp_path):
     subprocess.run(install, check=True, capture_output=True)
     [site] = home.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(str(Path(pa.__file__).parent.parent) + "\n")
+    jar = Path(shutil.copy(jvm.jar(spark)[0].path, site / "delta_variant" / "jars"))
     file = tmp_path / "e.parquet"
     dv.parquet.write_table(pa.table({"v": _variants()}), file, shred={"v": "id bigint"})
 
@@ -143,8 +158,8 @@ def test_an_empty_environment(wheel, jvm_environment, tmp_path):
     assert run(command, "--version") == f"delta-variant, version {dv.__version__}\n"
     [path] = [path for path in json.loads(run(command, "inspect", file, "--json"))["paths"] if path["path"] == "$['id']"]
     assert path["typed"] == 2
-    installed = Path(run(python, "-c", PROGRAM).splitlines()[-1])
-    assert installed.is_relative_to(home)
+    *_, used, installed = run(python, "-c", PROGRAM).splitlines()
+    assert (Path(used), Path(installed).parent) == (jar, site / "delta_variant")
 
 
 def _variants():

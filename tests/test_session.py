@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,17 @@ def test_jvm_values(spark):
     assert jvm.load_class(spark, "org.apache.spark.sql.delta.DeltaOperations$Write").getSimpleName() == "Write"
     first, second = (jvm.java_class(spark, "Bounds") for _ in range(2))
     assert first.hashCode() == second.hashCode()
+
+
+@pytest.mark.spark
+def test_classes_of_the_package(spark):
+    """A JVM loads the JAR once, however many threads ask for it. Classes are constructed, and singletons found, by name."""
+    with ThreadPoolExecutor(4) as pool:
+        found = [loader.hashCode() for _, loader in pool.map(lambda _: jvm.jar(spark), range(4))]
+    assert len(set(found)) == 1
+    key = jvm.construct(spark, "Messages$SortKey", 1, True, False)
+    text = jvm.companion(spark, "Messages").encoded(key)
+    assert json.loads(text) == {"column": 1, "ascending": True, "nulls_first": False}
 
 
 def test_connect_is_refused():

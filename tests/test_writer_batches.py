@@ -71,9 +71,7 @@ def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     java_class = jvm.java_class(spark, *Transaction._classes)
     method = next(method for method in java_class.getMethods() if method.getName() == "batches")
     rows = df._jdf.queryExecution().toRdd()
-    arguments = jvm.static(spark, "java.util.ArrayList")(
-        [rows, df._jdf.schema(), jvm.java_source("Batches"), spark._jsparkSession]
-    )
+    arguments = jvm.static(spark, "java.util.ArrayList")([rows, df._jdf.schema(), jvm.executor_source(), spark._jsparkSession])
     messages = RDD(method.invoke(None, arguments.toArray()).toJavaRDD(), spark.sparkContext, NoOpSerializer())
     return list(
         record_batches.received(iter(messages.map(bytes).collect()), record_batches.schema_of(df.schema, tuple(df.columns)))

@@ -105,7 +105,7 @@ def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`scala/Analysis.scala`). everything: whether those with the marker are among them."""
     spark = table.spark
     return jvm.construct(
-        spark, jvm.java_class(spark, "AddFiles", "Analysis"), spark._jsparkSession, table.log,  # noqa: SLF001
+        spark, "Analysis", spark._jsparkSession, table.log,  # noqa: SLF001
         jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def _analyzed(
 def remove_bounds(table: Table) -> Analyzed:
     """Removes the bounds of VARIANT columns, and the tags of this package, from all files of a table."""
     with jvm.delta_errors(f"reading {table.name}"):
-        columns = [tuple(names) for names in table.bounds(table.snapshot()).columns()]
+        columns = [tuple(names) for names in table.statistics(table.snapshot()).columnNames()]
     return _run(table, partial(remove_messages, columns), None, all_files=True, progress=None)
 
 
@@ -192,7 +192,7 @@ def _plan(
     """The plan for the tasks. Raises TableError if Delta keeps no statistics of the columns that are asked for."""
     with jvm.delta_errors(f"reading {table.name}"):
         snapshot = table.snapshot()
-        indexed = {tuple(names) for names in table.bounds(snapshot).columns()}
+        indexed = {tuple(names) for names in table.statistics(snapshot).columnNames()}
         counted = {field["name"]: field["type"] for field in json.loads(snapshot.statsSchema().json())["fields"]}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = job.schemas(features.schema)

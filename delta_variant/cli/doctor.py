@@ -30,7 +30,7 @@ _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _REINSTALL = "pip install --force-reinstall delta-variant"
 
-_SLOW = {"kernels", "Spark", "Python workers", "rules", "round trip"}
+_SLOW = {"kernels", "Spark", "Python workers", "JAR", "rules", "round trip"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class _Machine:
 @command("doctor", "delta-variant doctor", "delta-variant doctor --json > report.json", result="the checks")
 @click.pass_context
 def doctor_command(context: click.Context, conf: dict[str, str], as_json: bool) -> None:
-    """Check Python, packages, Java, Spark, Delta, compiled kernels, and a table written and queried; say what to do.
+    """Check Python, packages, Java, Spark, Delta, compiled kernels and classes, and a table written and
+    queried; say what to do.
 
     The exit code is 1 if there is a problem. --conf makes the session of the checks, as with other commands.
     """
@@ -105,7 +106,11 @@ def _run(machine: _Machine, name: str, needs: tuple[str, ...], check: Callable[[
     if failed:
         machine.checks.append(Check(name, "skipped", f"needs {failed}"))
         return
-    shown = {"Spark": starting(machine.settings), "kernels": "Loading kernels, or compiling them once"}
+    shown = {
+        "Spark": starting(machine.settings),
+        "kernels": "Loading kernels, or compiling them once",
+        "JAR": "Loading the JAR, or compiling it once",
+    }
     try:
         with step(shown.get(name, f"Checking {name}")) if name in _SLOW else nullcontext():
             machine.checks.append(Check(name, "ok", check(machine)))
@@ -289,6 +294,17 @@ def _callbacks(machine: _Machine) -> str:
     return f"the JVM calls Python on port {port}: {heard}"
 
 
+def _jar(machine: _Machine) -> str:
+    from delta_variant import jvm
+    from delta_variant.errors import SessionError
+
+    try:
+        jar = jvm.jar(machine.spark)[0]
+    except SessionError as error:
+        raise _Problem(error.text, error.advice or _REINSTALL) from error
+    return f"{jar.path}, " + ("found" if jar.seconds is None else f"compiled now, in {jar.seconds:.0f} s, for later use")
+
+
 def _rules(machine: _Machine) -> str:
     from delta_variant.errors import SessionError
     from delta_variant.session import enable
@@ -340,7 +356,8 @@ CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[_Machine], str]], ...] = (
     ("catalog", ("Spark",), _catalog),
     ("Python workers", ("Spark",), _workers),
     ("callbacks", ("Spark",), _callbacks),
-    ("rules", ("Spark", "callbacks"), _rules),
+    ("JAR", ("Spark", "Delta Lake"), _jar),
+    ("rules", ("Spark", "callbacks", "JAR"), _rules),
     ("round trip", ("Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "rules"), _round_trip),
 )
 """Name, the checks that must be ok before it, and the function."""

@@ -5,8 +5,8 @@ In: a kernel that `numba.njit` made. Out: the same kernel with a cache. Numba ch
 belong to another user), this module creates a directory for the user in the temporary directory. If that fails too, there is
 no cache, and each process compiles for itself.
 
-A cached file is a pickle with machine code. The directory in the temporary directory is therefore used only while it belongs to
-the user and is closed to everybody else.
+A cached file is a pickle with machine code, so the directory in the temporary directory has to be the user's own
+(`directories`).
 
 If the package is in an archive (Spark's `--py-files`), there is no directory beside the source, and each application has the
 archive at another path. The directory is then `NUMBA_CACHE_DIR` or the one in the temporary directory, whatever the archive's
@@ -29,7 +29,6 @@ import inspect
 import linecache
 import os
 import pickle
-import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +39,8 @@ from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.sigutils import normalize_signature
+
+from delta_variant.directories import is_own, own_directory
 
 _KERNELS: list[Any] = []
 """The kernels that have been imported."""
@@ -88,7 +89,7 @@ def place() -> str | None:
 def _cache(function: Any) -> _Cache | None:
     with suppress(RuntimeError):  # Numba found no directory that it can write to
         return _Cache(function)
-    directory = _own_directory()
+    directory = own_directory()
     if directory is None:
         return None
     before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
@@ -98,29 +99,6 @@ def _cache(function: Any) -> _Cache | None:
         return None
     finally:
         config.CACHE_DIR = before
-
-
-def _own_directory() -> Path | None:
-    """A directory for this user alone in the temporary directory; None if there cannot be one."""
-    if not hasattr(os, "geteuid"):
-        return None
-    try:
-        directory = Path(tempfile.gettempdir(), f"delta-variant-{os.geteuid()}")
-        with suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-    except OSError:
-        return None
-    return directory if _is_own(directory) else None
-
-
-def _is_own(directory: Path) -> bool:
-    """Whether nobody else can put files into a directory or replace the directory itself."""
-    try:
-        own, parent = directory.lstat(), directory.parent.stat()
-    except OSError:
-        return False
-    replaceable = parent.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not parent.st_mode & stat.S_ISVTX
-    return stat.S_ISDIR(own.st_mode) and own.st_uid == os.geteuid() and not own.st_mode & 0o077 and not replaceable
 
 
 class _InArchive:
@@ -175,14 +153,14 @@ class _Cache(FunctionCache):
         self._cache_file: Any = _Files(self.cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        if self._own is not None and not _is_own(self._own):
+        if self._own is not None and not is_own(self._own):
             return None
         with suppress(OSError, EOFError, pickle.UnpicklingError):
             return super().load_overload(sig, target_context)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if self._own is not None and not _is_own(self._own):
+        if self._own is not None and not is_own(self._own):
             return
         with suppress(OSError):
             super().save_overload(sig, data)

@@ -49,9 +49,8 @@ def _dropped(table: Table, name: str, progress: Callable[[Progress], object] | N
         unshred(table, None, progress)
         remove_bounds(table)
         with jvm.delta_errors(f"writing checkpoints of {table.name}"):
-            drop = jvm.java_class(table.spark, "DropFeature")
             entry = jvm.option(table.spark, table.entry)
-            steps = jvm.construct(table.spark, drop, table.spark._jsparkSession, table.log, entry)
+            steps = jvm.construct(table.spark, "DropFeature", table.spark._jsparkSession, table.log, entry)
         traces = _traces(table, steps.snapshot())
         if not traces:
             with jvm.delta_errors(f"dropping the feature {name} of {table.name}"):
@@ -64,7 +63,7 @@ def _dropped(table: Table, name: str, progress: Callable[[Progress], object] | N
 
 def _traces(table: Table, snapshot: Any) -> list[str]:
     """The files of a version that need the feature: with bounds of VARIANT columns in the log, or with shredded columns."""
-    columns = [tuple(names) for names in table.bounds(snapshot).columns()]
+    columns = [tuple(names) for names in table.statistics(snapshot).columnNames()]
     fields = [F.col(".".join(map(quoted, ("stats", side, *names)))) for names in columns for side in ("minValues", "maxValues")]
     bounded = reduce(or_, (field.isNotNull() for field in fields), F.lit(False))
     with jvm.delta_errors(f"reading the log of {table.name}"):

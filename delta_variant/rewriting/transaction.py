@@ -28,7 +28,7 @@ class Operation:
 class Rewriting(Transaction):
     """One of Delta's transactions that changes the files of a table and none of its rows."""
 
-    _classes = (*Transaction._classes, "Rewrite")
+    _steps = "Rewrite"
 
     def __init__(self, table: Table, operation: Operation, tags: Mapping[str, str]) -> None:
         """tags: of all new files."""

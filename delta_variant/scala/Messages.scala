@@ -72,7 +72,8 @@ object Messages {
   final case class ExtremesReply(bounds: Seq[Bound])
 
   /** Which bounds prove that these paths are in typed columns? */
-  final case class ProofsRequest(columns: Seq[Seq[String]], paths: Seq[UsedPath], uses: Seq[PathUse]) extends Request[ProofsReply]
+  final case class ProofsRequest(columns: Seq[Seq[String]], paths: Seq[UsedPath], uses: Seq[PathUse])
+      extends Request[ProofsReply]
 
   /** By path, the bounds that prove its typed column; or the reasons why no path can be read from one. */
   final case class ProofsReply(bounds: Seq[Bound], proofs: Seq[Proof], reasons: Seq[String])
@@ -126,24 +127,24 @@ object Messages {
    */
   @JsonTypeInfo(use = JsonTypeInfo.Id.SIMPLE_NAME, property = "is")
   @JsonSubTypes(Array(
-    new JsonSubTypes.Type(classOf[AllOf]),
-    new JsonSubTypes.Type(classOf[AnyOf]),
-    new JsonSubTypes.Type(classOf[Compare]),
-    new JsonSubTypes.Type(classOf[HasPrefix]),
-    new JsonSubTypes.Type(classOf[Between]),
-    new JsonSubTypes.Type(classOf[Differs]),
-    new JsonSubTypes.Type(classOf[HasValues]),
-    new JsonSubTypes.Type(classOf[Indexed]),
-    new JsonSubTypes.Type(classOf[OtherColumns])))
+      new JsonSubTypes.Type(classOf[AllOf]),
+      new JsonSubTypes.Type(classOf[AnyOf]),
+      new JsonSubTypes.Type(classOf[Compare]),
+      new JsonSubTypes.Type(classOf[HasPrefix]),
+      new JsonSubTypes.Type(classOf[Between]),
+      new JsonSubTypes.Type(classOf[Differs]),
+      new JsonSubTypes.Type(classOf[HasValues]),
+      new JsonSubTypes.Type(classOf[Indexed]),
+      new JsonSubTypes.Type(classOf[OtherColumns])))
   sealed trait FilePredicate
   final case class AllOf(parts: Seq[FilePredicate]) extends FilePredicate // of nothing, TRUE
   final case class AnyOf(parts: Seq[FilePredicate]) extends FilePredicate // of nothing, FALSE
   final case class Compare(op: String, bound: Int, constant: Int) extends FilePredicate // op: < <= > >=
   final case class HasPrefix(bound: Int, constant: Int, negated: Boolean) extends FilePredicate
   final case class Between(low: Int, high: Int, constants: Seq[Int]) extends FilePredicate // a constant is between two bounds
-  final case class Differs(low: Int, high: Int, constants: Seq[Int]) extends FilePredicate // bounds allow other values than these
+  final case class Differs(low: Int, high: Int, constants: Seq[Int]) extends FilePredicate // bounds allow other values
   final case class HasValues(bound: Int) extends FilePredicate // some row has the path
-  final case class Indexed(member: Int, constants: Seq[Int]) extends FilePredicate // a row may have a constant, by the index of values
+  final case class Indexed(member: Int, constants: Seq[Int]) extends FilePredicate // a row may have one, by the index of values
   final case class OtherColumns(number: Int) extends FilePredicate // what Delta's data skipping says of `Ordinary`
 
   /** What is read from the log for a path (delta_variant/skipping/bounds.py, Projection). */

@@ -1,0 +1,291 @@
+"""The JAR of the JVM side: `found`, or `compiled` from the Scala sources of this package.
+
+In: the versions of Spark, Delta and Scala, and for the compiler the driver's Java and class path. Out: a JAR for these
+versions. Its name has the versions of this package, Spark and Delta, and a digest of the sources and the version of Scala.
+
+The compiler is the one among PySpark's own JARs. It runs in a process of its own, so that the driver needs no memory for it.
+The JAR stays in the first of these directories that can be written to, and is used from whichever has it:
+
+1. `delta_variant` in `NUMBA_CACHE_DIR`, where compiled kernels are, too;
+2. `__pycache__` beside the sources, if they are not in an archive (Spark's `--py-files`);
+3. `delta-variant` in the user's cache, which `XDG_CACHE_HOME` names, by default `~/.cache`;
+4. a directory of the user's own in the temporary directory (`directories`);
+5. if none of them can be written to, a temporary directory that is removed at the end of this process.
+
+A wheel can bring JARs in `delta_variant/jars`. They are used before all others and need no compiler.
+
+Invariants: a JAR gets its name when it is complete. Of processes that need the same JAR at once, one compiles it and the others
+wait. Where files cannot be locked, each process compiles it and renames an equal JAR. A damaged file is compiled anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from delta_variant.directories import own_directory
+from delta_variant.errors import SessionError
+from delta_variant.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from importlib.abc import Traversable
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+# The compiler ends before the JVM's second compiler would pay. It recurs into expressions, however deep they are.
+_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss8m")
+# What starts agents and prints lines in each JVM of the user's.
+_OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
+_ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
+_MAIN = "scala.tools.nsc.Main"
+_REINSTALL = "install the versions that delta-variant requires (pip install --force-reinstall delta-variant)"
+_ELSEWHERE = "set NUMBA_CACHE_DIR to a directory that you own and that has room"
+
+_temporary: list[Path] = []
+"""The directory that ends with this process, if one was needed."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What a JAR is compiled against."""
+
+    spark: str
+    delta: str
+    scala: str
+
+
+@dataclass(frozen=True)
+class Jar:
+    path: Path
+    seconds: float | None = None
+    """How long it took to compile it just now; None if it was there."""
+
+
+def found(versions: Versions) -> Jar | None:
+    """The JAR for these versions that the package brings or that was compiled before; None if there is none."""
+    name = _name(versions, _texts())
+    carried = _package("jars").joinpath(name)
+    for jar in (*([carried] if isinstance(carried, Path) else []), *(place / name for place in _places())):
+        if _is_jar(jar):
+            return Jar(jar)
+    if isinstance(carried, Path) or not carried.is_file():
+        return None
+    directory = _writable()
+    with _renamed(directory, name) as jar:  # class loaders do not read JARs that are in an archive
+        jar.write_bytes(carried.read_bytes())
+    return Jar(directory / name)
+
+
+def compiled(versions: Versions, java: Path, class_path: Sequence[str]) -> Jar:
+    """The JAR for these versions, compiled unless another process does so meanwhile. A line on standard error says so.
+
+    java: the executable. class_path: JARs and directories that have Spark, Delta and the Scala compiler.
+
+    Raises SessionError if the sources do not compile against these classes, or if the JAR cannot be written.
+    """
+    about = f"its Spark extensions for Spark {versions.spark} and Delta {versions.delta}"
+    try:
+        directory = _writable()
+        lock = directory / f"{_name(versions, _texts())}.lock"
+        with _locked(lock, f"waiting for another process that compiles {about}") as locked:
+            jar = found(versions)
+            if jar is None:
+                once = "once on this machine" if directory not in _temporary else "for this process alone"
+                _tell(f"compiling {about}, {once}, into {directory}")
+                start = time.monotonic()
+                jar = Jar(build(directory, versions, java, class_path, alone=locked), time.monotonic() - start)
+                lock.unlink(missing_ok=True)  # processes that wait for it find the JAR
+            return jar
+    except OSError as error:
+        raise _failure(versions, str(error), _ELSEWHERE) from error
+
+
+def build(directory: Path, versions: Versions, java: Path, class_path: Sequence[str], *, alone: bool = False) -> Path:
+    """Compiles the JAR for these versions into a directory. Raises SessionError, and OSError if it cannot be written.
+
+    alone: whether no other process compiles it here, so that files of killed ones can be removed.
+    """
+    texts = _texts()
+    name = _name(versions, texts)
+    if alone:
+        for left in directory.glob(f"{name}.*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+    with _renamed(directory, name) as jar:
+        for source, text in texts.items():
+            (jar.parent / source).write_bytes(text)
+        _compile(jar, versions, java, class_path, sorted(texts))
+    return directory / name
+
+
+# ---- names and places --------------------------------------------------------------------------------------------------------
+
+
+def _package(folder: str) -> Traversable:
+    return files("delta_variant").joinpath(folder)
+
+
+def _texts() -> dict[str, bytes]:
+    """The Scala sources, by their names."""
+    return {file.name: file.read_bytes() for file in _package("scala").iterdir() if file.name.endswith(".scala")}
+
+
+def _name(versions: Versions, texts: Mapping[str, bytes]) -> str:
+    digest = hashlib.blake2b(versions.scala.encode(), digest_size=8)
+    for name, text in sorted(texts.items()):
+        digest.update(f"\0{name}\0{len(text)}\0".encode() + text)
+    name = f"delta-variant-{__version__}-spark-{versions.spark}-delta-{versions.delta}-{digest.hexdigest()}.jar"
+    return re.sub(r"[^\w.+-]", "_", name)
+
+
+def _places() -> Iterator[Path]:
+    """The directories in which the JAR may be, in the order in which they are written to."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        yield Path(chosen, "delta_variant").absolute()
+    sources = _package("scala")
+    if isinstance(sources, Path):
+        yield sources / "__pycache__"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111  # pathlib's raises without a home
+    if cache.is_absolute():
+        yield cache / "delta-variant"
+    own = own_directory()
+    if own is not None:
+        yield own
+    yield from _temporary
+
+
+def _writable() -> Path:
+    """The first of the directories that can be written to."""
+    for place in _places():
+        if _can_write(place):
+            return place
+    _temporary.append(Path(tempfile.mkdtemp(prefix="delta-variant-")))
+    atexit.register(shutil.rmtree, _temporary[-1], ignore_errors=True)
+    return _temporary[-1]
+
+
+def _can_write(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_jar(file: Path) -> bool:
+    """Whether a file is there and has the directory of an archive, which is at its end."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith(".class") for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+@contextmanager
+def _renamed(directory: Path, name: str) -> Iterator[Path]:
+    """A file that gets this name in the directory, if the block leaves it complete. It is in a folder of its own until then."""
+    with tempfile.TemporaryDirectory(prefix=f"{name}.", suffix=".tmp", dir=directory) as folder:
+        file = Path(folder, name)
+        yield file
+        file.replace(directory / name)
+
+
+@contextmanager
+def _locked(file: Path, waiting: str) -> Iterator[bool]:
+    """Lets in one process at a time. The system lets in the next one when a process ends, however it ends.
+
+    waiting: what standard error says while another process is in. Yields False where files cannot be locked.
+    """
+    with file.open("w") as lock:
+        yield fcntl is not None and _lock(lock, waiting)
+
+
+def _lock(lock: IO[str], waiting: str) -> bool:
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _tell(waiting)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError:  # file systems without locks
+        return False
+    return True
+
+
+def _tell(text: str) -> None:
+    clear = "\r\033[K" if sys.stderr.isatty() else ""  # of the line that a command shows while it waits
+    sys.stderr.write(f"{clear}delta-variant: {text}\n")
+    sys.stderr.flush()
+
+
+# ---- the compiler ------------------------------------------------------------------------------------------------------------
+
+
+def scalac(java: Path, class_path: Sequence[str], arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the Scala compiler of a class path on sources of this class path; its output has the errors.
+
+    folder: where a file with its arguments can be. Raises OSError if there is no Java.
+    """
+    compiler = [entry for entry in class_path if Path(entry).name.startswith("scala-")]  # each class is looked for in order
+    words = [*_JVM_OPTIONS, "-cp", os.pathsep.join([*compiler, *class_path]), _MAIN, "-encoding", "UTF-8"]
+    words += ["-classpath", os.pathsep.join(class_path), *arguments]
+    file = folder / "arguments"  # a class path can be longer than the system lets an argument be
+    file.write_bytes(os.fsencode("\n".join('"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in words)))
+    return subprocess.run(  # noqa: S603  # the driver's own Java
+        [java, f"@{file}"], check=False, text=True, errors="replace",
+        env={name: value for name, value in os.environ.items() if name not in _OPTION_VARIABLES},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def _compile(jar: Path, versions: Versions, java: Path, class_path: Sequence[str], sources: Sequence[str]) -> None:
+    """Compiles sources beside the JAR. Raises SessionError, and OSError if something cannot be written."""
+    if not os.access(java, os.X_OK):
+        raise _failure(versions, f"there is no Java at {java}", "run Spark with a Java that has this command")
+    paths = [str(jar.parent / source) for source in sources]
+    done = scalac(java, class_path, ["-nowarn", "-d", str(jar), *paths], jar.parent)
+    if done.returncode != 0 or not _is_jar(jar):
+        raise _failure(versions, *_reason(done.returncode, done.stdout.replace(f"{jar.parent}{os.sep}", "")))
+
+
+def _reason(code: int, output: str) -> tuple[str, str]:
+    """What a compiler said that failed, and what to do."""
+    errors = [f"{place}: {text}" for place, text in _ERROR.findall(output)]
+    if errors:
+        more = [f"and {len(errors) - 3} more errors"] if len(errors) > 3 else []
+        return "; ".join([*errors[:3], *more]), _REINSTALL
+    if _MAIN in output and "ClassNotFoundException" in output:
+        advice = (
+            "add scala-compiler, which is among the JARs of pip's PySpark, or take a wheel of delta-variant that has this JAR"
+        )
+        return "the driver's class path has no Scala compiler", advice
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if code < 0:
+        return f"signal {-code} ended the compiler", "let the machine have 1 GB of free memory"
+    return "; ".join(lines[:2]) or f"the compiler ended with code {code}", _ELSEWHERE if "space" in output else _REINSTALL
+
+
+def _failure(versions: Versions, cause: str, advice: str) -> SessionError:
+    return SessionError(
+        f"delta-variant {__version__} cannot compile its Spark extensions for this session, which runs Spark {versions.spark} "
+        f"with Delta {versions.delta} ({cause})",
+        advice=advice,
+    )
