@@ -200,7 +200,10 @@ object Messages {
       other: Option[String],
       by: Option[String])
 
-  /** What data skipping did for a scan. proves: whether there was a predicate on bounds. tally: None if bounds could not be read. */
+  /**
+   * What data skipping did for a scan. proves: whether there was a predicate on bounds. tally: None if bounds could not be read, empty if
+   * there were none to read.
+   */
   final case class Skipping(
       proves: Boolean,
       predicates: Seq[String],
