@@ -17,6 +17,7 @@ import re
 import threading
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-# gateway -> the JAR and its class loader; a gateway stands for one JVM
-_loaded: weakref.WeakKeyDictionary[Any, tuple[jars.Jar, Any]] = weakref.WeakKeyDictionary()
-# gateway -> names of Java sources -> class loader
-_compiled: weakref.WeakKeyDictionary[Any, dict[tuple[str, ...], Any]] = weakref.WeakKeyDictionary()
+_loaded: weakref.WeakKeyDictionary[Any, Loaded] = weakref.WeakKeyDictionary()
+"""By gateway, which stands for one JVM."""
 _lock = threading.Lock()
 _patching = threading.Lock()
 # The traceback of a Python worker in which this package, or a module of it, cannot be imported.
@@ -51,9 +50,20 @@ _NOT_LOADED = re.compile(
     r'|File "[^"\n]*\bdelta_variant[/\\][^"\n]*", line \d+, in <module>\n',
     re.MULTILINE,
 )
-_PACKAGE = "org.apache.spark.sql.delta.variant"
+PACKAGE = "org.apache.spark.sql.delta.variant"
 NO_DELTA = "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """This package's classes in a JVM."""
+
+    jar: jars.Jar
+    loader: Any
+    """Their class loader."""
+    shared: Any
+    """What the rules of all sessions share (`scala/Shared.scala`)."""
 
 
 def classic(spark: SparkSession) -> SparkSession:
@@ -194,57 +204,35 @@ def scala_object(spark: SparkSession, name: str) -> Any:
     return _singleton(_loader(spark), name)
 
 
-def java_class(spark: SparkSession, *names: str) -> Any:
-    """The java.lang.Class `delta_variant.<last name>`, compiled once per JVM from `delta_variant/java/<name>.java`.
-
-    If there are several names, each file is compiled against those before it.
-    """
-    gateway = spark.sparkContext._gateway
-    with _lock:
-        loaders = _compiled.setdefault(gateway, {(): _loader(spark)})
-        for count, name in enumerate(names, 1):
-            if names[:count] not in loaders:
-                compiler = static(spark, "org.codehaus.janino.SimpleCompiler")()
-                compiler.setParentClassLoader(loaders[names[: count - 1]])
-                compiler.cook(java_source(name))
-                loaders[names[:count]] = compiler.getClassLoader()
-        return loaders[names].loadClass(f"delta_variant.{names[-1]}")
-
-
-def java_source(name: str) -> str:
-    """The text of `delta_variant/java/<name>.java`."""
-    return files("delta_variant").joinpath("java").joinpath(f"{name}.java").read_text(encoding="utf-8")
-
-
-def construct(spark: SparkSession, of: Any, *arguments: Any) -> Any:
-    """A new object of one of this package's classes, by its name (`SkipFiles`) and only public constructor.
-
-    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as `jar`.
-    """
-    java_class = jar(spark)[1].loadClass(f"{_PACKAGE}.{of}") if isinstance(of, str) else of
-    values = static(spark, "java.util.ArrayList")()
-    for argument in arguments:
-        values.add(argument)
-    return java_class.getConstructors()[0].newInstance(values.toArray())
+def construct(spark: SparkSession, name: str, *arguments: Any) -> Any:
+    """A new object of one of this package's classes (`SkipFiles`), by its only public constructor. Raises SessionError as
+    `loaded`."""
+    return _construct(spark, loaded(spark).loader, name, *arguments)
 
 
 def companion(spark: SparkSession, name: str) -> Any:
-    """One of this package's Scala singleton objects, by its name (`Messages`). Raises SessionError as `jar`."""
-    return _singleton(jar(spark)[1], f"{_PACKAGE}.{name}")
+    """One of this package's Scala singleton objects (`AddFiles`). Raises SessionError as `loaded`."""
+    return _singleton(loaded(spark).loader, f"{PACKAGE}.{name}")
 
 
-def jar(spark: SparkSession) -> tuple[jars.Jar, Any]:
-    """The JAR of this package's classes, compiled if there is none, and its class loader, which each JVM has one of.
+def shared(spark: SparkSession) -> Any:
+    """What the rules of all sessions of the JVM share. Raises SessionError as `loaded`."""
+    return loaded(spark).shared
+
+
+def loaded(spark: SparkSession) -> Loaded:
+    """This package's classes, from a JAR that is compiled if there is none.
 
     Raises SessionError if the session has no Delta Lake, and if the sources do not compile against its Spark and Delta.
     """
     gateway: Any = classic(spark).sparkContext._gateway
     with _lock:
         if gateway not in _loaded:
-            found = jars.found(given := _versions(spark)) or jars.compiled(given, *_compiler(spark))
+            jar = jars.found(versions := _versions(spark)) or jars.compiled(versions, *_compiler(spark))
             urls = gateway.new_array(static(spark, "java.net.URL"), 1)
-            urls[0] = static(spark, "java.io.File")(str(found.path)).toURI().toURL()
-            _loaded[gateway] = found, static(spark, "java.net.URLClassLoader")(urls, _loader(spark))
+            urls[0] = static(spark, "java.io.File")(str(jar.path)).toURI().toURL()
+            loader = static(spark, "java.net.URLClassLoader")(urls, _loader(spark))
+            _loaded[gateway] = Loaded(jar, loader, _construct(spark, loader, "Shared"))
         return _loaded[gateway]
 
 
@@ -272,6 +260,13 @@ def start_callbacks(spark: SparkSession) -> None:
 def _loader(spark: SparkSession) -> Any:
     """The class loader that sees the JARs of `spark.jars.packages`."""
     return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+
+
+def _construct(spark: SparkSession, loader: Any, name: str, *arguments: Any) -> Any:
+    values = static(spark, "java.util.ArrayList")()
+    for argument in arguments:
+        values.add(argument)
+    return loader.loadClass(f"{PACKAGE}.{name}").getConstructors()[0].newInstance(values.toArray())
 
 
 def _singleton(loader: Any, name: str) -> Any:

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import jvm, messages, reading, report, skipping
+from delta_variant import jvm, messages, reading, report, skipping, transaction
 from delta_variant.errors import SessionError
-from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, TYPED_TAG_VALUE
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READING = "delta_variant.TypedScans"
-_QUERIES = "delta_variant.Queries"
+_QUERIES = f"{jvm.PACKAGE}.Queries"
 _RULES = frozenset({report.SKIPPING, _READING})
-_SKIPPING_SOURCES = (*report.SOURCES, "Question", "Filters", "Index", "Decision", "Demands", "SkipFiles")
-_SOURCES = (*_SKIPPING_SOURCES, "Uses", "TypedPlan", "Footers", "LogAggregates", "TypedScans")
 _log = logging.getLogger("delta_variant")
 
 

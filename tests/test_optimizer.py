@@ -950,17 +950,10 @@ def test_zeros_that_spark_holds_apart(spark, tmp_path):
 
 def kept_rows(spark, path):
     """The rows of the log that the driver has cached of a table's newest version."""
-    loaded = jvm.java_class(spark, *optimizer._SOURCES).getClassLoader().loadClass("delta_variant.FileBounds")
-
-    def get(name, of):
-        declared = loaded.getDeclaredField(name)
-        declared.setAccessible(True)
-        return declared.get(of)
-
     name = jvm.static(spark, "org.apache.hadoop.fs.Path")(f"file:{path}", "_delta_log").toString()
-    of_table = [files for files in get("TABLES", None).asMap().values() if get("table", files) == name]
-    newest = max(of_table, key=lambda files: get("version", files))
-    return list(get("rows", newest))
+    of_table = [files for files in jvm.shared(spark).bounds().asMap().values() if files.version().table() == name]
+    newest = max(of_table, key=lambda files: files.version().number())
+    return list(newest.rows().get())
 
 
 def count_same(spark, before, after):

@@ -23,26 +23,40 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.delta.variant.BoundValues;
+import org.apache.spark.sql.delta.variant.Facts;
+import org.apache.spark.sql.delta.variant.FilePredicates;
+import org.apache.spark.sql.delta.variant.Messages;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.IndexedSeq;
 import scala.math.Ordering;
+import scala.reflect.ClassTag$;
 
 public class Probe {
-  public static int[] of(String tree, InternalRow[] bounds, StructType schema, InternalRow lists, StructType of)
-      throws Exception {
-    Tree.Values[] columns = new Tree.Values[schema.length()];
-    for (int c = 0; c < columns.length; c++) columns[c] = new Column(bounds, c, schema);
+  public static int[] of(String text, InternalRow[] rows, StructType schema, InternalRow lists, StructType of) {
+    List bounds = new ArrayList();
+    for (int c = 0; c < schema.length(); c++) bounds.add(new Column(rows, c, schema));
     List constants = new ArrayList();
     for (int c = 0; c < of.length(); c++) {
       constants.add(lists.getArray(c).toObjectArray(((ArrayType) of.fields()[c].dataType()).elementType()));
     }
-    Tree made = Tree.of(new com.fasterxml.jackson.databind.ObjectMapper().readTree(tree), columns, constants, null);
-    int[] answers = new int[bounds.length];
-    for (int file = 0; file < answers.length; file++) answers[file] = made.of(file);
+    Messages.FilePredicate predicate =
+        (Messages.FilePredicate) Messages.decoded(text, ClassTag$.MODULE$.apply(Messages.FilePredicate.class));
+    Facts facts = new Facts(indexed(bounds), indexed(constants), indexed(new ArrayList()), Option.empty());
+    Function1 test = FilePredicates.test(predicate, facts);
+    int[] answers = new int[rows.length];
+    for (int file = 0; file < answers.length; file++) answers[file] = ((Integer) test.apply(Integer.valueOf(file))).intValue();
     return answers;
   }
 
-  private static class Column extends Tree.Values {
+  private static IndexedSeq indexed(List values) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(values).toIndexedSeq();
+  }
+
+  private static class Column implements BoundValues {
     private final InternalRow[] rows;
     private final int at;
     private final StructType schema;
@@ -53,16 +67,17 @@ public class Probe {
       this.schema = schema;
     }
 
-    public Object get(int file) {
+    public Object of(int file) {
       return rows[file].isNullAt(at) ? null : rows[file].get(at, schema.fields()[at].dataType());
     }
 
-    public Ordering order() {
+    public Ordering ordering() {
       return TypeUtils.getInterpretedOrdering(schema.fields()[at].dataType());
     }
   }
 }
 """
+"""Java, since Janino is in every session."""
 
 VALUES = {
     "tinyint": ["-3Y", "0Y", "5Y", "127Y"],
@@ -139,7 +154,7 @@ def interpreted(spark: SparkSession) -> SparkSession:
 @pytest.fixture(scope="module")
 def probe(spark: SparkSession) -> Any:
     compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(jvm.java_class(spark, "Bounds", "Tree").getClassLoader())
+    compiler.setParentClassLoader(jvm.loaded(spark).loader)
     compiler.cook(PROBE)
     [method] = [one for one in compiler.getClassLoader().loadClass("delta_variant.Probe").getMethods() if one.getName() == "of"]
 

@@ -68,11 +68,8 @@ def frames(draw: st.DrawFn) -> tuple[t.StructType, list[tuple[Any, ...]]]:
 
 def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     """The record batches that a write makes of the rows."""
-    java_class = jvm.java_class(spark, *Transaction._classes)
-    method = next(method for method in java_class.getMethods() if method.getName() == "batches")
-    rows = df._jdf.queryExecution().toRdd()
-    arguments = jvm.static(spark, "java.util.ArrayList")([rows, df._jdf.schema(), jvm.executor_source(), spark._jsparkSession])
-    messages = RDD(method.invoke(None, arguments.toArray()).toJavaRDD(), spark.sparkContext, NoOpSerializer())
+    given = df._jdf.queryExecution().toRdd(), df._jdf.schema(), jvm.executor_source(), spark._jsparkSession
+    messages = RDD(jvm.companion(spark, "Write").batches(*given).toJavaRDD(), spark.sparkContext, NoOpSerializer())
     return list(
         record_batches.received(iter(messages.map(bytes).collect()), record_batches.schema_of(df.schema, tuple(df.columns)))
     )

@@ -299,7 +299,7 @@ def _jar(machine: _Machine) -> str:
     from delta_variant.errors import SessionError
 
     try:
-        jar = jvm.jar(machine.spark)[0]
+        jar = jvm.loaded(machine.spark).jar
     except SessionError as error:
         raise _Problem(error.text, error.advice or _REINSTALL) from error
     return f"{jar.path}, " + ("found" if jar.seconds is None else f"compiled now, in {jar.seconds:.0f} s, for later use")

@@ -28,10 +28,10 @@ import org.apache.spark.unsafe.types.{UTF8String, VariantVal}
  *
  * @param isSmall whether the rows are kept
  */
-final class FileBounds private (private val version: FileBounds.Version, total: Long, val isSmall: Boolean, kept: FileBounds.Kept) {
+final class FileBounds private (private[variant] val version: FileBounds.Version, total: Long, val isSmall: Boolean, kept: FileBounds.Kept) {
   import FileBounds._
 
-  private var rows: Option[Array[InternalRow]] = None // by file, null for a file that a job did not find
+  private[variant] var rows: Option[Array[InternalRow]] = None // by file, null for a file that a job did not find
   private var contents = Keys.none // by file, the hash of what its row was decoded from
   private var files: Option[Keys] = None // by file, the hash of its path
   private var scanned: Option[Set[Long]] = None // hashes of the paths that jobs read; None for all
@@ -180,7 +180,7 @@ object FileBounds {
     .build[String, FileBounds]()
 
   /** A version of a table, whose snapshot Delta may drop. columns: the VARIANT columns. */
-  private final class Version(val table: String, val number: Long, val columns: Seq[Seq[String]], snapshot: WeakReference[Snapshot]) {
+  private[variant] final class Version(val table: String, val number: Long, val columns: Seq[Seq[String]], snapshot: WeakReference[Snapshot]) {
     def key: String = s"$table\n$number"
     def isOf(other: Snapshot): Boolean = snapshot.get eq other
     def isSameTable(other: Version): Boolean = table == other.table && columns == other.columns

@@ -50,7 +50,7 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
    */
   def row(files: Seq[Attribute], path: Expression, checked: Boolean): Seq[NamedExpression] = {
     def tag(name: String) = ElementAt(column(files, "tags"), Literal(name), failOnError = false)
-    def intact(variant: Expression) = if (checked) If(IsValidVariant(variant), variant, NoVariant) else variant
+    def intact(variant: Expression) = if (checked) If(IsValidVariant(variant).replacement, variant, NoVariant) else variant
     val stats = column(files, "stats")
     val known = In(tag(tags.marker), tags.markerValues.asScala.map(Literal(_)).toSeq)
     val counted = stats.dataType.asInstanceOf[StructType].exists(_.name == "numRecords")
