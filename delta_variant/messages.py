@@ -423,6 +423,11 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Identifiers:
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SortKey:
     column: int
     ascending: bool

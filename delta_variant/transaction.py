@@ -30,7 +30,7 @@ from delta_variant import jvm, stats
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
-from delta_variant.messages import SortKey, Written, decoded
+from delta_variant.messages import Identifiers, SortKey, Written, decoded, encoded
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
@@ -309,7 +309,7 @@ class Transaction:
 
         If another writer commits one of them in between, Delta refuses the commit.
         """
-        return dict(json.loads(self._write.identify(json.dumps(identifiers))))
+        return dict(decoded(Identifiers, self._write.identify(encoded(Identifiers(identifiers)))).versions)
 
     def announce(self, application: str) -> None:
         """Commit the first transaction identifier of an application too, if the table has none. This never conflicts."""

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import delta_variant as dv
-from delta_variant import jvm
+from delta_variant import jars, jvm
 from delta_variant.errors import SessionError
 from delta_variant.session import disable, enable
 from tests.pins import PROJECT
@@ -112,7 +112,7 @@ PROGRAM = """
 import sys
 import pyarrow as pa
 import delta_variant as dv
-from delta_variant import jvm
+from delta_variant import jars, jvm
 from pyspark.sql import SparkSession
 
 documents = [{"id": n, "name": f"x{n}"} for n in range(10)]
@@ -123,7 +123,7 @@ assert [row["id"]["typed_value"] for row in shredded.field("typed_value").to_pyl
 assert [dv.binary.decode(v["metadata"], v["value"]) for v in shredded.to_pylist()] == [{"name": f"x{n}"} for n in range(10)]
 spark = dv.configure(SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")).getOrCreate()
 dv.enable(spark)
-print(jvm.jar(spark)[0].path)
+print(jvm.loaded(spark).jar.path)
 print(dv.__file__)
 """
 
@@ -143,7 +143,7 @@ def test_an_empty_environment(spark, wheel, jvm_environment, tmp_path):
     subprocess.run(install, check=True, capture_output=True)
     [site] = home.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(str(Path(pa.__file__).parent.parent) + "\n")
-    jar = Path(shutil.copy(jvm.jar(spark)[0].path, site / "delta_variant" / "jars"))
+    jar = Path(shutil.copy(jvm.loaded(spark).jar.path, site / "delta_variant" / "jars"))
     file = tmp_path / "e.parquet"
     dv.parquet.write_table(pa.table({"v": _variants()}), file, shred={"v": "id bigint"})
 
@@ -215,20 +215,20 @@ def test_other_versions(spark, jvm_environment, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("PreparedDeltaFileIndex", "PreparedDeltaFileIndexV2"),  # a class that has another name
-        (".metadata().configuration()", ".metadata().settings()"),  # a method that is gone
+        (b"PreparedDeltaFileIndex", b"PreparedDeltaFileIndexV2"),  # a class that has another name
+        (b"metadata.configuration", b"metadata.settings"),  # a method that is gone
     ],
 )
 def test_other_internals(spark, monkeypatch, old, new):
     """If a class or a method that the rules use is gone, although the versions fit, enable names the versions, what is missing,
     and what to do, and changes nothing."""
     session = spark.newSession()
-    real = jvm.java_source
-    monkeypatch.setattr(jvm, "_compiled", weakref.WeakKeyDictionary())
-    monkeypatch.setattr(jvm, "java_source", lambda name: real(name).replace(old, new))
+    texts = {name: text.replace(old, new) for name, text in jars._texts().items()}
+    monkeypatch.setattr(jvm, "_loaded", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(jars, "_texts", lambda: texts)
     with pytest.raises(SessionError, match=r"Spark 4\.2.* with Delta 4\.4.*install the versions") as raised:
         enable(session)
-    assert new.strip(".()").split("().")[-1] in str(raised.value)
+    assert new.decode().split(".")[-1] in str(raised.value)
     assert jvm.rules(session) == []
     monkeypatch.undo()
     enable(session)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from delta_variant import jvm, optimizer, report
+from delta_variant import jvm, messages, report, skipping
 from delta_variant import session as session_module
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.session import _check_versions, check_java, configure, disable, enable
@@ -142,7 +142,7 @@ def test_without_delta():
 
 
 def nothing_proved(_request):
-    return {"tree": None, "bounds": []}
+    return messages.PruneReply(None, (), (), None)
 
 
 def a_defect(_request):
@@ -156,19 +156,10 @@ def a_defect(_request):
 def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken, cause):
     """Enable tests the rule on a plan of its own; if that fails, the session stays as it was, and the error says why."""
     before = settings(session)
-    monkeypatch.setattr(optimizer, "answer", broken)
+    monkeypatch.setattr(skipping, "answer", broken)
     with pytest.raises(SessionError, match=rf"Spark 4\.2.* with Delta 4\.4.*{cause}"):
         enable(session)
     assert (rules(session), settings(session)) == ([], before)
-
-
-@pytest.mark.spark
-def test_java_that_does_not_compile(session, monkeypatch):
-    """If the Java sources do not compile, enable raises an error with the versions."""
-    sources = optimizer._SOURCES
-    monkeypatch.setattr(optimizer, "_SOURCES", sources[1:])  # Tree without Bounds
-    with pytest.raises(SessionError, match=r"cannot skip files in this session, which runs Spark 4\.2"):
-        enable(session)
 
 
 @pytest.mark.spark

@@ -1,7 +1,10 @@
 package org.apache.spark.sql.delta.variant
 
+import java.lang.{Long => JLong}
+
 import com.fasterxml.jackson.annotation.{JsonSubTypes, JsonTypeInfo}
 import com.fasterxml.jackson.databind.{DeserializationFeature, PropertyNamingStrategies, SerializationFeature}
+import com.fasterxml.jackson.databind.annotation.JsonDeserialize
 import com.fasterxml.jackson.databind.json.JsonMapper
 import com.fasterxml.jackson.module.scala.{ClassTagExtensions, DefaultScalaModule}
 
@@ -11,7 +14,7 @@ import scala.reflect.ClassTag
  * What Python and the JVM say to each other, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py, whose
  * fields have the same names in snake case; CONTRIBUTING.md ("Messages between Python and the JVM") lists who sends what.
  *
- * A class of a sealed trait is sent with its name in the field `is`.
+ * A class of a sealed trait is sent with its name in the field `is`. Scala's generics forget primitive types, so Jackson is told of Longs.
  */
 object Messages {
   private val json = JsonMapper.builder()
@@ -229,7 +232,7 @@ object Messages {
       size: Long,
       shredded: Seq[String], // columns
       leftPlain: Boolean,
-      malformed: Map[String, Long], // documents by file
+      @JsonDeserialize(contentAs = classOf[JLong]) malformed: Map[String, Long], // documents by file
       error: Option[Failure])
 
   final case class Failure(name: String, text: String)
@@ -243,6 +246,9 @@ object Messages {
       leftPlain: Int,
       malformed: Map[String, Long],
       error: Option[Failure])
+
+  /** Transaction identifiers: versions by application. */
+  final case class Identifiers(@JsonDeserialize(contentAs = classOf[JLong]) versions: Map[String, Long])
 
   /** A key by which the rows of tasks are sorted. column: its index. */
   final case class SortKey(column: Int, ascending: Boolean, nullsFirst: Boolean)

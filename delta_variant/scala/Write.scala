@@ -187,15 +187,15 @@ class Write(
   // ---- the commit -------------------------------------------------------------------------------------------------------------
 
   /**
-   * Commits transaction identifiers, versions by application, with the rest. Returns those that the table has already, in JSON as the
-   * others. Delta refuses the commit if another writer commits one of them in between.
+   * Commits transaction identifiers with the rest. Returns those that the table has already. Delta refuses the commit if another writer
+   * commits one of them in between.
    */
   def identify(identifiers: String): String = {
     val now = Some(System.currentTimeMillis())
-    val wanted = Messages.decoded[Map[String, Long]](identifiers)
+    val wanted = Messages.decoded[Messages.Identifiers](identifiers).versions
     val there = wanted.keys.map(application => application -> transaction.txnVersion(application)).filter(_._2 >= 0).toMap
     actions ++= wanted.map { case (application, version) => SetTransaction(application, version, now) }
-    Messages.encoded(there)
+    Messages.encoded(Messages.Identifiers(there))
   }
 
   /**
