@@ -361,7 +361,7 @@ class Transaction:
         The placeholder is a DataFrame with the same columns and no rows. `run` puts the rows in its place.
         """
         source = jvm.data_frame(df.sparkSession, df._jdf.logicalPlan())
-        return source, DataFrame(self._write.placeholder(self.spark._jsparkSession, source._jdf.schema()), self.spark)
+        return source, DataFrame(self._write.placeholder(source._jdf.schema()), self.spark)
 
     def ordering(self, source: DataFrame) -> tuple[SortKey, ...]:
         """How the rows of a DataFrame are sorted within its tasks, from its physical plan; the DataFrame is not run."""
@@ -430,7 +430,7 @@ class Transaction:
     def _register(self) -> None:
         location = self._table._location()
         try:
-            self._write.register(self.spark._jsparkSession, self._table.identifier, location)
+            self._write.register(self._table.identifier, location)
         except (Py4JError, PySparkException) as error:
             raise TableError(
                 f"{self._table.name} is committed at {location}, but could not be put into the catalog: "

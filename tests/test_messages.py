@@ -126,7 +126,7 @@ def test_both_sides_declare_the_same_messages():
     source = re.sub(r"/\*.*?\*/|//[^\n]*|@JsonDeserialize\([^()]*\) ", "", SCALA.read_text(), flags=re.DOTALL)
     declared: dict[str, list[tuple[str, str]]] = {}
     unions: dict[str, list[str]] = {name: [] for name in re.findall(r"sealed trait (\w+)", source)}
-    for name, listed, parents in re.findall(r"case class (\w+)\(([^()]*)\)(?: extends ([^\n]*))?", source):
+    for name, listed, parents in re.findall(r"case class (\w+)\(([^()]*)\)(?:\s+extends ([^\n]*))?", source):
         declared[name] = []
         for parameter in re.split(r",\s+(?=[`\w]+: )", listed.strip()) if listed.strip() else []:
             field, kind = parameter.replace("`", "").split(": ")
