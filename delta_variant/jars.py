@@ -279,7 +279,7 @@ def _reason(code: int, output: str) -> tuple[str, str]:
         return "the driver's class path has no Scala compiler", advice
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if code < 0:
-        return f"signal {-code} ended the compiler", "let the machine have 1 GB of free memory"
+        return f"signal {-code} ended the compiler", "let the machine have 512 MB of free memory"
     return "; ".join(lines[:2]) or f"the compiler ended with code {code}", _ELSEWHERE if "space" in output else _REINSTALL
 
 
