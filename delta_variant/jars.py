@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -50,7 +50,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 # The compiler ends before the JVM's second compiler would pay. It recurs into expressions, however deep they are.
-_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss8m")
+_JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss8m")
 # What starts agents and prints lines in each JVM of the user's.
 _OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
 _ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
@@ -85,12 +85,13 @@ def found(versions: Versions) -> Jar | None:
     for jar in (*([carried] if isinstance(carried, Path) else []), *(place / name for place in _places())):
         if _is_jar(jar):
             return Jar(jar)
-    if isinstance(carried, Path) or not carried.is_file():
-        return None
-    directory = _writable()
-    with _renamed(directory, name) as jar:  # class loaders do not read JARs that are in an archive
-        jar.write_bytes(carried.read_bytes())
-    return Jar(directory / name)
+    if not isinstance(carried, Path) and carried.is_file():  # in an archive, where no class loader reads it
+        with suppress(OSError):
+            directory = _writable()
+            with _renamed(directory, name) as jar:
+                jar.write_bytes(carried.read_bytes())
+            return Jar(directory / name)
+    return None
 
 
 def compiled(versions: Versions, java: Path, class_path: Sequence[str]) -> Jar:
@@ -214,7 +215,12 @@ def _locked(file: Path, waiting: str) -> Iterator[bool]:
 
     waiting: what standard error says while another process is in. Yields False where files cannot be locked.
     """
-    with file.open("w") as lock:
+    try:
+        lock = file.open("w")
+    except OSError:  # it is another user's
+        yield False
+        return
+    with lock:
         yield fcntl is not None and _lock(lock, waiting)
 
 
@@ -258,7 +264,7 @@ def scalac(java: Path, class_path: Sequence[str], arguments: Sequence[str], fold
 
 def _compile(jar: Path, versions: Versions, java: Path, class_path: Sequence[str], sources: Sequence[str]) -> None:
     """Compiles sources beside the JAR. Raises SessionError, and OSError if something cannot be written."""
-    if not os.access(java, os.X_OK):
+    if shutil.which(java) is None:
         raise _failure(versions, f"there is no Java at {java}", "run Spark with a Java that has this command")
     paths = [str(jar.parent / source) for source in sources]
     done = scalac(java, class_path, ["-nowarn", "-d", str(jar), *paths], jar.parent)
@@ -278,9 +284,10 @@ def _reason(code: int, output: str) -> tuple[str, str]:
         )
         return "the driver's class path has no Scala compiler", advice
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if code < 0:
-        return f"signal {-code} ended the compiler", "let the machine have 1 GB of free memory"
-    return "; ".join(lines[:2]) or f"the compiler ended with code {code}", _ELSEWHERE if "space" in output else _REINSTALL
+    cause = "; ".join(lines[:2]) or (f"signal {-code} ended the compiler" if code < 0 else f"it ended with code {code}")
+    if code < 0 or "OutOfMemoryError" in output:
+        return cause, "let the machine have 512 MB of free memory"
+    return cause, _ELSEWHERE if "space" in output else _REINSTALL
 
 
 def _failure(versions: Versions, cause: str, advice: str) -> SessionError:

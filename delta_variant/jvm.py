@@ -204,10 +204,13 @@ def scala_object(spark: SparkSession, name: str) -> Any:
     return _singleton(_loader(spark), name)
 
 
-def construct(spark: SparkSession, name: str, *arguments: Any) -> Any:
-    """A new object of one of this package's classes (`SkipFiles`), by its only public constructor. Raises SessionError as
-    `loaded`."""
-    return _construct(spark, loaded(spark).loader, name, *arguments)
+def construct(spark: SparkSession, of: Any, *arguments: Any) -> Any:
+    """A new object of one of this package's classes, by its name (`SkipFiles`) and only public constructor.
+
+    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as `loaded`.
+    """
+    java_class = loaded(spark).loader.loadClass(f"{PACKAGE}.{of}") if isinstance(of, str) else of
+    return _constructed(spark, java_class, *arguments)
 
 
 def companion(spark: SparkSession, name: str) -> Any:
@@ -232,7 +235,7 @@ def loaded(spark: SparkSession) -> Loaded:
             urls = gateway.new_array(static(spark, "java.net.URL"), 1)
             urls[0] = static(spark, "java.io.File")(str(jar.path)).toURI().toURL()
             loader = static(spark, "java.net.URLClassLoader")(urls, _loader(spark))
-            _loaded[gateway] = Loaded(jar, loader, _construct(spark, loader, "Shared"))
+            _loaded[gateway] = Loaded(jar, loader, _constructed(spark, loader.loadClass(f"{PACKAGE}.Shared")))
         return _loaded[gateway]
 
 
@@ -262,11 +265,11 @@ def _loader(spark: SparkSession) -> Any:
     return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()
 
 
-def _construct(spark: SparkSession, loader: Any, name: str, *arguments: Any) -> Any:
+def _constructed(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:
     values = static(spark, "java.util.ArrayList")()
     for argument in arguments:
         values.add(argument)
-    return loader.loadClass(f"{PACKAGE}.{name}").getConstructors()[0].newInstance(values.toArray())
+    return java_class.getConstructors()[0].newInstance(values.toArray())
 
 
 def _singleton(loader: Any, name: str) -> Any:

@@ -1,7 +1,8 @@
-"""What the image has before it starts: the JARs that spark-defaults.conf names, and the compiled kernels of the usual work.
+"""What the image has before it starts: the JARs that spark-defaults.conf names, the package's own, and kernels.
 
-A table is loaded from JSON, queried, indexed, clustered, shredded and unshredded, so that each kernel is compiled for the types
-that these commands give it. Kernels for other types are compiled where they are first used.
+`enable` compiles the package's own JAR. Then a table is loaded from JSON, queried, indexed, clustered, shredded and unshredded,
+so that each kernel is compiled for the types that these commands give it. Kernels for other types are compiled where they are
+first used. The JAR and the kernels stay in NUMBA_CACHE_DIR.
 """
 
 import json

@@ -6,6 +6,7 @@ Python. Java is the one that Spark would start.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,7 @@ def _resolved(organisation: str, module: str, version: str, *options: str) -> li
             if done.returncode != 0:
                 sys.exit(f"{module} {version} cannot be downloaded:\n{done.stdout}{done.stderr}")
             found.replace(known)
-    return known.read_text(encoding="utf-8").strip().split(":")
+    return known.read_text(encoding="utf-8").strip().split(os.pathsep)
 
 
 def _class_path() -> list[str]:
@@ -63,7 +64,7 @@ def _versions() -> jars.Versions:
 
 def _scalafmt(*options: str) -> int:
     command = ["org.scalafmt.cli.Cli", "--config", ".scalafmt.conf", "--non-interactive", *options, *SOURCES]
-    java = [_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(_resolved(*SCALAFMT))]
+    java = [_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", os.pathsep.join(_resolved(*SCALAFMT))]
     return subprocess.run([*java, *command], cwd=ROOT, check=False).returncode
 
 
