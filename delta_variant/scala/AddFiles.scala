@@ -11,8 +11,8 @@ import org.apache.spark.sql.delta.actions.{AddFile, Metadata}
 object AddFiles {
 
   /**
-   * The predicate, resolved; none for null. Delta would take one with an unresolved name that has a dot for a predicate on rows, which
-   * every file might satisfy. Throws IllegalArgumentException for another predicate.
+   * The predicate, resolved; none for null. Delta would take one with an unresolved name that has a dot for a predicate on
+   * rows, which every file might satisfy. Throws IllegalArgumentException for another predicate.
    */
   def predicates(spark: SparkSession, metadata: Metadata, where: String): Seq[Expression] = Option(where).toSeq.map { text =>
     val refused = s"where='$text' is not a predicate on the partition columns (${metadata.partitionColumns.mkString(", ")})"
@@ -24,7 +24,8 @@ object AddFiles {
           case other => throw new IllegalStateException(s"not a filter: $other")
         }
       } catch {
-        case unresolved: AnalysisException => throw new IllegalArgumentException(s"$refused: ${unresolved.getMessage}", unresolved)
+        case unresolved: AnalysisException =>
+          throw new IllegalArgumentException(s"$refused: ${unresolved.getMessage}", unresolved)
       }
     if (!DeltaTableUtils.isPredicatePartitionColumnsOnly(condition, metadata.partitionColumns, spark)) {
       throw new IllegalArgumentException(refused)

@@ -16,8 +16,8 @@ import org.apache.spark.sql.delta.actions.{AddFile, SetTransaction}
 import org.apache.spark.sql.functions.{col, count, lit, not, pmod, sum, xxhash64}
 
 /**
- * The files of a table whose statistics are computed anew, batch by batch: the Add actions of a batch, the job that reads the files, and
- * the commit of the same actions with other statistics and tags, as Delta's own recomputation of statistics has it
+ * The files of a table whose statistics are computed anew, batch by batch: the Add actions of a batch, the job that reads the
+ * files, and the commit of the same actions with other statistics and tags, as Delta's own recomputation of statistics has it
  * (StatisticsCollection.recompute): each action as it was, with `dataChange` = false.
  *
  * Add actions are kept on this side, since there may be many. Not thread-safe.
@@ -65,7 +65,8 @@ final class Analysis(
     val totals = files(snapshot).agg(count("*"), sum("size")).first()
     val number = totals.getLong(0)
     batches = math.max(1, (number + size - 1) / size).toInt
-    Messages.encoded(Messages.AnalysisSize(if (number == 0) 0 else batches, number, if (totals.isNullAt(1)) 0 else totals.getLong(1)))
+    Messages.encoded(Messages.AnalysisSize(if (number == 0) 0 else batches, number,
+        if (totals.isNullAt(1)) 0 else totals.getLong(1)))
   }
 
   /** Throws IllegalArgumentException if `where` is not a predicate on the partition columns. */
@@ -75,8 +76,8 @@ final class Analysis(
   def listed: DataFrame = files(snapshot).toDF()
 
   /**
-   * Commits the next transaction identifier of this application, or only the first one if there is nothing new. Such a commit conflicts
-   * with no other one, since it has read nothing. Returns its version, -1 without one.
+   * Commits the next transaction identifier of this application, or only the first one if there is nothing new. Such a commit
+   * conflicts with no other one, since it has read nothing. Returns its version, -1 without one.
    */
   def announce(application: String, isNew: Boolean): Long = {
     val last = newest.transactions.get(application)
@@ -111,18 +112,20 @@ final class Analysis(
       }
     val (failed, read) = reports.partition(_.failed.isDefined)
     val done = read.filter(_.stats.isDefined)
-    changed = done.map(report => adds(report.file).path -> AddFiles.copy(adds(report.file), report.stats.get, report.tags)).toMap
+    changed =
+      done.map(report => adds(report.file).path -> AddFiles.copy(adds(report.file), report.stats.get, report.tags)).toMap
     Messages.encoded(Messages.AnalyzedBatch(
-      files = adds.size,
-      read = reports.map(_.read).sum,
-      rows = done.map(_.rows).sum,
-      bytes = adds.map(_.size).sum,
-      failed = failed.map(report => adds(report.file).path -> report.failed.get).toMap,
-      sources = done.groupMapReduce(_.source)(_ => 1)(_ + _)))
+        files = adds.size,
+        read = reports.map(_.read).sum,
+        rows = done.map(_.rows).sum,
+        bytes = adds.map(_.size).sum,
+        failed = failed.map(report => adds(report.file).path -> report.failed.get).toMap,
+        sources = done.groupMapReduce(_.source)(_ => 1)(_ + _)))
   }
 
   /** Commits the changed actions of the batch. An action that another writer has changed or removed since is left out. */
-  def commit(): String = Messages.encoded(committed(adds.filter(file => changed.contains(file.path)), snapshot, Nil, attempt = 1))
+  def commit(): String =
+    Messages.encoded(committed(adds.filter(file => changed.contains(file.path)), snapshot, Nil, attempt = 1))
 
   @tailrec
   private def committed(mine: Seq[AddFile], read: Snapshot, left: Seq[String], attempt: Int): Messages.Committed =
@@ -138,8 +141,10 @@ final class Analysis(
         else {
           transaction.trackFilesRead(same)
           // Delta sees no conflict between two commits that add the same file, so that two analyses need this one.
-          val identifier = SetTransaction(Application, transaction.txnVersion(Application) + 1, Some(System.currentTimeMillis()))
-          try Some(transaction.commit(same.map(file => changed(file.path)) :+ identifier, DeltaOperations.ComputeStats(predicates)))
+          val identifier =
+            SetTransaction(Application, transaction.txnVersion(Application) + 1, Some(System.currentTimeMillis()))
+          try Some(transaction.commit(same.map(file => changed(file.path)) :+ identifier,
+                DeltaOperations.ComputeStats(predicates)))
           catch {
             // Another writer has removed or changed one of the files in between: the next attempt leaves it out.
             case failure: Throwable if attempt < Tries && Failures.isConflict(failure) => None

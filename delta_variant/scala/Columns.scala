@@ -10,7 +10,8 @@ object Columns {
   /** Whether a column is a VARIANT, even one that PushVariantIntoScan turned into a struct, or a struct that contains one. */
   def hasVariant(dataType: DataType): Boolean = dataType match {
     case VariantType => true
-    case struct: StructType => VariantMetadata.isVariantStruct(struct) || struct.fields.exists(field => hasVariant(field.dataType))
+    case struct: StructType =>
+      VariantMetadata.isVariantStruct(struct) || struct.fields.exists(field => hasVariant(field.dataType))
     case _ => false
   }
 

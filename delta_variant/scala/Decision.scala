@@ -13,7 +13,9 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
   /** Whether Delta was not asked about ordinary columns, because that would take longer than it saves. */
   def sparesDelta: Boolean = spares
 
-  /** The files for which the predicate is TRUE or NULL. Delta is asked about ordinary columns only if that can rule out enough. */
+  /**
+   * The files for which the predicate is TRUE or NULL. Delta is asked about ordinary columns only if that can rule out enough.
+   */
   def left(predicate: FilePredicate): Seq[AddFile] = {
     val left = kept(predicate, facts)
     val others = ordinary(predicate)
@@ -45,7 +47,7 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
     }
   }
 
-  // ---- explain ----------------------------------------------------------------------------------------------------------------
+  // ---- explain ------------------------------------------------------------------------------------------------------
 
   /** How many files get which verdict on each question (delta_variant/skipping/verdicts.py). */
   def tally(verdicts: Seq[Verdict]): Seq[Tally] = verdicts.flatMap { asked =>
@@ -58,7 +60,9 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
       else if (question(number) == True) "maybe"
       else undecided(number, file, asked)
     val counts = known.synchronized {
-      files.all.map(file => known.number(file.path) -> file).collect { case (number, file) if number >= 0 => verdict(number, file) }
+      files.all.map(file => known.number(file.path) -> file).collect {
+        case (number, file) if number >= 0 => verdict(number, file)
+      }
     }
     counts.groupBy(identity).toSeq.sortBy(_._1).map { case (name, same) => Tally(asked.number, name, same.size) }
   }
@@ -76,7 +80,9 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
 }
 
 object Decision {
-  // Delta runs a job for each predicate on ordinary columns. More than a few, or any on a large table, have to save the query so many
+  // Delta runs a job for each predicate on ordinary columns. More than a few, or any on a large table, have to save the query
+  // so many
+
   // bytes each.
   private val FewPredicates = 4
   private val PredicateBytes = 16L << 20

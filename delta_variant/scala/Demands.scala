@@ -12,10 +12,11 @@ import org.apache.spark.sql.execution.datasources.VariantMetadata
 import org.apache.spark.sql.types._
 
 /**
- * What the operators above a scan require of its rows: a row that does not meet a requirement cannot change the result of the plan.
+ * What the operators above a scan require of its rows: a row that does not meet a requirement cannot change the result of the
+ * plan.
  *
- * A join requires of one side a predicate, or that an expression has one of the other side's keys; keys are read only where that is
- * cheap. ORDER BY with LIMIT requires the first rows of its order.
+ * A join requires of one side a predicate, or that an expression has one of the other side's keys; keys are read only where
+ * that is cheap. ORDER BY with LIMIT requires the first rows of its order.
  *
  * @param isNumbered the plan may number its rows; the numbers change if rows that do not meet the demands are left out
  * @param limit so many rows are required, the first ones in `order` if that is set; 0 for all rows
@@ -23,7 +24,7 @@ import org.apache.spark.sql.types._
 final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean, limit: Int, order: Option[SortOrder]) {
   import Demands._
 
-  // ---- down the plan ----------------------------------------------------------------------------------------------------------
+  // ---- down the plan ------------------------------------------------------------------------------------------------
 
   /** What a node demands of the rows of a child, if these are the demands on the rows of the node. */
   def of(node: LogicalPlan, child: Int): Demands = node match {
@@ -38,8 +39,8 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
   private def isEmpty: Boolean = all.isEmpty && limit == 0
 
   /**
-   * A filter may remove the first rows of an order, so ORDER BY with LIMIT demands nothing below it. If the filter removes only the rows
-   * in which the ordered value is NULL, it is as if NULLs came last.
+   * A filter may remove the first rows of an order, so ORDER BY with LIMIT demands nothing below it. If the filter removes only
+   * the rows in which the ordered value is NULL, it is as if NULLs came last.
    */
   private def ofFilter(condition: Expression): Demands =
     if (!condition.deterministic) Empty
@@ -66,17 +67,18 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
 
   private def ofProject(project: Project): Demands = {
     val values = definitions(project)
-    val below = all.map(demand => demand.copy(expression = replaced(demand.expression, values))).filter(_.expression.deterministic)
+    val below =
+      all.map(demand => demand.copy(expression = replaced(demand.expression, values))).filter(_.expression.deterministic)
     val isSame = project.expressions.forall(_.deterministic)
     val ordered = order.map(sort => replaced(sort, values).asInstanceOf[SortOrder])
     Demands(below, isNumbered || !isSame, if (isSame) limit else 0, if (isSame) ordered else None)
   }
 
-  // ---- at the scan ------------------------------------------------------------------------------------------------------------
+  // ---- at the scan --------------------------------------------------------------------------------------------------
 
   /**
-   * The demands that use a VARIANT, as filters of the scan. A demand whose keys cannot be read is left out: a filter above may keep the
-   * query from the row that fails. If none does, the query fails itself.
+   * The demands that use a VARIANT, as filters of the scan. A demand whose keys cannot be read is left out: a filter above may
+   * keep the query from the row that fails. If none does, the query fails itself.
    *
    * @param isCommand whether DELETE, UPDATE or MERGE looks for its rows
    */
@@ -88,8 +90,8 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
     }
 
   /**
-   * The order whose first rows are demanded, `limit` of them; None if there is none, or if bounds cannot tell where these rows are:
-   * NULLs that come first have no bounds, and bounds of strings may be cut.
+   * The order whose first rows are demanded, `limit` of them; None if there is none, or if bounds cannot tell where these rows
+   * are: NULLs that come first have no bounds, and bounds of strings may be cut.
    */
   def first(scan: Filters): Option[SortOrder] = order.filter { sort =>
     sort.nullOrdering == NullsLast && scan.readsVariant(sort.child) && isOrdered(sort.child.dataType) &&
@@ -124,7 +126,7 @@ object Demands extends PredicateHelper {
   private def replaced(expression: Expression, values: Map[ExprId, Expression]): Expression =
     expression.transform { case column: AttributeReference if values.contains(column.exprId) => values(column.exprId) }
 
-  // ---- filters that remove NULLs ----------------------------------------------------------------------------------------------
+  // ---- filters that remove NULLs ------------------------------------------------------------------------------------
 
   /** Whether a condition says that a value is not NULL, and nothing else but that what it is computed from is not NULL. */
   private def isNotNull(condition: Expression, value: Expression): Boolean = {
@@ -154,7 +156,7 @@ object Demands extends PredicateHelper {
     case other => other.canonicalized.toString
   }
 
-  // ---- keys of the other side -------------------------------------------------------------------------------------------------
+  // ---- keys of the other side ---------------------------------------------------------------------------------------
 
   private val MaxKeys = 10000 // of more keys, only the range is demanded
   private val SmallBytes = 10L << 20 // of a table that is read for its keys; what Spark broadcasts by default
@@ -163,8 +165,8 @@ object Demands extends PredicateHelper {
   final case class Keys(key: Expression, side: LogicalPlan) {
 
     /**
-     * The filter that a value is one of the keys or, if they are many, in their range. None if they take long to find, or if there are
-     * none.
+     * The filter that a value is one of the keys or, if they are many, in their range. None if they take long to find, or if
+     * there are none.
      */
     def filter(value: Expression, isCommand: Boolean): Option[Expression] = {
       val (source, key, condition) = below(side, this.key, Literal.TrueLiteral)
@@ -178,7 +180,8 @@ object Demands extends PredicateHelper {
           val values = some.filterNot(_.isNullAt(0)).map(row => Literal(row.copy().get(0, key.dataType), key.dataType))
           Option.when(values.nonEmpty)(In(value, values.toSeq))
         } else {
-          val ends = Seq(new Min(named.toAttribute), new Max(named.toAttribute)).map(end => Alias(end.toAggregateExpression(), "end")())
+          val ends =
+            Seq(new Min(named.toAttribute), new Max(named.toAttribute)).map(end => Alias(end.toAggregateExpression(), "end")())
           val range = rows(Aggregate(Nil, ends, keys)).head
           def end(number: Int) = Literal(range.get(number, key.dataType), key.dataType)
           Option.when(!range.isNullAt(0))(And(GreaterThanOrEqual(value, end(0)), LessThanOrEqual(value, end(1))))
@@ -187,18 +190,19 @@ object Demands extends PredicateHelper {
     }
 
     /**
-     * The plan below projections and filters, with the key and the filters over its columns. Filters that are not plain are left out,
-     * which gives more keys: MERGE counts the rows of its source in a filter.
+     * The plan below projections and filters, with the key and the filters over its columns. Filters that are not plain are
+     * left out, which gives more keys: MERGE counts the rows of its source in a filter.
      */
-    private def below(plan: LogicalPlan, key: Expression, condition: Expression): (LogicalPlan, Expression, Expression) = plan match {
-      case filter: Filter =>
-        below(filter.child, key, if (Filters.isPlain(filter.condition)) And(filter.condition, condition) else condition)
-      case project: Project =>
-        val values = definitions(project)
-        val found = replaced(condition, values)
-        below(project.child, replaced(key, values), if (found.deterministic) found else Literal.TrueLiteral)
-      case source => (source, key, condition)
-    }
+    private def below(plan: LogicalPlan, key: Expression, condition: Expression): (LogicalPlan, Expression, Expression) =
+      plan match {
+        case filter: Filter =>
+          below(filter.child, key, if (Filters.isPlain(filter.condition)) And(filter.condition, condition) else condition)
+        case project: Project =>
+          val values = definitions(project)
+          val found = replaced(condition, values)
+          below(project.child, replaced(key, values), if (found.deterministic) found else Literal.TrueLiteral)
+        case source => (source, key, condition)
+      }
   }
 
   private def isOrdered(dataType: DataType): Boolean = dataType match {

@@ -7,9 +7,9 @@ import org.apache.spark.sql.delta.actions.DropTableFeatureUtils
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 
 /**
- * Takes a reader-writer feature out of the protocol of a table that has no trace of it any more, by the steps of Delta's DROP FEATURE
- * with protected checkpoints: checkpoints that clients which do not know the feature never go behind, one commit that changes the
- * protocol and protects them, and one more checkpoint.
+ * Takes a reader-writer feature out of the protocol of a table that has no trace of it any more, by the steps of Delta's DROP
+ * FEATURE with protected checkpoints: checkpoints that clients which do not know the feature never go behind, one commit that
+ * changes the protocol and protects them, and one more checkpoint.
  *
  * To make one makes the checkpoints, and starts the transaction on the version that they end with.
  */
@@ -31,8 +31,8 @@ final class DropFeature(spark: SparkSession, log: DeltaLog, entry: Option[Catalo
   def commit(feature: String, property: String): Long = {
     val protocol = transaction.protocol.denormalized.withFeature(CheckpointProtectionTableFeature)
     transaction.updateProtocol(protocol.copy(
-      readerFeatures = protocol.readerFeatures.map(_ - feature),
-      writerFeatures = protocol.writerFeatures.map(_ - feature)))
+        readerFeatures = protocol.readerFeatures.map(_ - feature),
+        writerFeatures = protocol.writerFeatures.map(_ - feature)))
     val metadata = transaction.metadata.copy(configuration = transaction.metadata.configuration - property)
     transaction.updateMetadata(
       CheckpointProtectionTableFeature.metadataWithCheckpointProtection(metadata, transaction.readVersion + 1))

@@ -16,8 +16,8 @@ import org.apache.spark.sql.execution.datasources.v2.{ChangelogTable, DataSource
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation
 
 /**
- * The data for `explain`: the Delta scans of a plan, with what the rules did to them, and the other leaves of the plan that read a Delta
- * table, or that have VARIANT columns. The rules leave those alone; `other` says what they are.
+ * The data for `explain`: the Delta scans of a plan, with what the rules did to them, and the other leaves of the plan that
+ * read a Delta table, or that have VARIANT columns. The rules leave those alone; `other` says what they are.
  *
  *     dsv2      a scan by Delta's DSv2 reader          stream   a source of a stream, whose plan is made for each batch
  *     cache     rows in Spark's cache                  static   a table beside a stream, likewise

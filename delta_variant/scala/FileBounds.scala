@@ -19,16 +19,18 @@ import org.apache.spark.unsafe.types.{UTF8String, VariantVal}
 /**
  * The bounds of the files of one table version, on the driver: a column of values for each bound that queries compare.
  *
- * Small tables are read as a whole: a job collects their rows (LogStatistics), and a value is read from its row when a predicate first
- * compares it. For the next version, one job collects a hash of each file's log entry, and another one the rows of files whose hash is
- * new. For larger tables a job reads only the bounds that the query compares: of all files, or, if Delta left few of them, of those.
+ * Small tables are read as a whole: a job collects their rows (LogStatistics), and a value is read from its row when a
+ * predicate first compares it. For the next version, one job collects a hash of each file's log entry, and another one the rows
+ * of files whose hash is new. For larger tables a job reads only the bounds that the query compares: of all files, or, if Delta
+ * left few of them, of those.
  *
- * Values are kept until an hour after their last use, up to KeptBytes for a table and twice that for all tables. A table version that
- * could not be read is not tried again.
+ * Values are kept until an hour after their last use, up to KeptBytes for a table and twice that for all tables. A table
+ * version that could not be read is not tried again.
  *
  * @param isSmall whether the rows are kept
  */
-final class FileBounds private (private[variant] val version: FileBounds.Version, total: Long, val isSmall: Boolean, kept: FileBounds.Kept) {
+final class FileBounds private (private[variant] val version: FileBounds.Version, total: Long, val isSmall: Boolean,
+    kept: FileBounds.Kept) {
   import FileBounds._
 
   private[variant] var rows: Option[Array[InternalRow]] = None // by file, null for a file that a job did not find
@@ -55,10 +57,13 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
   private def width(least: VariantVal): Int = {
     val found = new Variant(least.getValue, least.getMetadata)
     if (found.getType != VariantUtil.Type.OBJECT) 0
-    else (0 until found.objectSize).flatMap(at => LeafTypes.ofValue(found.getFieldAtIndex(at).value.getValue)).map(LeafTypes.size).sum
+    else (0 until found.objectSize).flatMap(at => LeafTypes.ofValue(found.getFieldAtIndex(at).value.getValue)).map(
+      LeafTypes.size).sum
   }
 
-  /** What a job gives. If it fails, its exception is thrown, and later calls of `FileBounds.of` return an object with `failure`. */
+  /**
+   * What a job gives. If it fails, its exception is thrown, and later calls of `FileBounds.of` return an object with `failure`.
+   */
   private def job[T](read: => T): T =
     try read
     catch {
@@ -68,11 +73,12 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
         throw failure
     }
 
-  // ---- small tables -----------------------------------------------------------------------------------------------------------
+  // ---- small tables -------------------------------------------------------------------------------------------------
 
   /** The newest version of the same table whose rows are kept, if any. */
   private def previous: Option[FileBounds] =
-    kept.asMap.values.asScala.filter(other => other.rows.isDefined && other.version.isSameTable(version)).maxByOption(_.version.number)
+    kept.asMap.values.asScala.filter(other => other.rows.isDefined && other.version.isSameTable(version)).maxByOption(
+      _.version.number)
 
   private def collect(log: LogStatistics): Unit = {
     val before = previous
@@ -106,7 +112,7 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
     }
   }
 
-  // ---- columns ----------------------------------------------------------------------------------------------------------------
+  // ---- columns ------------------------------------------------------------------------------------------------------
 
   /** The columns of these bounds. Read their values only while holding the lock of this object. */
   def read(log: LogStatistics, bounds: Seq[TypedBound]): IndexedSeq[BoundValues] = {
@@ -154,7 +160,10 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
       }
     }
 
-    /** What is kept of a value: the type of a Variant, null for one that Spark lacks; a copy of a string, which refers to its row. */
+    /**
+     * What is kept of a value: the type of a Variant, null for one that Spark lacks; a copy of a string, which refers to its
+     * row.
+     */
     def kept(value: Any): Any = value match {
       case variant: VariantVal => LeafTypes.ofValue(variant.getValue).orNull
       case string: UTF8String => string.clone()
@@ -180,7 +189,8 @@ object FileBounds {
     .build[String, FileBounds]()
 
   /** A version of a table, whose snapshot Delta may drop. columns: the VARIANT columns. */
-  private[variant] final class Version(val table: String, val number: Long, val columns: Seq[Seq[String]], snapshot: WeakReference[Snapshot]) {
+  private[variant] final class Version(val table: String, val number: Long, val columns: Seq[Seq[String]],
+      snapshot: WeakReference[Snapshot]) {
     def key: String = s"$table\n$number"
     def isOf(other: Snapshot): Boolean = snapshot.get eq other
     def isSameTable(other: Version): Boolean = table == other.table && columns == other.columns
@@ -194,7 +204,8 @@ object FileBounds {
     val total = scan.total.files.getOrElse(log.snapshot.numOfFiles)
     val isSmall = total <= SparkSession.active.conf.get(KeptFiles, "5000").toInt
     val mine = versionOf(log)
-    Option(kept.getIfPresent(mine.key)).filter(found => found.version.isOf(log.snapshot) && found.isSmall == isSmall).getOrElse {
+    Option(kept.getIfPresent(mine.key)).filter(found =>
+      found.version.isOf(log.snapshot) && found.isSmall == isSmall).getOrElse {
       val files = new FileBounds(mine, total, isSmall, kept)
       if (!isSmall && scan.files.size <= math.min(total / 2, FewFiles)) {
         files.scanned = Some(scan.files.iterator.map(file => LogJobs.hash(file.path)).toSet)
@@ -217,7 +228,8 @@ object FileBounds {
   /** An index of 64-bit keys, in a column of rows, to the numbers of their rows. A key that occurs twice is not found. */
   private final class Keys(rows: Array[InternalRow], column: Int) {
     val keys: Array[Long] = rows.map(_.getLong(column))
-    private val slots = new Array[Int](Integer.highestOneBit(keys.length + 1) * 4) // a row's number + 1; negative if the key occurs twice
+    private val slots =
+      new Array[Int](Integer.highestOneBit(keys.length + 1) * 4) // a row's number + 1; negative if the key occurs twice
 
     for (key <- keys.indices) {
       val at = slot(keys(key))

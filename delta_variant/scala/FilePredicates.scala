@@ -26,7 +26,8 @@ trait Membership {
  * What file predicates refer to by number.
  *
  * @param constants lists of values without NULLs, as Catalyst holds them
- * @param others by predicate on ordinary columns and by file, whether Delta's data skipping keeps the file; None if it was not asked
+ * @param others by predicate on ordinary columns and by file, whether Delta's data skipping keeps the file; None if it was not
+ *   asked
  */
 final case class Facts(
     bounds: IndexedSeq[BoundValues],
@@ -125,8 +126,8 @@ object FilePredicates {
   }
 
   /**
-   * The values of these constants, sorted. Spark's InSet distinguishes -0.0 and 0.0, while a bound of zero stands for either: the
-   * zeros of a list are therefore left out where its values are excluded.
+   * The values of these constants, sorted. Spark's InSet distinguishes -0.0 and 0.0, while a bound of zero stands for either:
+   * the zeros of a list are therefore left out where its values are excluded.
    */
   private def sorted(constants: Seq[Int], facts: Facts, order: Ordering[Any], excluded: Boolean): Array[Any] = {
     def isZero(value: Any) = value match {

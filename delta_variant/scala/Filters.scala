@@ -14,8 +14,8 @@ import org.apache.spark.unsafe.types.UTF8String
 /**
  * The filters of one scan, from Catalyst expressions to messages for delta_variant/skipping/requests.py.
  *
- * Compared expressions and constants are numbered: each distinct expression is listed once, and the values of constants (the whole list
- * of an IN under one number) stay in the JVM.
+ * Compared expressions and constants are numbered: each distinct expression is listed once, and the values of constants (the
+ * whole list of an IN under one number) stay in the JVM.
  */
 final class Filters(scan: LogicalRelation) {
   import Filters._
@@ -50,7 +50,7 @@ final class Filters(scan: LogicalRelation) {
     fields.nonEmpty && (variant(expression).isDefined || expression.children.exists(readsVariant))
   }
 
-  // ---- filters ----------------------------------------------------------------------------------------------------------------
+  // ---- filters ------------------------------------------------------------------------------------------------------
 
   private def message(filter: Expression): Messages.Filter = filter match {
     case other if !readsVariant(other) => Messages.Aside()
@@ -62,7 +62,8 @@ final class Filters(scan: LogicalRelation) {
     case Like(value, Literal(pattern, dataType), escape) =>
       val prefix = Option(pattern).map(text => beforeWildcard(text.toString, escape)).orNull
       Messages.Like(side(value), constant(Array[Any](prefix), dataType))
-    case IsNotNull(value) => if (variant(value).isDefined) Messages.Aside() else Messages.IsNotNull(side(value)) // Delta's own skipping
+    case IsNotNull(value) =>
+      if (variant(value).isDefined) Messages.Aside() else Messages.IsNotNull(side(value)) // Delta's own skipping
     case IsNull(value) => if (variant(value).isDefined) Messages.Aside() else Messages.IsNull(side(value))
     case In(value, list) => Messages.In(side(value), constants(list, value.dataType))
     case InSet(value, set) => Messages.In(side(value), constant(set.toArray, value.dataType))
@@ -75,8 +76,8 @@ final class Filters(scan: LogicalRelation) {
   }
 
   /**
-   * The operands of a chain of ANDs or of ORs, however deep it is, from left to right. Those on ordinary columns become one operand at
-   * the end.
+   * The operands of a chain of ANDs or of ORs, however deep it is, from left to right. Those on ordinary columns become one
+   * operand at the end.
    */
   private def parts(
       chain: Expression,
@@ -97,7 +98,7 @@ final class Filters(scan: LogicalRelation) {
     Messages.Ordinary(ordinary.indexOf(filter), text(filter))
   }
 
-  // ---- the sides of a comparison ----------------------------------------------------------------------------------------------
+  // ---- the sides of a comparison ------------------------------------------------------------------------------------
 
   private def side(expression: Expression): Messages.Side = expression match {
     case Literal(value, dataType) => constant(Array[Any](value), dataType)
@@ -114,7 +115,8 @@ final class Filters(scan: LogicalRelation) {
 
   private def operand(expression: Expression): Messages.Operand = expression match {
     case Variant(fields) => Messages.Column(fields.map(DeltaColumnMapping.getPhysicalName), fields.map(_.name).mkString("."))
-    case VariantGet(child, Literal(path, _), dataType, _, _) => inside(expression, child, dataType)(Messages.Get(_, String.valueOf(path), _))
+    case VariantGet(child, Literal(path, _), dataType, _, _) =>
+      inside(expression, child, dataType)(Messages.Get(_, String.valueOf(path), _))
     case GetStructField(child, ordinal, _) if VariantMetadata.isVariantStruct(child.dataType) =>
       val pushed = child.dataType.asInstanceOf[StructType](ordinal)
       inside(expression, child, pushed.dataType)(Messages.Get(_, VariantMetadata.fromMetadata(pushed.metadata).path, _))
@@ -131,7 +133,8 @@ final class Filters(scan: LogicalRelation) {
   }
 
   /** The table's fields that lead to a VARIANT, if the expression is one. */
-  private def variant(expression: Expression): Option[Seq[StructField]] = fields(expression).filter(_.last.dataType == VariantType)
+  private def variant(expression: Expression): Option[Seq[StructField]] =
+    fields(expression).filter(_.last.dataType == VariantType)
 
   private object Variant {
     def unapply(expression: Expression): Option[Seq[StructField]] = variant(expression)
@@ -150,14 +153,16 @@ final class Filters(scan: LogicalRelation) {
   }
 
   private def constants(list: Seq[Expression], dataType: DataType): Messages.Side =
-    list.find(!_.isInstanceOf[Literal]).fold[Messages.Side](constant(list.map(_.asInstanceOf[Literal].value).toArray, dataType)) {
+    list.find(!_.isInstanceOf[Literal]).fold[Messages.Side](constant(list.map(_.asInstanceOf[Literal].value).toArray,
+        dataType)) {
       item => Messages.Unknown(text(item))
     }
 
   private def constant(all: Array[Any], dataType: DataType): Messages.Constant = {
     val some = all.filter(_ != null)
     values += some
-    Messages.Constant(values.size - 1, dataType.catalogString, some.take(Shown).map(shown).toSeq, some.length, some.length < all.length)
+    Messages.Constant(values.size - 1, dataType.catalogString, some.take(Shown).map(shown).toSeq, some.length,
+      some.length < all.length)
   }
 }
 
@@ -169,7 +174,10 @@ object Filters {
   /** Whether an expression is the same for the same row, whenever it is evaluated. */
   def isPlain(expression: Expression): Boolean = expression.deterministic && !SubqueryExpression.hasSubquery(expression)
 
-  /** The columns of a scan that are VARIANTs or have one inside, as fields of the schema by which the reader finds Parquet columns. */
+  /**
+   * The columns of a scan that are VARIANTs or have one inside, as fields of the schema by which the reader finds Parquet
+   * columns.
+   */
   private def fieldsWithVariants(scan: LogicalRelation): Map[ExprId, StructField] = scan.relation match {
     case HadoopFsRelation(_, _, _, _, format: DeltaParquetFileFormat, _) =>
       val found = for {

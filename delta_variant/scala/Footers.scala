@@ -23,8 +23,8 @@ import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.files.TahoeFileIndex
 
 /**
- * Footers of Parquet files, which prove types of typed columns. They are read on the driver, several at a time, and are cached until an
- * hour after their last use, since the files of a table never change.
+ * Footers of Parquet files, which prove types of typed columns. They are read on the driver, several at a time, and are cached
+ * until an hour after their last use, since the files of a table never change.
  */
 final class Footers {
   import Footers._
@@ -37,11 +37,12 @@ final class Footers {
     .build[String, Known]()
 
   private lazy val threads = {
-    val made = new ThreadPoolExecutor(AtOnce, AtOnce, 10, TimeUnit.SECONDS, new LinkedBlockingQueue[Runnable], (work: Runnable) => {
-      val thread = new Thread(work, "delta-variant footers")
-      thread.setDaemon(true)
-      thread
-    })
+    val made = new ThreadPoolExecutor(AtOnce, AtOnce, 10, TimeUnit.SECONDS, new LinkedBlockingQueue[Runnable],
+      (work: Runnable) => {
+        val thread = new Thread(work, "delta-variant footers")
+        thread.setDaemon(true)
+        thread
+      })
     made.allowCoreThreadTimeOut(true)
     made
   }
@@ -108,8 +109,8 @@ object Footers {
   final class Footer private[Footers] (leaves: Map[ColumnKeys, Proven]) {
 
     /**
-     * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has the path,
-     * and None if neither is proven.
+     * The type of a path's typed column (LeafTypes; it tells whether some rows have a JSON null instead). VOID if no row has
+     * the path, and None if neither is proven.
      */
     def typeOf(column: Seq[String], keys: Seq[String]): Option[String] =
       keys.inits.map(some => some.size -> leaves.get(ColumnKeys(column, some))).collectFirst {
@@ -126,13 +127,15 @@ object Footers {
   }
 
   /**
-   * The leaves of the VARIANT columns of one file. A path is proven if its `value`, and each `value` above it, holds at most JSON nulls
-   * in every row group. In files of Spark and of this package those above may hold anything (VariantShredding, "Objects").
+   * The leaves of the VARIANT columns of one file. A path is proven if its `value`, and each `value` above it, holds at most
+   * JSON nulls in every row group. In files of Spark and of this package those above may hold anything (VariantShredding,
+   * "Objects").
    */
   private final class Leaves(footer: ParquetMetadata) {
     private val leaves = mutable.Map.empty[ColumnKeys, Proven]
     private val kept = footer.getFileMetaData.getKeyValueMetaData
-    private val isTrusted = kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field that is typed
+    private val isTrusted =
+      kept.containsKey(Writer) // Spark or this package wrote the file: no `value` has a field that is typed
     private val isCorrected = isTrusted && !kept.containsKey(Rebased) // and its dates and times are not of another calendar
     private val some = mutable.Set.empty[Seq[String]] // paths of columns that may have a value
     private val others = mutable.Set.empty[Seq[String]] // and of those that may have a value other than a JSON null
@@ -177,7 +180,8 @@ object Footers {
       if (known) outer.getType("typed_value") match {
         case repeated if repeated.isRepetition(Type.Repetition.REPEATED) =>
         case leaf: PrimitiveType =>
-          if (isClosed) typeName(leaf).foreach(name => leaves(place) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name))
+          if (isClosed)
+            typeName(leaf).foreach(name => leaves(place) = Typed(if (hasResidual) LeafTypes.withJsonNulls(name) else name))
         case list if list.getLogicalTypeAnnotation != null =>
         case _ if !isClosed && !isTrusted => // an object of another writer, whose `value` may hold typed fields too
         case typed =>
@@ -197,21 +201,24 @@ object Footers {
     }
 
     /** The name of a leaf's type (LeafTypes); None for types that Spark would read or filter wrongly. */
-    private def typeName(leaf: PrimitiveType): Option[String] = (leaf.getLogicalTypeAnnotation, leaf.getPrimitiveTypeName) match {
-      case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
-      case (null, PrimitiveTypeName.INT32) => Some("int")
-      case (null, PrimitiveTypeName.INT64) => Some("bigint")
-      // FLOAT, DOUBLE: other writers' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md, F5).
-      case (null, _) => None
-      case (_: StringLogicalTypeAnnotation, _) => Some("string")
-      case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")
-      case (integer: IntLogicalTypeAnnotation, _) => Option.when(integer.isSigned)(LeafTypes.ofBits(integer.getBitWidth))
-      case (time: TimestampLogicalTypeAnnotation, _) if time.getUnit == LogicalTypeAnnotation.TimeUnit.MICROS =>
-        if (!time.isAdjustedToUTC) Some("timestamp_ntz") else Option.when(isCorrected)("timestamp")
-      case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT32) => LeafTypes.decimal(0, decimal.getScale)
-      case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT64) => LeafTypes.decimal(1, decimal.getScale)
-      case (decimal: DecimalLogicalTypeAnnotation, _) => LeafTypes.decimal(2, decimal.getScale)
-      case _ => None
-    }
+    private def typeName(leaf: PrimitiveType): Option[String] =
+      (leaf.getLogicalTypeAnnotation, leaf.getPrimitiveTypeName) match {
+        case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
+        case (null, PrimitiveTypeName.INT32) => Some("int")
+        case (null, PrimitiveTypeName.INT64) => Some("bigint")
+        // FLOAT, DOUBLE: other writers' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md,
+        // F5).
+
+        case (null, _) => None
+        case (_: StringLogicalTypeAnnotation, _) => Some("string")
+        case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")
+        case (integer: IntLogicalTypeAnnotation, _) => Option.when(integer.isSigned)(LeafTypes.ofBits(integer.getBitWidth))
+        case (time: TimestampLogicalTypeAnnotation, _) if time.getUnit == LogicalTypeAnnotation.TimeUnit.MICROS =>
+          if (!time.isAdjustedToUTC) Some("timestamp_ntz") else Option.when(isCorrected)("timestamp")
+        case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT32) => LeafTypes.decimal(0, decimal.getScale)
+        case (decimal: DecimalLogicalTypeAnnotation, PrimitiveTypeName.INT64) => LeafTypes.decimal(1, decimal.getScale)
+        case (decimal: DecimalLogicalTypeAnnotation, _) => LeafTypes.decimal(2, decimal.getScale)
+        case _ => None
+      }
   }
 }

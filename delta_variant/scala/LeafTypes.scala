@@ -16,7 +16,8 @@ object LeafTypes {
 
   // By the type id of VariantEncoding, "Encoding types".
   private val Primitives: Array[Option[String]] = Array(
-    None, Some("boolean"), Some("boolean"), Some("tinyint"), Some("smallint"), Some("int"), Some("bigint"), Some("double"), None, None,
+    None, Some("boolean"), Some("boolean"), Some("tinyint"), Some("smallint"), Some("int"), Some("bigint"), Some("double"),
+    None, None,
     None, Some("date"), Some("timestamp"), Some("timestamp_ntz"), Some("float"), Some("binary"), Some("string"))
 
   private val ByName: Map[String, DataType] = Seq(

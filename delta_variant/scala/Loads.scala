@@ -12,11 +12,11 @@ import org.apache.spark.sql.delta.actions.{Action, AddFile, CommitInfo, RemoveFi
 /**
  * The commits that took source files, by the log: in which data files are the rows of a source file?
  *
- * A load is a commit with transaction identifiers of `ingest` or `convert`. If it appends, or replaces whole data files, its data files
- * have the rows of the files that it took, and no others. This holds until a later commit puts a deletion vector on a data file, or
- * removes it and adds other files, which may have its rows. A commit that removes data files and adds none, and RESTORE, which adds files
- * that were there before, move no rows. If RESTORE brings back files of which the log does not say whose rows they have, they may have
- * rows of every earlier load.
+ * A load is a commit with transaction identifiers of `ingest` or `convert`. If it appends, or replaces whole data files, its
+ * data files have the rows of the files that it took, and no others. This holds until a later commit puts a deletion vector on
+ * a data file, or removes it and adds other files, which may have its rows. A commit that removes data files and adds none, and
+ * RESTORE, which adds files that were there before, move no rows. If RESTORE brings back files of which the log does not say
+ * whose rows they have, they may have rows of every earlier load.
  *
  * @param version up to which the log is read
  * @param prefix with which the identifiers of an operation begin
@@ -55,9 +55,11 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
     }
     for ((path, add) <- adds) {
       if (identifiers.isEmpty && isRestore && oldest > 0 && !states.contains(path)) broughtBack = version
-      if (identifiers.nonEmpty || states.contains(path)) states(path) = if (add.deletionVector != null) Changed(told) else Intact
+      if (identifiers.nonEmpty || states.contains(path))
+        states(path) = if (add.deletionVector != null) Changed(told) else Intact
     }
-    if (isRestore) for (path <- moved if states(path).isInstanceOf[Gone]) states(path) = Changed(told) // files with its rows may be back
+    if (isRestore)
+      for (path <- moved if states(path).isInstanceOf[Gone]) states(path) = Changed(told) // files with its rows may be back
     if (identifiers.nonEmpty) {
       val isAppend = operation.startsWith("CREATE TABLE") || operation == "WRITE" && mode == "Append"
       val fault = Option.when(!isWhole && (!isAppend || removes.nonEmpty))(told)
@@ -66,8 +68,8 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
   }
 
   /**
-   * Whether all rows of a file in any version of the table come from one load: the only one, by a log that is whole, or the last, if that
-   * removed the old rows and no RESTORE came after it.
+   * Whether all rows of a file in any version of the table come from one load: the only one, by a log that is whole, or the
+   * last, if that removed the old rows and no RESTORE came after it.
    */
   def isOfOne(identifier: String): Boolean = {
     val mine = loads.filter(_.identifiers.contains(identifier))
@@ -102,7 +104,8 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
       val changed = load.fault.orElse(now.collectFirst { case Changed(by) => by; case Gone(by) => by })
       val fault =
         if (!isBack) changed.map(by => s"$by has moved, changed or deleted rows of the same data files")
-        else Some(s"RESTORE in version $broughtBack has brought back data files from before version $oldest, with which the log begins")
+        else Some(
+          s"RESTORE in version $broughtBack has brought back data files from before version $oldest, with which the log begins")
       Messages.Load(load.version, fault, load.identifiers, load.files.toSeq)
     }
   }
@@ -110,7 +113,9 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
 
 object Loads {
 
-  /** What became of a data file: it is as it was written; it is gone with all of its rows; or some rows were moved or changed. */
+  /**
+   * What became of a data file: it is as it was written; it is gone with all of its rows; or some rows were moved or changed.
+   */
   private sealed trait State
   private case object Intact extends State
   private final case class Gone(by: String) extends State

@@ -11,8 +11,8 @@ import org.apache.spark.sql.execution.datasources.{LogicalRelation, PushVariantI
 import org.apache.spark.sql.types.LongType
 
 /**
- * Answers MIN and MAX of paths, and COUNT(*), over all rows of a scan. The log answers for the files with exact bounds, in one row; the
- * other files are aggregated by a query, and both are combined.
+ * Answers MIN and MAX of paths, and COUNT(*), over all rows of a scan. The log answers for the files with exact bounds, in one
+ * row; the other files are aggregated by a query, and both are combined.
  */
 final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogAggregates.Key, AggregateFunction)]) {
   import LogAggregates._
@@ -26,7 +26,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
   /** The scan as it was before PushVariantIntoScan. */
   def scan: LogicalRelation = uses.scan
 
-  // ---- the log ----------------------------------------------------------------------------------------------------------------
+  // ---- the log ------------------------------------------------------------------------------------------------------
 
   /** What the log answers for some files, and the files for which it cannot. */
   final class Answer private[LogAggregates] (values: Map[Key, Any], val others: Seq[AddFile]) {
@@ -40,9 +40,13 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
 
     /** The plan that combines the answer with a scan of the other files, and that scan in it. */
     def plan(rest: LogicalRelation): (LogicalPlan, LogicalRelation) = {
-      val below = uses.nodes.take(uses.chain).foldLeft[LogicalPlan](rest)((plan, node) => Relations.withChild(node.plan, 0, plan))
+      val below =
+        uses.nodes.take(uses.chain).foldLeft[LogicalPlan](rest)((plan, node) => Relations.withChild(node.plan, 0, plan))
       val columns = keys.collect { case end: End => (end: Key) -> Alias(functions(end).children.head, "value")() }.toMap
-      val partial = keys.map { key => Alias(columns.get(key).fold(functions(key))(column => key.over(column.toAttribute)).toAggregateExpression(), "partial")() }
+      val partial = keys.map { key =>
+        Alias(columns.get(key).fold(functions(key))(column => key.over(column.toAttribute)).toAggregateExpression(),
+          "partial")()
+      }
       val others = PushVariantIntoScan(Aggregate(Nil, partial, Project(keys.flatMap(columns.get), below)))
       val both = Union(Seq(row, others), byName = false, allowMissingCol = false)
       val whole = Aggregate(Nil, replaced(both.output)((key, column) => key.combined(column)), both)
@@ -60,8 +64,8 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
   }
 
   /**
-   * Aggregates the bounds of the files that the log decides. bounds: those of the reply (delta_variant/skipping/extremes.py): for each
-   * use the smallest and the largest value, and last the number of rows.
+   * Aggregates the bounds of the files that the log decides. bounds: those of the reply (delta_variant/skipping/extremes.py):
+   * for each use the smallest and the largest value, and last the number of rows.
    */
   def decide(files: Seq[AddFile], known: FileBounds, bounds: IndexedSeq[BoundValues], tags: Tags): Answer = known.synchronized {
     val ends = mutable.Map.empty[Key, Any]
@@ -86,13 +90,17 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
     new Answer(ends.toMap + (Rows -> rows), others)
   }
 
-  // ---- the plan ---------------------------------------------------------------------------------------------------------------
+  // ---- the plan -----------------------------------------------------------------------------------------------------
 
   /** The aggregate's columns, with these in the place of its functions. */
   private def replaced(columns: Seq[Attribute])(value: (Key, Attribute) => Expression): Seq[NamedExpression] = {
     val values = keys.zip(columns).map { case (key, column) => key -> value(key, column) }.toMap
     node.aggregateExpressions.map { column =>
-      column.transform { case function: AggregateExpression => values(key(uses, function).get) }.asInstanceOf[NamedExpression]
+      val over = column.transform(Function.unlift {
+        case function: AggregateExpression => key(uses, function).flatMap(values.get)
+        case _ => None
+      })
+      over.asInstanceOf[NamedExpression]
     }
   }
 
@@ -126,7 +134,8 @@ object LogAggregates {
 
   /** The aggregates of a plan over a scan; None if the plan uses anything else of the scan. */
   def of(uses: Uses): Option[LogAggregates] = uses.nodes.lift(uses.chain).map(_.plan).flatMap {
-    case node: Aggregate if node.groupingExpressions.isEmpty && uses.nodes.take(uses.chain).forall(_.plan.isInstanceOf[Project]) =>
+    case node: Aggregate
+        if node.groupingExpressions.isEmpty && uses.nodes.take(uses.chain).forall(_.plan.isInstanceOf[Project]) =>
       functions(uses, node.aggregateExpressions).filter(_.exists(_._1 != Rows)).map { found =>
         new LogAggregates(uses, node, found.distinctBy(_._1))
       }

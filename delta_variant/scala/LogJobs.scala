@@ -10,9 +10,9 @@ import org.apache.spark.unsafe.types.UTF8String
 /**
  * The Spark jobs that read the log of one table version, from the state that Delta keeps in memory.
  *
- * Their physical plans are made here, as projections over Delta's own plan: to analyze, optimize and compile them would take longer
- * than the jobs of small tables. Expressions are interpreted, so predicates of any length stay clear of the limits of generated code.
- * Files are identified by the 64-bit hash of their path.
+ * Their physical plans are made here, as projections over Delta's own plan: to analyze, optimize and compile them would take
+ * longer than the jobs of small tables. Expressions are interpreted, so predicates of any length stay clear of the limits of
+ * generated code. Files are identified by the 64-bit hash of their path.
  *
  * @param files how many files the version has
  */

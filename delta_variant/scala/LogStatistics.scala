@@ -17,10 +17,10 @@ import org.apache.spark.unsafe.types.VariantVal
 /**
  * What the log of one table version knows about its Variant paths, as Catalyst expressions.
  *
- * There is one row per file: `path`, `mark` (the value of the marker; NULL without one), `nonnull` and `times` (the VARIANTs in the
- * tags of these names), `rows` (the number of rows), and for each VARIANT column with statistics, in the order of `columns`, `min0`,
- * `max0`, `min1` and so on: Variant objects {normalized path: bound} (Delta variantShredding, "Statistics for Variant Columns").
- * Damaged values are NULL.
+ * There is one row per file: `path`, `mark` (the value of the marker; NULL without one), `nonnull` and `times` (the VARIANTs in
+ * the tags of these names), `rows` (the number of rows), and for each VARIANT column with statistics, in the order of
+ * `columns`, `min0`, `max0`, `min1` and so on: Variant objects {normalized path: bound} (Delta variantShredding, "Statistics
+ * for Variant Columns"). Damaged values are NULL.
  */
 final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
   import LogStatistics._
@@ -45,8 +45,8 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
   }
 
   /**
-   * The columns of a row, as expressions over the columns of `Snapshot.withStats`. If not `checked`, to read damaged values is an
-   * error.
+   * The columns of a row, as expressions over the columns of `Snapshot.withStats`. If not `checked`, to read damaged values is
+   * an error.
    */
   def row(files: Seq[Attribute], path: Expression, checked: Boolean): Seq[NamedExpression] = {
     def tag(name: String) = ElementAt(column(files, "tags"), Literal(name), failOnError = false)
@@ -76,7 +76,8 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
 object LogStatistics {
   private val TagsOnly = "delta_variant.tagsOnly" // a table property (protocol/README.md, M4)
   private val NoVariant = Literal(null, VariantType)
-  private val Fixed = Seq("path" -> LongType, "mark" -> StringType, "nonnull" -> VariantType, "times" -> VariantType, "rows" -> LongType)
+  private val Fixed =
+    Seq("path" -> LongType, "mark" -> StringType, "nonnull" -> VariantType, "times" -> VariantType, "rows" -> LongType)
 
   /** The columns of a row as attributes, for expressions over rows that jobs have read: `path` is the hash of the path. */
   def attributes(columns: Int): Seq[Attribute] =
@@ -109,11 +110,12 @@ object LogStatistics {
     field(DecodeNestedZ85EncodedVariant(CreateNamedStruct(Seq(Literal("tag"), variant))), "tag")
   }
 
-  // ---- one bound --------------------------------------------------------------------------------------------------------------
+  // ---- one bound ----------------------------------------------------------------------------------------------------
 
   /**
    * A bound as an expression over a row: a value of the last of its types for the sides `min` and `max`, the name of a type for
-   * `kind`, a VARIANT of that type for `leaf` if the file has the bound's mark, a BOOLEAN for `values`, the number of rows for `rows`.
+   * `kind`, a VARIANT of that type for `leaf` if the file has the bound's mark, a BOOLEAN for `values`, the number of rows for
+   * `rows`.
    *
    * @param types the types that the bound names
    */
@@ -148,11 +150,11 @@ object LogStatistics {
   }
 
   /**
-   * The first or the last of the times that the strings at a path spell, as a value of this type; NULL if the file has none in the
-   * tag, whose array delta_variant/stats/tags.py describes.
+   * The first or the last of the times that the strings at a path spell, as a value of this type; NULL if the file has none in
+   * the tag, whose array delta_variant/stats/tags.py describes.
    *
-   * A local time is an instant only in some time zone, and java.time has none beyond 18 hours from UTC: the first instant is not
-   * before that of +18:00, the last not after that of -18:00. With `exact`, these wider bounds are left out.
+   * A local time is an instant only in some time zone, and java.time has none beyond 18 hours from UTC: the first instant is
+   * not before that of +18:00, the last not after that of -18:00. With `exact`, these wider bounds are left out.
    */
   private def time(side: String, place: Seq[String], exact: Boolean, row: Seq[Attribute], dataType: DataType): Expression = {
     val first = side == "min"
@@ -181,11 +183,13 @@ object LogStatistics {
   }
 
   /**
-   * The value at these keys of a Variant. Spark's path syntax has no escapes, and a key may have quotes of both kinds: a key with
-   * double quotes is looked up in a map.
+   * The value at these keys of a Variant. Spark's path syntax has no escapes, and a key may have quotes of both kinds: a key
+   * with double quotes is looked up in a map.
    */
-  private def get(variant: Expression, keys: Seq[String], suffix: String, dataType: DataType, zone: String = "UTC"): Expression = {
-    def read(from: Expression, path: String, as: DataType) = VariantGet(from, Literal(path), as, failOnError = false, Some(zone))
+  private def get(
+      variant: Expression, keys: Seq[String], suffix: String, dataType: DataType, zone: String = "UTC"): Expression = {
+    def read(from: Expression, path: String, as: DataType) =
+      VariantGet(from, Literal(path), as, failOnError = false, Some(zone))
     val (from, path) = keys.foldLeft((variant, "$")) {
       case ((from, path), key) if !key.contains('"') => (from, s"""$path["$key"]""")
       case ((from, path), key) =>

@@ -11,10 +11,11 @@ import com.fasterxml.jackson.module.scala.{ClassTagExtensions, DefaultScalaModul
 import scala.reflect.ClassTag
 
 /**
- * What Python and the JVM say to each other, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py, whose
- * fields have the same names in snake case; CONTRIBUTING.md ("Messages between Python and the JVM") lists who sends what.
+ * What Python and the JVM say to each other, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py,
+ * whose fields have the same names in snake case; CONTRIBUTING.md ("Messages between Python and the JVM") lists who sends what.
  *
- * A class of a sealed trait is sent with its name in the field `is`. Scala's generics forget primitive types, so Jackson is told of Longs.
+ * A class of a sealed trait is sent with its name in the field `is`. Scala's generics forget primitive types, so Jackson is
+ * told of Longs.
  */
 object Messages {
   private val json = JsonMapper.builder()
@@ -33,7 +34,9 @@ object Messages {
   @JsonTypeInfo(use = JsonTypeInfo.Id.SIMPLE_NAME, property = "is")
   sealed trait Request[Reply]
 
-  /** Which files can match? `columns` have bounds; `marked` to `trustAll` are those of delta_variant/skipping/bounds.py, Log. */
+  /**
+   * Which files can match? `columns` have bounds; `marked` to `trustAll` are those of delta_variant/skipping/bounds.py, Log.
+   */
   final case class PruneRequest(
       operands: Seq[Operand], // the distinct expressions that the filters compare
       filters: Seq[Filter],
@@ -47,14 +50,19 @@ object Messages {
       trustAll: Boolean,
       explain: Boolean) extends Request[PruneReply]
 
-  /** The predicate that a file must not fail, None if nothing can be proven; what it reads; and with `explain`, what it proves. */
+  /**
+   * The predicate that a file must not fail, None if nothing can be proven; what it reads; and with `explain`, what it proves.
+   */
   final case class PruneReply(
       predicate: Option[FilePredicate],
       bounds: Seq[Bound],
       members: Seq[Member],
       explanation: Option[Explanation])
 
-  /** For `explain`: the predicates on paths, why parts of them are not used, and how to tell what each question proves of a file. */
+  /**
+   * For `explain`: the predicates on paths, why parts of them are not used, and how to tell what each question proves of a
+   * file.
+   */
   final case class Explanation(predicates: Seq[String], reasons: Seq[String], verdicts: Seq[Verdict])
 
   /** How to tell what a question proves of a file (delta_variant/skipping/verdicts.py). */
@@ -101,7 +109,10 @@ object Messages {
   sealed trait Side
   final case class OperandNumber(operand: Int) extends Side
 
-  /** A constant, or a list of them, whose values stay in the JVM: the first of them as text, and how many there are, without NULLs. */
+  /**
+   * A constant, or a list of them, whose values stay in the JVM: the first of them as text, and how many there are, without
+   * NULLs.
+   */
   final case class Constant(number: Int, `type`: String, texts: Seq[String], size: Int, hasNull: Boolean) extends Side
 
   /** A filter on a VARIANT. */
@@ -125,8 +136,8 @@ object Messages {
   // ---- predicates on bounds -----------------------------------------------------------------------------------------
 
   /**
-   * A predicate on what the log says of one file: FALSE if no row can match, NULL if that is not known. Bounds, constants, paths of the
-   * index and predicates on ordinary columns have numbers.
+   * A predicate on what the log says of one file: FALSE if no row can match, NULL if that is not known. Bounds, constants,
+   * paths of the index and predicates on ordinary columns have numbers.
    */
   @JsonTypeInfo(use = JsonTypeInfo.Id.SIMPLE_NAME, property = "is")
   @JsonSubTypes(Array(
@@ -191,7 +202,9 @@ object Messages {
 
   // ---- Python asks: explain -----------------------------------------------------------------------------------------
 
-  /** A scan of a plan. other: why the rules leave it alone (Explain). Counts are of files: all, left by Delta, left by bounds. */
+  /**
+   * A scan of a plan. other: why the rules leave it alone (Explain). Counts are of files: all, left by Delta, left by bounds.
+   */
   final case class ScanReport(
       table: String,
       version: Option[Long],
@@ -204,8 +217,8 @@ object Messages {
       by: Option[String])
 
   /**
-   * What data skipping did for a scan. proves: whether there was a predicate on bounds. tally: None if bounds could not be read, empty if
-   * there were none to read.
+   * What data skipping did for a scan. proves: whether there was a predicate on bounds. tally: None if bounds could not be
+   * read, empty if there were none to read.
    */
   final case class Skipping(
       proves: Boolean,
@@ -217,7 +230,10 @@ object Messages {
   /** How many files got a verdict on a question. */
   final case class Tally(question: Int, verdict: String, files: Int)
 
-  /** What typed reading did for a scan. logged: the files that the log answered for. typed: those that are read from typed columns. */
+  /**
+   * What typed reading did for a scan. logged: the files that the log answered for. typed: those that are read from typed
+   * columns.
+   */
   final case class Reading(scan: Long, files: Int, logged: Int, typed: Int, paths: Seq[ProvenPath], reasons: Seq[String])
 
   /** A path of a scan, and in how many files its typed column is proven. */
@@ -262,8 +278,8 @@ object Messages {
       tables: Seq[String]) // directories that are Delta tables
 
   /**
-   * modified: milliseconds since 1970. named: whether a path or glob names it. values: of the columns in the names of directories, as
-   * text; None if it is in no such directory.
+   * modified: milliseconds since 1970. named: whether a path or glob names it. values: of the columns in the names of
+   * directories, as text; None if it is in no such directory.
    */
   final case class SourceFile(path: String, size: Long, modified: Long, named: Boolean, values: Option[Seq[Option[String]]])
 

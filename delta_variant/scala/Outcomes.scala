@@ -14,5 +14,6 @@ object Outcomes {
   /** Of the rows that take the place of a scan: the scan. */
   val Answered = TreeNodeTag[Messages.ScanReport]("delta_variant.answered")
 
-  def copy[T](from: LogicalPlan, to: LogicalPlan, tag: TreeNodeTag[T]): Unit = from.getTagValue(tag).foreach(to.setTagValue(tag, _))
+  def copy[T](from: LogicalPlan, to: LogicalPlan, tag: TreeNodeTag[T]): Unit =
+    from.getTagValue(tag).foreach(to.setTagValue(tag, _))
 }

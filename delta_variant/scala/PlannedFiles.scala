@@ -28,7 +28,10 @@ final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, isCommand:
 
   def bytes: Long = PlannedFiles.bytes(all)
 
-  /** An index with some of the files, of whose bytes a share is read. The planner takes these bytes for the size of the relation. */
+  /**
+   * An index with some of the files, of whose bytes a share is read. The planner takes these bytes for the size of the
+   * relation.
+   */
   def narrowed(some: Seq[AddFile], share: Double = 1): TahoeFileIndex = new NarrowedFileIndex(this, some, share)
 }
 
@@ -39,7 +42,9 @@ object PlannedFiles {
     case narrowed: NarrowedFileIndex => Some(narrowed.from.copy(index = narrowed))
     case prepared: PreparedDeltaFileIndex => Some(PlannedFiles(prepared, prepared.preparedScan, isCommand = false))
     case given: TahoeBatchFileIndex if given.getClass == classOf[TahoeBatchFileIndex] && given.actionType != "streaming" =>
-      Option(given.snapshot).collect { case snapshot: Snapshot => PlannedFiles(given, listed(given, snapshot), isCommand = true) }
+      Option(given.snapshot).collect { case snapshot: Snapshot =>
+        PlannedFiles(given, listed(given, snapshot), isCommand = true)
+      }
     case _ => None
   }
 

@@ -11,8 +11,9 @@ import org.slf4j.LoggerFactory
 /**
  * Calls from the rules to Python (delta_variant/optimizer.py).
  *
- * A request is sent in pieces that are small enough for py4j to write each to its socket at once. py4j's writer has a buffer of 8 KiB,
- * and its socket waits for the other side's acknowledgment before it sends the rest, which takes 40 ms for every longer text.
+ * A request is sent in pieces that are small enough for py4j to write each to its socket at once. py4j's writer has a buffer of
+ * 8 KiB, and its socket waits for the other side's acknowledgment before it sends the rest, which takes 40 ms for every longer
+ * text.
  *
  * @param decide a piece of a request => the reply, after the last piece
  * @param listener what it is about, and a text

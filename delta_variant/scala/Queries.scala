@@ -13,9 +13,9 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.util.QueryExecutionListener
 
 /**
- * The queries over Delta tables with VARIANT columns that a session has run: the last `Most` different ones, as analyzed plans, which
- * `VariantTable.advise` plans again. Commands and streams are not among them, since to plan a command may run it, nor is what has many
- * rows in its plan.
+ * The queries over Delta tables with VARIANT columns that a session has run: the last `Most` different ones, as analyzed plans,
+ * which `VariantTable.advise` plans again. Commands and streams are not among them, since to plan a command may run it, nor is
+ * what has many rows in its plan.
  */
 final class Queries(session: SparkSession) extends QueryExecutionListener {
   import Queries._

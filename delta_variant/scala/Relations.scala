@@ -11,14 +11,16 @@ object Relations {
   def source(scan: LogicalRelation): HadoopFsRelation = scan.relation.asInstanceOf[HadoopFsRelation]
 
   /** The scan with its files replaced by those of another index. */
-  def over(scan: LogicalRelation, files: FileIndex): LogicalRelation = over(scan, source(scan).copy(location = files)(source(scan).sparkSession))
+  def over(scan: LogicalRelation, files: FileIndex): LogicalRelation =
+    over(scan, source(scan).copy(location = files)(source(scan).sparkSession))
 
   /** The scan of another relation. */
   def over(scan: LogicalRelation, source: HadoopFsRelation, output: Option[Seq[AttributeReference]] = None): LogicalRelation =
     scan.copy(relation = source, output = output.getOrElse(scan.output))
 
   /** The node with one of its children replaced by a plan. */
-  def withChild(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan = node.withNewChildren(node.children.updated(child, plan))
+  def withChild(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan =
+    node.withNewChildren(node.children.updated(child, plan))
 
   /** Whether a node always computes the same for the same rows. */
   def isDeterministic(node: LogicalPlan): Boolean = node.expressions.forall(_.deterministic)

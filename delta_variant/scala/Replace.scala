@@ -26,12 +26,12 @@ final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
   }
 
   private def relation: LogicalPlan = LogicalRelation(transaction.deltaLog.createRelation(
-    snapshotToUseOpt = Some(transaction.snapshot), catalogTableOpt = transaction.catalogTable))
+      snapshotToUseOpt = Some(transaction.snapshot), catalogTableOpt = transaction.catalogTable))
 
   /**
-   * The actions of a DELETE of the rows for which a condition is true, by the steps of WriteIntoDelta.removeFiles. Rows of the change data
-   * feed are left out: the new files have none, and a commit has such rows for all of its changes or for none (PROTOCOL.md, "Add CDC
-   * File").
+   * The actions of a DELETE of the rows for which a condition is true, by the steps of WriteIntoDelta.removeFiles. Rows of the
+   * change data feed are left out: the new files have none, and a commit has such rows for all of its changes or for none
+   * (PROTOCOL.md, "Add CDC File").
    */
   def rows(condition: Expression): Seq[Action] = OptimisticTransaction.withActive(transaction) {
     val command = analyzed(DeleteFromTable(relation, condition)).asInstanceOf[DeleteCommand]

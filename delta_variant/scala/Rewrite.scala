@@ -11,8 +11,8 @@ import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.functions.col
 
 /**
- * One transaction that puts files with the same rows in the place of others, by the steps of Delta's OPTIMIZE: `dataChange` is false, so
- * that it conflicts only with writers that remove or change the same files. Not thread-safe.
+ * One transaction that puts files with the same rows in the place of others, by the steps of Delta's OPTIMIZE: `dataChange` is
+ * false, so that it conflicts only with writers that remove or change the same files. Not thread-safe.
  */
 final class Rewrite(
     spark: SparkSession,
@@ -29,11 +29,12 @@ final class Rewrite(
 
   /** A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics. */
   def files(where: String): DataFrame = AddFiles.of(
-    transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]], AddFiles.predicates(spark, transaction.metadata, where))
+    transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
+    AddFiles.predicates(spark, transaction.metadata, where))
 
   /**
-   * The rows of these files, as many of them as the snapshot still has. With row tracking there are two more columns, which keep the rows'
-   * ids (PROTOCOL.md, "Row Tracking").
+   * The rows of these files, as many of them as the snapshot still has. With row tracking there are two more columns, which
+   * keep the rows' ids (PROTOCOL.md, "Row Tracking").
    */
   def open(paths: JList[String]): DataFrame = {
     val snapshot = transaction.snapshot

@@ -13,7 +13,8 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
  *
  * @param about the subject of what Python is told
  */
-abstract class SafeRule(override val ruleName: String, about: String, python: Python, shared: Shared) extends Rule[LogicalPlan] {
+abstract class SafeRule(
+    override val ruleName: String, about: String, python: Python, shared: Shared) extends Rule[LogicalPlan] {
 
   protected def rewritten(plan: LogicalPlan): LogicalPlan
 

@@ -15,8 +15,8 @@ import org.apache.spark.types.variant.VariantBuilder
 import org.apache.spark.unsafe.types.{UTF8String, VariantVal}
 
 /**
- * Checks that the rule works in a session: plans a query on a table of two files that exist only here, in both forms in which a plan can
- * hold a path. No job runs.
+ * Checks that the rule works in a session: plans a query on a table of two files that exist only here, in both forms in which a
+ * plan can hold a path. No job runs.
  */
 final class SelfTest(rule: SkipFiles, session: SparkSession) {
   import SelfTest._
@@ -36,7 +36,8 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
     val query = this.query(LogicalRelation(relation))
     val rows = this.rows(rule.statistics(snapshot))
     Array(query, PushVariantIntoScan(query)).map { plan =>
-      Relations.source(rule.skipped(plan, scan, rows).collectLeaves().head.asInstanceOf[LogicalRelation]).location.inputFiles.length
+      Relations.source(rule.skipped(plan, scan, rows).collectLeaves().head.asInstanceOf[
+          LogicalRelation]).location.inputFiles.length
     }
   }
 

@@ -3,7 +3,9 @@ package org.apache.spark.sql.delta.variant
 import java.util.{IdentityHashMap, Map => JMap}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Descending, Expression, GreaterThanOrEqual, LessThanOrEqual, Literal, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{
+  Descending, Expression, GreaterThanOrEqual, LessThanOrEqual, Literal, SortOrder
+}
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.delta.Snapshot
@@ -13,9 +15,10 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.types.{DataType, DateType, Decimal, DecimalType}
 
 /**
- * The optimizer rule for data skipping. It finds the prepared Delta scans below a filter on a VARIANT column, sends the filter to Python
- * (Filters), evaluates the predicate on bounds that comes back (FilePredicates) over the bounds in the log (FileBounds), and removes the
- * files for which it is FALSE from the scan. Only scans that Delta plans file by file are changed (PlannedFiles).
+ * The optimizer rule for data skipping. It finds the prepared Delta scans below a filter on a VARIANT column, sends the filter
+ * to Python (Filters), evaluates the predicate on bounds that comes back (FilePredicates) over the bounds in the log
+ * (FileBounds), and removes the files for which it is FALSE from the scan. Only scans that Delta plans file by file are changed
+ * (PlannedFiles).
  *
  * @param found the session settings that delta_variant.enable changed, as they were
  */
@@ -48,7 +51,7 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         plan.withNewChildren(plan.children.zipWithIndex.map { case (child, number) => pruned(child, demands.of(plan, number)) })
     }
 
-    // ---- one scan -------------------------------------------------------------------------------------------------------------
+    // ---- one scan ---------------------------------------------------------------------------------------------------
 
     private final class OneScan(scan: LogicalRelation, files: PlannedFiles) {
       private lazy val log = statistics(files.snapshot)
@@ -72,7 +75,8 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         val reply = python.ask[Messages.PruneReply](request)
         val explanation = reply.explanation.getOrElse(Messages.Explanation(Nil, Nil, Nil))
         val outcome = Messages.Skipping(
-          reply.predicate.isDefined, explanation.predicates, explanation.reasons, Option.when(request.explain)(request), Some(Nil))
+          reply.predicate.isDefined, explanation.predicates, explanation.reasons, Option.when(request.explain)(request),
+          Some(Nil))
         def because(more: Seq[String]) = outcome.copy(reasons = if (request.explain) outcome.reasons ++ more else Nil)
         if (reply.bounds.isEmpty && reply.members.isEmpty) (scan, outcome)
         else {
@@ -97,7 +101,8 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         if (some.size == files.all.size) scan else Relations.over(scan, files.narrowed(some))
       }
 
-      private def request(filters: Filters, conditions: Seq[Messages.Filter], exact: Boolean = false, explain: Boolean = false) =
+      private def request(filters: Filters, conditions: Seq[Messages.Filter], exact: Boolean = false,
+          explain: Boolean = false) =
         Messages.PruneRequest(
           operands = filters.operands,
           filters = conditions,
@@ -117,8 +122,9 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         known.read(log, TypedBound.all(bounds, filters.types, conf.sessionLocalTimeZone))
 
       /**
-       * The filter that ORDER BY with LIMIT n implies: a value is not behind the n-th of the bounds of exact files, in that order. Each of
-       * these bounds is the value of some row, so the n-th row of the result is not behind it. None if there are fewer.
+       * The filter that ORDER BY with LIMIT n implies: a value is not behind the n-th of the bounds of exact files, in that
+       * order. Each of these bounds is the value of some row, so the n-th row of the result is not behind it. None if there are
+       * fewer.
        */
       private def first(order: SortOrder, limit: Int): Option[Expression] = {
         val exact = files.all.filter(tags.isExact)
@@ -132,12 +138,14 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
           for {
             side <- Some(reply.bounds.indexWhere(_.side == (if (isDescending) "max" else "min"))) if side >= 0
             known <- Some(bounds) if known.failure.isEmpty
-            last <- nth(values(known, reply.bounds, filters)(side), known, exact.map(file => known.number(file.path)))(limit, isDescending)
+            last <- nth(values(known, reply.bounds, filters)(side), known, exact.map(file => known.number(file.path)))(limit,
+              isDescending)
           } yield notBehind(order, Literal(last, order.child.dataType))
         }
       }
 
-      private def nth(column: BoundValues, known: FileBounds, exact: Seq[Int])(limit: Int, isDescending: Boolean): Option[Any] = {
+      private def nth(column: BoundValues, known: FileBounds, exact: Seq[Int])(
+          limit: Int, isDescending: Boolean): Option[Any] = {
         val values = known.synchronized(exact.filter(_ >= 0).map(column.of)).filter(_ != null)
         if (values.size < limit) None
         else Some(values.sorted(if (isDescending) column.ordering.reverse else column.ordering)(limit - 1))

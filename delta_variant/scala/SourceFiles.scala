@@ -23,32 +23,36 @@ final class SourceFiles(spark: SparkSession, options: Map[String, String]) {
   /** The files at paths and globs and below directories. */
   def list(sources: JList[String]): String = {
     val found = this.found(sources)
-    val below = if (found.directories.isEmpty) Nil else indexed(found.directories).allFiles().map(sourceFile(_, named = false, None))
+    val below =
+      if (found.directories.isEmpty) Nil else indexed(found.directories).allFiles().map(sourceFile(_, named = false, None))
     Messages.encoded(Listing(found.files.map(sourceFile(_, named = true, None)) ++ below, found.unmatched, None, Nil, Nil))
   }
 
   /**
-   * The same, with the columns that Spark finds in the names of directories. types: columns and their types in DDL; Spark infers the
-   * others. A single glob is searched for directories from its first wildcard on.
+   * The same, with the columns that Spark finds in the names of directories. types: columns and their types in DDL; Spark
+   * infers the others. A single glob is searched for directories from its first wildcard on.
    */
   def listFolders(sources: JList[String], types: String): String = {
     val found = this.found(sources)
     val named = found.files.map(_.getPath)
-    val listing = Listing(Nil, found.unmatched, None, found.directories.map(_.toString), found.directories.filter(isTable).map(_.toString))
+    val listing =
+      Listing(Nil, found.unmatched, None, found.directories.map(_.toString), found.directories.filter(isTable).map(_.toString))
     val roots = found.directories ++ named
-    Messages.encoded(if (roots.isEmpty) listing else {
-      val known = Option.when(types.nonEmpty)(StructType.fromDDL(types))
-      val first = indexed(roots, basePath(sources.asScala.toSeq).fold(options)(path => options.updated("basePath", path)), known)
-      val spec = first.partitionSpec()
-      val columns = spec.partitionColumns
-      val index = if (columns.isEmpty) indexed(roots) else first
-      val values = spec.partitions.map(partition => partition.path -> texts(partition.values, columns)).toMap
-      val files = index.allFiles().map { file =>
-        val here = if (columns.isEmpty) None else values.get(file.getPath.getParent)
-        sourceFile(file, named.contains(file.getPath), here)
-      }
-      listing.copy(files = files, schema = Some(columns.json))
-    })
+    Messages.encoded(if (roots.isEmpty) listing
+      else {
+        val known = Option.when(types.nonEmpty)(StructType.fromDDL(types))
+        val first =
+          indexed(roots, basePath(sources.asScala.toSeq).fold(options)(path => options.updated("basePath", path)), known)
+        val spec = first.partitionSpec()
+        val columns = spec.partitionColumns
+        val index = if (columns.isEmpty) indexed(roots) else first
+        val values = spec.partitions.map(partition => partition.path -> texts(partition.values, columns)).toMap
+        val files = index.allFiles().map { file =>
+          val here = if (columns.isEmpty) None else values.get(file.getPath.getParent)
+          sourceFile(file, named.contains(file.getPath), here)
+        }
+        listing.copy(files = files, schema = Some(columns.json))
+      })
   }
 
   private def found(sources: JList[String]): Found = {
@@ -62,7 +66,8 @@ final class SourceFiles(spark: SparkSession, options: Map[String, String]) {
 
   private lazy val configuration = spark.sessionState.newHadoopConfWithOptions(options)
 
-  private def isTable(directory: Path): Boolean = directory.getFileSystem(configuration).exists(new Path(directory, "_delta_log"))
+  private def isTable(directory: Path): Boolean =
+    directory.getFileSystem(configuration).exists(new Path(directory, "_delta_log"))
 
   /** Where the directories begin that a single glob matches. */
   private def basePath(sources: Seq[String]): Option[String] = sources match {
@@ -74,7 +79,8 @@ final class SourceFiles(spark: SparkSession, options: Map[String, String]) {
   }
 
   /** All files below directories. */
-  private def indexed(paths: Seq[Path]): InMemoryFileIndex = indexed(paths, options.updated("recursiveFileLookup", "true"), None)
+  private def indexed(paths: Seq[Path]): InMemoryFileIndex =
+    indexed(paths, options.updated("recursiveFileLookup", "true"), None)
 
   private def indexed(paths: Seq[Path], parameters: Map[String, String], schema: Option[StructType]): InMemoryFileIndex =
     new InMemoryFileIndex(spark, paths, parameters, schema, NoopCache)

@@ -25,8 +25,8 @@ final class Tags(
   def provesTypes(file: AddFile): Boolean = value(file, marker).exists(typedValues.contains(_))
 
   /**
-   * Whether each bound of a file is the value of some row, except for cut strings and the sign of zeros. This holds for files with the
-   * marker and without deletion vectors.
+   * Whether each bound of a file is the value of some row, except for cut strings and the sign of zeros. This holds for files
+   * with the marker and without deletion vectors.
    */
   def isExact(file: AddFile): Boolean = file.deletionVector == null && isMarked(file)
 

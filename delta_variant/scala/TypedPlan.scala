@@ -13,9 +13,10 @@ import org.apache.spark.sql.types._
 /**
  * The plan that reads paths of one scan from typed columns.
  *
- * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Every use of a
- * Variant above the chain becomes a column of that union: in the type asked for, if its cast cannot fail or is made for every row anyway;
- * otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the cast stays where it was.
+ * The chain above the scan is repeated for each group of files, and once more for the files of Spark's scan, in a union. Every
+ * use of a Variant above the chain becomes a column of that union: in the type asked for, if its cast cannot fail or is made
+ * for every row anyway; otherwise as VARIANT, or, if all files are in one group, as the typed column itself, and the cast stays
+ * where it was.
  *
  * @param keys of each path
  */
@@ -48,29 +49,33 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
 
   /** Generate lists the columns that it drops by number. It drops the columns in place of Variants if it drops all Variants. */
   private def requiring(node: Generate, plan: LogicalPlan): Generate = {
-    val (dropped, kept) = node.child.output.zipWithIndex.partition { case (_, number) => node.unrequiredChildIndex.contains(number) }
+    val (dropped, kept) = node.child.output.zipWithIndex.partition { case (_, number) =>
+      node.unrequiredChildIndex.contains(number)
+    }
     val keepsVariants = kept.exists { case (column, _) => uses.place(column).isDefined }
     val ids = dropped.map(_._1.exprId).toSet ++ (if (keepsVariants) Nil else exported.values.map(_.exprId))
     node.copy(unrequiredChildIndex = plan.output.indices.filter(number => ids(plan.output(number).exprId)))
   }
 
-  // ---- above the chain --------------------------------------------------------------------------------------------------------
+  // ---- above the chain ----------------------------------------------------------------------------------------------
 
   /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
   private def addExports(column: Attribute): Unit =
     for (use <- uses.all if uses.isAbove(use) && uses.place(column).contains(use.variant)) {
-      exports.getOrElseUpdate(use, (use.pathOf, alone) match {
-        // The column is NULL in the rows that an outer join adds.
-        case (None, _) => EqualNullSafe(exported(use, IsNotNull(column), "present"), Literal.TrueLiteral)
-        // A column, not a constant: Spark makes no join key of a comparison with a constant.
-        case (Some(path), Some(group)) if group.dataType(path) == NullType => exported(use, Literal(null, use.dataType), path.path)
-        case (Some(path), Some(group)) =>
-          answer(exported(path, leaf(retyped(column, group), path, group), path.path), use, group.cast(use))
-        case (Some(path), None) if !use.fails => exported(use, get(column, path.path, use), path.path)
-        // The cast is made above the chain's filters. Spark's scan would make it below them.
-        case (Some(path), None) if uses.isOfEveryRow(use) => exported(use, get(asVariant(column, use), "$", use), path.path)
-        case (Some(path), None) => get(exported(path, asVariant(column, use), path.path), "$", use)
-      })
+      exports.getOrElseUpdate(use,
+        (use.pathOf, alone) match {
+          // The column is NULL in the rows that an outer join adds.
+          case (None, _) => EqualNullSafe(exported(use, IsNotNull(column), "present"), Literal.TrueLiteral)
+          // A column, not a constant: Spark makes no join key of a comparison with a constant.
+          case (Some(path), Some(group)) if group.dataType(path) == NullType =>
+            exported(use, Literal(null, use.dataType), path.path)
+          case (Some(path), Some(group)) =>
+            answer(exported(path, leaf(retyped(column, group), path, group), path.path), use, group.cast(use))
+          case (Some(path), None) if !use.fails => exported(use, get(column, path.path, use), path.path)
+          // The cast is made above the chain's filters. Spark's scan would make it below them.
+          case (Some(path), None) if uses.isOfEveryRow(use) => exported(use, get(asVariant(column, use), "$", use), path.path)
+          case (Some(path), None) => get(exported(path, asVariant(column, use), path.path), "$", use)
+        })
     }
 
   private def exported(key: Any, value: => Expression, name: String): Attribute =
@@ -99,7 +104,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     if (others.size == columns.size) others else others ++ exported.values.map(_.toAttribute)
   }
 
-  // ---- one group --------------------------------------------------------------------------------------------------------------
+  // ---- one group ----------------------------------------------------------------------------------------------------
 
   private def branch(group: FileGroup, isRenamed: Boolean): LogicalPlan = {
     val chain = uses.nodes.take(uses.chain).foldLeft[LogicalPlan](relation(group)) { (plan, node) =>
@@ -139,7 +144,8 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     val ids = mutable.Map.empty[ExprId, ExprId]
     def fresh(id: ExprId) = ids.getOrElseUpdate(id, NamedExpression.newExprId)
     def of(plan: LogicalPlan): LogicalPlan = plan match {
-      case relation: LogicalRelation => relation.copy(output = relation.output.map(column => column.withExprId(fresh(column.exprId))))
+      case relation: LogicalRelation =>
+        relation.copy(output = relation.output.map(column => column.withExprId(fresh(column.exprId))))
       case other =>
         val node = other.transformExpressions {
           case column: AttributeReference => column.withExprId(fresh(column.exprId))
@@ -150,7 +156,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     of(plan)
   }
 
-  // ---- expressions on typed columns -------------------------------------------------------------------------------------------
+  // ---- expressions on typed columns ---------------------------------------------------------------------------------
 
   private def onTyped(group: TypedFiles): PartialFunction[Expression, Expression] = Function.unlift {
     case column: AttributeReference => uses.place(column).map(_ => retyped(column, group))
@@ -163,8 +169,8 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
   }
 
   /**
-   * A comparison of integers with constants, made on the column itself, so that Spark can push it down to Parquet: the cast between the
-   * two types changes no value. None if the expression is no such comparison.
+   * A comparison of integers with constants, made on the column itself, so that Spark can push it down to Parquet: the cast
+   * between the two types changes no value. None if the expression is no such comparison.
    */
   private def compared(expression: Expression, group: TypedFiles): Option[Expression] = expression match {
     case _: BinaryComparison | _: In =>
@@ -183,7 +189,8 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
   }
 
   private def retyped(expression: Expression, group: TypedFiles): Expression = expression.transform {
-    case column: AttributeReference if uses.place(column).isDefined => column.withDataType(dataType(uses.place(column).get, group))
+    case column: AttributeReference if uses.place(column).isDefined =>
+      column.withDataType(dataType(uses.place(column).get, group))
   }
 
   /** The typed column of a path, in the struct in place of its Variant. */
@@ -199,7 +206,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       }
     }
 
-  // ---- the relation -----------------------------------------------------------------------------------------------------------
+  // ---- the relation -------------------------------------------------------------------------------------------------
 
   /** The type of a place in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
   private def dataType(place: Place, group: TypedFiles): DataType = place.dataType match {
@@ -209,7 +216,9 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       if (leaves.isEmpty) new StructType().add(Metadata, BinaryType)
       else nested(leaves.map(path => keys(path) -> group.dataType(path)).distinct)
     case struct: StructType =>
-      StructType(struct.fields.zipWithIndex.map { case (field, number) => field.copy(dataType = dataType(place.field(number), group)) })
+      StructType(struct.fields.zipWithIndex.map { case (field, number) =>
+        field.copy(dataType = dataType(place.field(number), group))
+      })
     case other => other
   }
 
@@ -266,7 +275,8 @@ object TypedPlan {
   def check(plan: LogicalPlan, before: LogicalPlan): Unit = {
     def columns(plan: LogicalPlan) = plan.output.map(column => s"$column ${column.dataType.asNullable.sql}")
     if (!plan.resolved) throw new IllegalStateException(s"the plan is not resolved: $plan")
-    if (columns(plan) != columns(before)) throw new IllegalStateException(s"the columns ${columns(before)} became ${columns(plan)}")
+    if (columns(plan) != columns(before))
+      throw new IllegalStateException(s"the columns ${columns(before)} became ${columns(plan)}")
   }
 
   private def withoutAlias(column: Expression): Expression = column match {
@@ -326,7 +336,8 @@ object TypedPlan {
   private def mapped(format: DeltaParquetFileFormat, types: Map[String, DataType]): DeltaParquetFileFormat =
     if (format.columnMappingMode == NoMapping) format
     else {
-      val schema = retyped(format.referenceSchema)(field => types.get(field.name).fold(field.dataType)(mapped(_, field.dataType)))
+      val schema =
+        retyped(format.referenceSchema)(field => types.get(field.name).fold(field.dataType)(mapped(_, field.dataType)))
       // Field ids end at the VARIANT. Files of this package have the physical names too, in both modes.
       val settings = format.metadata.configuration.updated(s"${Mapping}mode", "name")
       format.copy(metadata = format.metadata.copy(schemaString = schema.json, configuration = settings))
@@ -336,7 +347,8 @@ object TypedPlan {
   private def mapped(read: DataType, table: DataType): DataType = (read, table) match {
     case (typed: StructType, VariantType) => named(typed)
     case (read: StructType, table: StructType) =>
-      retyped(table)(field => read.find(_.name == field.name).fold(field.dataType)(found => mapped(found.dataType, field.dataType)))
+      retyped(table)(field =>
+        read.find(_.name == field.name).fold(field.dataType)(found => mapped(found.dataType, field.dataType)))
     case _ => table
   }
 

@@ -12,11 +12,12 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.types.{LongType, VariantType}
 
 /**
- * The optimizer rule for typed reading. It finds the Delta scans whose VARIANTs a plan uses by path (Uses), answers MIN, MAX and COUNT(*)
- * from the log where possible (LogAggregates), groups the files by the types that the log or their footers prove for these paths
- * (FileBounds, Footers), and replaces the scan by a plan that reads the typed columns (TypedPlan).
+ * The optimizer rule for typed reading. It finds the Delta scans whose VARIANTs a plan uses by path (Uses), answers MIN, MAX
+ * and COUNT(*) from the log where possible (LogAggregates), groups the files by the types that the log or their footers prove
+ * for these paths (FileBounds, Footers), and replaces the scan by a plan that reads the typed columns (TypedPlan).
  */
-final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeRule(TypedScans.Name, "reading", python, shared) {
+final class TypedScans(
+    python: Python, tags: Tags, shared: Shared) extends SafeRule(TypedScans.Name, "reading", python, shared) {
   import TypedScans._
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan =
@@ -36,7 +37,7 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
     inSubqueries(result)(visit)
   }
 
-  // ---- one scan ---------------------------------------------------------------------------------------------------------------
+  // ---- one scan -----------------------------------------------------------------------------------------------------
 
   private final class OneScan(plan: LogicalPlan, scan: LogicalRelation, files: PlannedFiles, uses: Uses) {
     private val log = new LogStatistics(files.snapshot, tags)
@@ -47,8 +48,8 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
     private val outcome = Messages.Reading(shared.scans.incrementAndGet(), files.all.size, logged.getOrElse(0), 0, Nil, Nil)
 
     /**
-     * The plan in which the scan is read from typed columns, as far as possible. If the log answers for some of its files, the scan of the
-     * others is added to `open`.
+     * The plan in which the scan is read from typed columns, as far as possible. If the log answers for some of its files, the
+     * scan of the others is added to `open`.
      */
     def typed(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): LogicalPlan =
       if (uses.whole.isDefined) unchanged(uses.whole.toSeq)
@@ -70,14 +71,15 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
 
     private def used(path: PathOf): Messages.UsedPath = Messages.UsedPath(column(path), path.variant.name, path.path)
 
-    // ---- the log --------------------------------------------------------------------------------------------------------------
+    // ---- the log ----------------------------------------------------------------------------------------------------
 
     /** The plan in which the log answers for the files that it decides; None if it decides none. */
     private def answeredByLog(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): Option[LogicalPlan] = {
       val isPossible = logged.isEmpty && !files.isCommand && files.all.exists(tags.has(_, tags.marker))
       for {
         aggregates <- Option.when(isPossible)(LogAggregates.of(uses)).flatten
-        bounds = python.ask[Messages.ExtremesReply](Messages.ExtremesRequest(log.columns, aggregates.requested.map(extreme))).bounds
+        bounds =
+          python.ask[Messages.ExtremesReply](Messages.ExtremesRequest(log.columns, aggregates.requested.map(extreme))).bounds
         if bounds.nonEmpty
         known = FileBounds.of(log, files.scan, shared.bounds) if known.failure.isEmpty
         types = aggregates.requested.map(use => use.dataType.catalogString -> use.dataType).toMap
@@ -101,7 +103,7 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
     private def extreme(use: Use): Messages.TypedPath =
       Messages.TypedPath(column(use.pathOf.get), use.path.get, use.dataType.catalogString)
 
-    // ---- typed columns --------------------------------------------------------------------------------------------------------
+    // ---- typed columns ----------------------------------------------------------------------------------------------
 
     private def byProofs(reply: Messages.ProofsReply): LogicalPlan = {
       val proven = files.all.map(_ => new Proven(paths.size))
@@ -114,13 +116,17 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
           known.foreach(proveByLog(_, reply, proven))
           val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
           val counts = paths.indices.map(path => proven.count(_.types(path) != null))
-          val described = paths.zip(counts).map { case (path, count) => Messages.ProvenPath(path.variant.name, path.path, count) }
+          val described = paths.zip(counts).map { case (path, count) =>
+            Messages.ProvenPath(path.variant.name, path.path, count)
+          }
           val (whole, others) = files.all.indices.partition(proven(_).isWhole)
           val kinds = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
           whole.foreach(file => kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file)
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
-          val all = kinds.toSeq.map { case (proven, some) => ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head)) }
+          val all = kinds.toSeq.map { case (proven, some) =>
+            ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
+          }
           val keys = paths.zip(reply.proofs.map(_.keys)).toMap
           replaced(all, others.map(files.all(_)), keys, outcome.copy(paths = described))
       }
@@ -146,8 +152,8 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
     }
 
     /**
-     * Whether footers can prove types: files may be shredded, and columns are found by name. With column mapping by id, other writers may
-     * use any names.
+     * Whether footers can prove types: files may be shredded, and columns are found by name. With column mapping by id, other
+     * writers may use any names.
      */
     private def hasFooters: Boolean = {
       val features = files.snapshot.protocol.readerAndWriterFeatureNames
@@ -160,7 +166,8 @@ final class TypedScans(python: Python, tags: Tags, shared: Shared) extends SafeR
       // For a path that is requested as VARIANT, a JSON null is not NULL.
       val nullsCount = uses.ofPaths.filter(_.dataType == VariantType).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
-      val read = shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
+      val read =
+        shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
       for {
         (file, Some(footer)) <- unproven.zip(read)
         (proof, path) <- reply.proofs.zipWithIndex if proven(file).types(path) == null
@@ -217,7 +224,9 @@ object TypedScans {
     }
   }
 
-  /** By path, the type of a file's typed column, and the smallest type that can hold its integers; null where it is not proven. */
+  /**
+   * By path, the type of a file's typed column, and the smallest type that can hold its integers; null where it is not proven.
+   */
   private final class Proven(paths: Int) {
     val types = new Array[String](paths)
     val rooms = new Array[String](paths)
@@ -229,7 +238,8 @@ object TypedScans {
       case _ => false
     }
 
-    override def hashCode: Int = 31 * Arrays.hashCode(types.asInstanceOf[Array[AnyRef]]) + Arrays.hashCode(rooms.asInstanceOf[Array[AnyRef]])
+    override def hashCode: Int =
+      31 * Arrays.hashCode(types.asInstanceOf[Array[AnyRef]]) + Arrays.hashCode(rooms.asInstanceOf[Array[AnyRef]])
   }
 
   /** Files of which the same is proven. width: bytes that Spark's estimates assume for a row in the Variants of a file. */

@@ -44,8 +44,8 @@ final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeRefe
 final case class PathOf(variant: Place, path: String)
 
 /**
- * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value in every
- * row.
+ * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value
+ * in every row.
  *
  * @param fails a value that does not fit into the type raises an error; else it gives NULL
  * @param child the expression of the VARIANT in the use
@@ -58,9 +58,9 @@ final case class Use(variant: Place, path: Option[String], dataType: DataType, f
 /**
  * The uses of one scan's VARIANTs in a plan.
  *
- * Only nodes between the scan and the root can use them. `nodes` reverses what PushVariantIntoScan did, so that each use of a path is a
- * VariantGet again, on a column or on a field of a struct. The projections and filters directly above the scan are its chain; a Variant
- * that leaves the chain is followed further up.
+ * Only nodes between the scan and the root can use them. `nodes` reverses what PushVariantIntoScan did, so that each use of a
+ * path is a VariantGet again, on a column or on a field of a struct. The projections and filters directly above the scan are
+ * its chain; a Variant that leaves the chain is followed further up.
  */
 final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   import Uses._
@@ -112,19 +112,24 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   def whole: Option[String] = reason
 
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
-  def dependsOnPartitions: Boolean = nodes.exists(node => node.plan.isInstanceOf[Sample] || !Relations.isDeterministic(node.plan))
+  def dependsOnPartitions: Boolean =
+    nodes.exists(node => node.plan.isInstanceOf[Sample] || !Relations.isDeterministic(node.plan))
 
   /** The columns with VARIANTs that leave the chain, so that the plan above sees them. */
   def carried: Seq[Attribute] =
     if (chain == nodes.size) Nil else carriers(if (chain == 0) scan.output else nodes(chain - 1).plan.output)
 
-  // ---- the nodes --------------------------------------------------------------------------------------------------------------
+  // ---- the nodes ----------------------------------------------------------------------------------------------------
 
-  /** A plan as it was before PushVariantIntoScan, and the nodes from the one above the scan up to it; None if it lacks the scan. */
+  /**
+   * A plan as it was before PushVariantIntoScan, and the nodes from the one above the scan up to it; None if it lacks the scan.
+   */
   private def above(plan: LogicalPlan, leaf: LogicalPlan): Option[(LogicalPlan, Vector[Node])] =
     if (plan eq leaf) Some((scan, Vector.empty))
     else {
-      plan.children.iterator.zipWithIndex.flatMap { case (child, number) => above(child, leaf).map(number -> _) }.nextOption().map {
+      plan.children.iterator.zipWithIndex.flatMap { case (child, number) =>
+        above(child, leaf).map(number -> _)
+      }.nextOption().map {
         case (child, (before, below)) =>
           val node = if (unpush.isNeeded) Relations.withChild(plan.transformExpressions(unpush.rule), child, before) else plan
           (node, below :+ Node(node, child))
@@ -132,14 +137,14 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     }
 
   /**
-   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column: in a plan that
-   * PushVariantIntoScan has seen twice, as that of a DataFrame over an optimized plan.
+   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column: in a
+   * plan that PushVariantIntoScan has seen twice, as that of a DataFrame over an optimized plan.
    */
   def isAboveScan(expression: Expression): Boolean =
     unpush.isNeeded && !unpush.made(expression) &&
       use(expression).exists(use => use.path.isDefined && use.fails && (use.child eq expression.children.head))
 
-  // ---- the uses ---------------------------------------------------------------------------------------------------------------
+  // ---- the uses -----------------------------------------------------------------------------------------------------
 
   /** The place that an expression refers to. */
   def place(expression: Expression): Option[Place] = expression match {
@@ -162,7 +167,8 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     case cast: Cast if cast.dataType != VariantType =>
       val fails = cast.evalMode != EvalMode.TRY
       cast.child match {
-        case child if variant(child).isDefined => variant(child).map(Use(_, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
+        case child if variant(child).isDefined =>
+          variant(child).map(Use(_, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
         case inner: VariantGet => ofVariant(inner, cast.dataType, fails, cast.timeZoneId)
         case _ => None
       }
@@ -178,11 +184,13 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     case Project(list, _) =>
       list.foreach {
         case alias: Alias =>
-          place(alias.child).filter(place => Columns.hasVariant(place.dataType)).fold(visit(alias, above, everyRow = false)) { place =>
-            if (above && !alias.child.isInstanceOf[Attribute]) giveUp(inside(place))
-            places(alias.exprId) = place
+          place(alias.child).filter(place => Columns.hasVariant(place.dataType)).fold(visit(alias, above, everyRow = false)) {
+            place =>
+              if (above && !alias.child.isInstanceOf[Attribute]) giveUp(inside(place))
+              places(alias.exprId) = place
           }
-        case column => if (!place(column).exists(place => Columns.hasVariant(place.dataType))) visit(column, above, everyRow = false)
+        case column =>
+          if (!place(column).exists(place => Columns.hasVariant(place.dataType))) visit(column, above, everyRow = false)
       }
       true
     case aggregate: Aggregate =>
@@ -219,14 +227,16 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   }
 
   /** Adds the uses in an expression. everyRow: whether its value is computed for every row that leaves the chain. */
-  private def visit(expression: Expression, above: Boolean, everyRow: Boolean): Unit = (use(expression), place(expression)) match {
-    // A column leaves the chain for each use of a VARIANT column. Structs cannot leave it, so fields have no use above.
-    case (Some(use), _) if above && !use.child.isInstanceOf[Attribute] => giveUp(inside(use.variant))
-    case (Some(use), _) => add(use, above, everyRow)
-    case (None, Some(place)) if Columns.hasVariant(place.dataType) => giveUp(s"the whole of ${place.name} is asked for")
-    case (None, Some(place)) => if (above) giveUp(inside(place))
-    case (None, None) => visitAll(expression.children, above, everyRow && (expression.isInstanceOf[Cast] || expression.isInstanceOf[Alias]))
-  }
+  private def visit(expression: Expression, above: Boolean, everyRow: Boolean): Unit =
+    (use(expression), place(expression)) match {
+      // A column leaves the chain for each use of a VARIANT column. Structs cannot leave it, so fields have no use above.
+      case (Some(use), _) if above && !use.child.isInstanceOf[Attribute] => giveUp(inside(use.variant))
+      case (Some(use), _) => add(use, above, everyRow)
+      case (None, Some(place)) if Columns.hasVariant(place.dataType) => giveUp(s"the whole of ${place.name} is asked for")
+      case (None, Some(place)) => if (above) giveUp(inside(place))
+      case (None, None) =>
+        visitAll(expression.children, above, everyRow && (expression.isInstanceOf[Cast] || expression.isInstanceOf[Alias]))
+    }
 
   private def giveUp(why: String): Unit = if (reason.isEmpty) reason = Some(why)
 

@@ -27,15 +27,15 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * The index of values of one path: filters that say that a value is not in a file (delta_variant/membership; protocol/README.md, "The
- * index of values").
+ * The index of values of one path: filters that say that a value is not in a file (delta_variant/membership;
+ * protocol/README.md, "The index of values").
  *
- * A filter counts for the table and the Add action that it was made for: the directory stays when a log is deleted, and the next table
- * in its place may have other files under the same names.
+ * A filter counts for the table and the Add action that it was made for: the directory stays when a log is deleted, and the
+ * next table in its place may have other files under the same names.
  *
- * The files of the index are listed once for a table version, and those that are new are read, when the first comparison asks. They are
- * kept until an hour after their last use, up to KeptBytes for all tables. An index of more than MaxBytes is not read. A file that
- * cannot be read has no filters.
+ * The files of the index are listed once for a table version, and those that are new are read, when the first comparison asks.
+ * They are kept until an hour after their last use, up to KeptBytes for all tables. An index of more than MaxBytes is not read.
+ * A file that cannot be read has no filters.
  */
 final class ValueIndex(
     snapshot: Snapshot,
@@ -154,7 +154,7 @@ object ValueIndex {
     }
   }
 
-  // ---- the files of the index -------------------------------------------------------------------------------------------------
+  // ---- the files of the index ---------------------------------------------------------------------------------------
 
   /** The filters in one file of the index, by data file. isOutdated: it is of another table or version. */
   private final case class Sidecar(filters: Map[String, Filter], isOutdated: Boolean = false)

@@ -25,11 +25,11 @@ import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.types.StructType
 
 /**
- * One write by the steps of Delta's WriteIntoDelta, except for its files: each step is Delta's own method, called in Delta's order by
- * delta_variant/transaction.py. protocol/README.md lists them.
+ * One write by the steps of Delta's WriteIntoDelta, except for its files: each step is Delta's own method, called in Delta's
+ * order by delta_variant/transaction.py. protocol/README.md lists them.
  *
- * Add and Remove actions are made and kept on this side, since there may be hundreds of thousands of them. Not thread-safe. To make one
- * starts a transaction on the newest snapshot.
+ * Add and Remove actions are made and kept on this side, since there may be hundreds of thousands of them. Not thread-safe. To
+ * make one starts a transaction on the newest snapshot.
  *
  * @param spark the write's own session
  * @param users the session of the rows, whose settings may hold a transaction identifier, which Delta resets there
@@ -76,10 +76,11 @@ class Write(
   /** Makes the directories of a new table. */
   def createLog(): Unit = if (transaction.readVersion < 0) transaction.deltaLog.createLogDirectoriesIfNotExists()
 
-  // ---- the job ----------------------------------------------------------------------------------------------------------------
+  // ---- the job ------------------------------------------------------------------------------------------------------
 
   /** A DataFrame with these columns and no rows. Its plan is a leaf, in whose place `run` puts the rows. */
-  def placeholder(schema: StructType): DataFrame = spark.internalCreateDataFrame(spark.sparkContext.emptyRDD[InternalRow], schema)
+  def placeholder(schema: StructType): DataFrame =
+    spark.internalCreateDataFrame(spark.sparkContext.emptyRDD[InternalRow], schema)
 
   /** The sort keys of `source` before the first that is not a column. */
   def ordering(source: DataFrame): String = OptimisticTransaction.withActive(transaction) {
@@ -94,9 +95,9 @@ class Write(
   }
 
   /**
-   * Runs the job, and returns the totals of its reports. The rows of `source` are planned and run in their own session, as one execution,
-   * which the listeners and observations of that session see. This transaction is then Delta's active one, so what the rows read from the
-   * table is recorded.
+   * Runs the job, and returns the totals of its reports. The rows of `source` are planned and run in their own session, as one
+   * execution, which the listeners and observations of that session see. This transaction is then Delta's active one, so what
+   * the rows read from the table is recorded.
    *
    * @param rows a DataFrame over the placeholder of `source`
    * @param task a PySpark function from record batches to WriteReport (delta_variant/writer/task.py)
@@ -108,7 +109,8 @@ class Write(
       SQLExecution.withNewExecutionId(execution, Some(Name)) {
         val messages = Write.batches(under(rows, execution.toRdd), rows.schema, batches, rows.sparkSession)
         val reports = new PythonRDD(messages, task, false, false).collect()
-        Messages.encoded(written(reports.toSeq.map(report => Messages.decoded[Messages.WriteReport](new String(report, UTF_8)))))
+        Messages.encoded(
+          written(reports.toSeq.map(report => Messages.decoded[Messages.WriteReport](new String(report, UTF_8)))))
       }
     }
   }
@@ -134,19 +136,21 @@ class Write(
 
   /** Registers what DESCRIBE HISTORY shows as operationMetrics. */
   protected def registerMetrics(metrics: Map[String, Long]): Unit =
-    transaction.registerSQLMetrics(spark, metrics.map { case (name, value) =>
-      val metric = SQLMetrics.createMetric(spark.sparkContext, name)
-      metric.set(value)
-      name -> metric
-    })
+    transaction.registerSQLMetrics(spark,
+      metrics.map { case (name, value) =>
+        val metric = SQLMetrics.createMetric(spark.sparkContext, name)
+        metric.set(value)
+        name -> metric
+      })
 
-  // ---- removed files ----------------------------------------------------------------------------------------------------------
+  // ---- removed files ------------------------------------------------------------------------------------------------
 
   /** Removes every file of the snapshot. The transaction thereby reads the whole table, so it conflicts with appends. */
   def removeAll(): Unit = remove(transaction.filterFiles())
 
   /** Removes the files that a predicate on partition columns selects; the transaction reads these files. */
-  def removeWhere(predicate: String): Unit = remove(transaction.filterFiles(AddFiles.predicates(spark, transaction.metadata, predicate)))
+  def removeWhere(predicate: String): Unit =
+    remove(transaction.filterFiles(AddFiles.predicates(spark, transaction.metadata, predicate)))
 
   /** Removes the old files of the partitions to which `run` added files. */
   def removePartitions(): Unit =
@@ -184,11 +188,11 @@ class Write(
     actions ++= removed
   }
 
-  // ---- the commit -------------------------------------------------------------------------------------------------------------
+  // ---- the commit ---------------------------------------------------------------------------------------------------
 
   /**
-   * Commits transaction identifiers with the rest. Returns those that the table has already. Delta refuses the commit if another writer
-   * commits one of them in between.
+   * Commits transaction identifiers with the rest. Returns those that the table has already. Delta refuses the commit if
+   * another writer commits one of them in between.
    */
   def identify(identifiers: String): String = {
     val now = Some(System.currentTimeMillis())
@@ -199,8 +203,8 @@ class Write(
   }
 
   /**
-   * Commits the first transaction identifier of an application with the rest, if the table has none. The transaction does not read it, so
-   * that no other writer conflicts.
+   * Commits the first transaction identifier of an application with the rest, if the table has none. The transaction does not
+   * read it, so that no other writer conflicts.
    */
   def announce(application: String): Unit = {
     val isKnown = transaction.readVersion >= 0 && transaction.snapshot.transactions.contains(application)
@@ -219,8 +223,8 @@ class Write(
   }
 
   /**
-   * Has Spark read anew what it has cached of the table, as the commands do that write to Delta tables: plans that read its directory,
-   * under whatever name, and for Delta's DSv2 reader, which has no directory, plans that read its name.
+   * Has Spark read anew what it has cached of the table, as the commands do that write to Delta tables: plans that read its
+   * directory, under whatever name, and for Delta's DSv2 reader, which has no directory, plans that read its name.
    */
   private def recache(): Unit = {
     val cache = users.sharedState.cacheManager
@@ -228,7 +232,9 @@ class Write(
       val path = transaction.deltaLog.dataPath
       try cache.recacheByPath(users, path, path.getFileSystem(transaction.deltaLog.newDeltaHadoopConf()))
       catch {
-        // A plan with columns that the table has no longer. Spark has dropped all of these plans before it planned the first anew.
+        // A plan with columns that the table has no longer. Spark has dropped all of these plans before it planned the first
+        // anew.
+
         case _: AnalysisException =>
       }
       transaction.catalogTable.foreach(table => cache.recacheTableOrView(users, table.identifier.nameParts, false))
@@ -291,7 +297,8 @@ object Write {
     def isExecuted(users: SparkSession): Boolean = hasBeenExecuted(transaction, users, Some(options))
     def identifier(users: SparkSession): Option[SetTransaction] = createSetTransaction(users, deltaLog, Some(options))
     def removes(actions: Seq[Action]): Unit = registerOverwriteRemoveMetrics(spark, transaction, actions)
-    def replaces(added: Seq[Action], removed: Seq[Action]): Unit = registerInsertReplaceMetrics(spark, transaction, added, removed)
+    def replaces(added: Seq[Action], removed: Seq[Action]): Unit =
+      registerInsertReplaceMetrics(spark, transaction, added, removed)
 
     def changeMetadata(schema: StructType): Seq[Action] = {
       val isFirst = transaction.canUpdateMetadata
@@ -318,8 +325,8 @@ object Write {
   }
 
   /**
-   * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles there the
-   * code that takes the arrays out of the rows that the source yields.
+   * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles
+   * there the code that takes the arrays out of the rows that the source yields.
    */
   def batches(rows: RDD[InternalRow], schema: StructType, source: String, spark: SparkSession): RDD[Array[Byte]] = {
     val duration = SQLMetrics.createTimingMetric(rows.sparkContext, "duration")
