@@ -101,7 +101,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
         raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
     if _listener(spark) is None:
-        jvm.construct(spark, "Queries", spark._jsparkSession)  # noqa: SLF001
+        jvm.construct(spark, "Queries").begin(spark._jsparkSession)  # noqa: SLF001  # no public name
 
 
 def queries(spark: SparkSession) -> list[DataFrame]:
@@ -110,7 +110,7 @@ def queries(spark: SparkSession) -> list[DataFrame]:
     They can be planned again, under the session's settings of now (`scala/Queries.scala`).
     """
     listener = _listener(spark)
-    return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans()]
+    return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
 
 
 def _listener(spark: SparkSession) -> Any:
@@ -149,7 +149,7 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
     listener = _listener(spark)
     if listener is not None:
-        listener.end()
+        listener.end(spark._jsparkSession)  # noqa: SLF001  # no public name
     if skips:
         offer(spark, {}, {})
     return dict(skips.found()) if skips else {}

@@ -2,7 +2,7 @@
 
 In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
-columns, and why not more. `scala/Scans.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
+columns, and why not more. `scala/Outcomes.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
 collects that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
 """
 

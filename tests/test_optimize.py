@@ -363,7 +363,8 @@ def test_shred_and_unshred(spark, on, tmp_path):  # noqa: F811
     assert [(one.files_removed, one.files_added) for one in done] == [(4, 4), (0, 0)]
     assert {has_typed_value(tmp_path, add) for add in live(tmp_path).values()} == {False}
     assert content(spark, tmp_path, columns=columns) == before
-    assert last(tmp_path, "commitInfo")["operation"] == "REORG"
+    commit = last(tmp_path, "commitInfo")
+    assert (commit["operation"], commit["operationParameters"]["applyPurge"]) == ("REORG", "false")
 
 
 def test_files_left_plain_are_left_alone(spark, tmp_path):

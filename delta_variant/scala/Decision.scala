@@ -52,11 +52,11 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
   /** How many files get which verdict on each question (delta_variant/skipping/verdicts.py). */
   def tally(verdicts: Seq[Verdict]): Seq[Tally] = verdicts.flatMap { asked =>
     val (tree, question, bounds) = (test(asked.tree), test(asked.question), test(asked.bounds))
-    // The index has something to say if it has filters for the path.
-    val member = asked.member.filter(indexed => facts.members(indexed.member).hasFilters).map(test(_))
+    val member = asked.member.map(test(_))
+    lazy val isIndexed = asked.member.exists(indexed => facts.members(indexed.member).hasFilters)
     def verdict(number: Int, file: AddFile): String =
       if (tree(number) == False) { if (bounds(number) == False) "out" else "index" }
-      else if (member.exists(_(number) == Null)) "unindexed"
+      else if (member.exists(_(number) == Null) && isIndexed) "unindexed"
       else if (question(number) == True) "maybe"
       else undecided(number, file, asked)
     val counts = known.synchronized {
@@ -81,9 +81,7 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
 
 object Decision {
   // Delta runs a job for each predicate on ordinary columns. More than a few, or any on a large table, have to save the query
-  // so many
-
-  // bytes each.
+  // so many bytes each.
   private val FewPredicates = 4
   private val PredicateBytes = 16L << 20
 

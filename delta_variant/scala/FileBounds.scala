@@ -27,7 +27,7 @@ import org.apache.spark.unsafe.types.{UTF8String, VariantVal}
  * Values are kept until an hour after their last use, up to KeptBytes for a table and twice that for all tables. A table
  * version that could not be read is not tried again.
  *
- * @param isSmall whether the rows are kept
+ * @param isSmall whether the table has so few files that it is read as a whole
  */
 final class FileBounds private (private[variant] val version: FileBounds.Version, total: Long, val isSmall: Boolean,
     kept: FileBounds.Kept) {
@@ -116,7 +116,10 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
 
   /** The columns of these bounds. Read their values only while holding the lock of this object. */
   def read(log: LogStatistics, bounds: Seq[TypedBound]): IndexedSeq[BoundValues] = {
-    val missing = synchronized(bounds.distinct.filterNot(columns.contains))
+    val (there, missing) = synchronized {
+      val (there, missing) = bounds.distinct.partition(columns.contains)
+      (there.map(bound => bound -> columns(bound)).toMap, missing)
+    }
     val isNeeded = rows.isEmpty && (missing.nonEmpty || files.isEmpty)
     val read = if (isNeeded) job(new LogJobs(log, total).values(missing, scanned)) else Array.empty[InternalRow]
     synchronized {
@@ -130,7 +133,7 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
         }
         columns(bound) = column
       }
-      val result = bounds.map(columns(_)).toIndexedSeq
+      val result = bounds.map(bound => there.getOrElse(bound, columns(bound))).toIndexedSeq // others may have cleared `columns`
       if (bytes > KeptBytes) columns.clear()
       result
     }

@@ -206,9 +206,7 @@ object Footers {
         case (null, PrimitiveTypeName.BOOLEAN) => Some("boolean")
         case (null, PrimitiveTypeName.INT32) => Some("int")
         case (null, PrimitiveTypeName.INT64) => Some("bigint")
-        // FLOAT, DOUBLE: other writers' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md,
-        // F5).
-
+        // FLOAT, DOUBLE: others' statistics and dictionaries lose NaN and zeros to Spark's filters (protocol/README.md, F5).
         case (null, _) => None
         case (_: StringLogicalTypeAnnotation, _) => Some("string")
         case (_: DateLogicalTypeAnnotation, _) => Option.when(isCorrected)("date")

@@ -63,7 +63,8 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
     if (identifiers.nonEmpty) {
       val isAppend = operation.startsWith("CREATE TABLE") || operation == "WRITE" && mode == "Append"
       val fault = Option.when(!isWhole && (!isAppend || removes.nonEmpty))(told)
-      loads += Load(version, identifiers, adds.keySet, isReload = operation == "WRITE" && mode == "Overwrite", fault)
+      loads += new Load(version, identifiers, adds.keysIterator.toSet, isReload = operation == "WRITE" && mode == "Overwrite",
+        fault)
     }
   }
 
@@ -122,12 +123,12 @@ object Loads {
   private final case class Changed(by: String) extends State
 
   /** isReload: whether it removed the old rows of its files. fault: why its data files may have other rows. */
-  private final case class Load(
-      version: Long,
-      identifiers: Map[String, Long],
-      files: Set[String],
-      isReload: Boolean,
-      fault: Option[String])
+  private final class Load(
+      val version: Long,
+      val identifiers: Map[String, Long],
+      val files: Set[String],
+      val isReload: Boolean,
+      val fault: Option[String])
 
   private def parameter(info: CommitInfo, key: String): Option[String] =
     Option(info.operationParameters).flatMap(_.get(key)).map { value =>

@@ -35,14 +35,14 @@ final class NewSessions(
    */
   def offer(session: SparkSession): Unit = shared.checks.synchronized {
     val extensions = session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions
-    val known = Option(shared.checks.get(extensions))
-    if (!rules.isEmpty || known.exists(_.from.get eq session)) {
-      val check = known.getOrElse(new NewSessions.Check)
+    val before = Option(shared.checks.get(extensions))
+    if (!rules.isEmpty || before.exists(_.from.get eq session)) {
+      val check = before.getOrElse(new NewSessions.Check)
       check.from = new WeakReference(session)
       check.now = Some(this)
-      if (known.isEmpty) {
+      if (before.isEmpty) {
         shared.checks.put(extensions, check)
-        extensions.injectCheckRule(check.of)
+        extensions.injectCheckRule(new check.OfSession(_))
       }
     }
   }
@@ -51,7 +51,7 @@ final class NewSessions(
     val there = session.experimental.extraOptimizations
     if (!there.exists(_ eq rules.get(0))) { // else it is a clone of a session that has them
       settings.asScala.foreach { case (key, value) => session.conf.set(key, value) }
-      for ((key, value) <- defaults.asScala if session.conf.getOption(key).isEmpty) session.conf.set(key, value)
+      for ((key, value) <- defaults.asScala if session.conf.get(key, null) == null) session.conf.set(key, value)
       session.experimental.extraOptimizations = there ++ rules.asScala
     }
   }
@@ -65,18 +65,18 @@ object NewSessions {
     @volatile var now: Option[NewSessions] = None
 
     /** The check of a new session's plans. */
-    def of(session: SparkSession): LogicalPlan => Unit = {
-      var isDone = false
-      _ =>
-        synchronized {
-          for (offered <- now if !isDone && !offered.rules.isEmpty) {
-            isDone = true
-            try offered.install(session)
-            catch { // the session's queries run without the rules
-              case NonFatal(failure) => offered.python.tell("skipping", s"a new session could not get the rules: $failure")
-            }
+    final class OfSession(session: SparkSession) extends (LogicalPlan => Unit) {
+      private var isDone = false
+
+      override def apply(plan: LogicalPlan): Unit = synchronized {
+        for (offered <- now if !isDone && !offered.rules.isEmpty) {
+          isDone = true
+          try offered.install(session)
+          catch { // the session's queries run without the rules
+            case NonFatal(failure) => offered.python.tell("skipping", s"a new session could not get the rules: $failure")
           }
         }
+      }
     }
   }
 }

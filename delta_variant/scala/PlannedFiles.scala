@@ -32,14 +32,15 @@ final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, isCommand:
    * An index with some of the files, of whose bytes a share is read. The planner takes these bytes for the size of the
    * relation.
    */
-  def narrowed(some: Seq[AddFile], share: Double = 1): TahoeFileIndex = new NarrowedFileIndex(this, some, share)
+  def narrowed(some: Seq[AddFile], share: Double = 1): TahoeFileIndex =
+    new NarrowedFileIndex(index, scan, isCommand, some, share)
 }
 
 object PlannedFiles {
 
   /** None for an index of another kind. */
   def of(index: FileIndex): Option[PlannedFiles] = index match {
-    case narrowed: NarrowedFileIndex => Some(narrowed.from.copy(index = narrowed))
+    case narrowed: NarrowedFileIndex => Some(PlannedFiles(narrowed, narrowed.scan, narrowed.isCommand))
     case prepared: PreparedDeltaFileIndex => Some(PlannedFiles(prepared, prepared.preparedScan, isCommand = false))
     case given: TahoeBatchFileIndex if given.getClass == classOf[TahoeBatchFileIndex] && given.actionType != "streaming" =>
       Option(given.snapshot).collect { case snapshot: Snapshot =>
@@ -68,9 +69,13 @@ object PlannedScan {
 }
 
 /** The files that are left. Equal if table, version and files are equal, so that Spark reuses exchanges over equal scans. */
-final class NarrowedFileIndex(val from: PlannedFiles, files: Seq[AddFile], share: Double)
-    extends TahoeBatchFileIndex(
-      from.index.spark, "batch", files, from.index.deltaLog, from.index.path, from.snapshot, false) {
+final class NarrowedFileIndex(
+    index: TahoeFileIndex,
+    val scan: DeltaScan,
+    val isCommand: Boolean,
+    files: Seq[AddFile],
+    share: Double)
+    extends TahoeBatchFileIndex(index.spark, "batch", files, index.deltaLog, index.path, scan.scannedSnapshot, false) {
 
   override lazy val sizeInBytes: Long = math.ceil(PlannedFiles.bytes(files) * share).toLong
 
@@ -80,7 +85,7 @@ final class NarrowedFileIndex(val from: PlannedFiles, files: Seq[AddFile], share
 
   /** Whether Delta has applied a filter. Columns are compared by name: the scans of a union have their own expression ids. */
   private def isApplied(filter: Expression): Boolean = {
-    val applied = from.scan.allFilters
+    val applied = scan.allFilters
     // A filter without columns is in the plan above the scan as well.
     filter.references.isEmpty || applied.contains(filter) || {
       val named = NarrowedFileIndex.byName(filter)

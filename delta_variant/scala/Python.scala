@@ -23,7 +23,7 @@ final class Python(decide: UnaryOperator[String], listener: BiConsumer[String, S
 
   def ask[Reply: ClassTag](request: Messages.Request[Reply]): Reply = {
     val number = numbers.incrementAndGet()
-    val pieces = Messages.encoded(request).grouped(Python.Piece).toSeq
+    val pieces = Python.pieces(Messages.encoded(request))
     pieces.init.foreach(piece => decide.apply(s"$number more $piece"))
     Messages.decoded[Reply](decide.apply(s"$number last ${pieces.last}"))
   }
@@ -31,10 +31,18 @@ final class Python(decide: UnaryOperator[String], listener: BiConsumer[String, S
   def tell(about: String, text: String): Unit =
     try listener.accept(about, text)
     catch {
-      case NonFatal(_) => LoggerFactory.getLogger("delta_variant").warn(s"$about stepped aside: $text") // Python is gone
+      case NonFatal(_) => LoggerFactory.getLogger("delta_variant").warn(s"$about: $text") // Python is gone
     }
 }
 
 private object Python {
-  val Piece = 2500 // characters, of up to three bytes
+  private val Piece = 2500 // characters, of up to three bytes
+
+  /** A text in pieces, none of which ends within a character. */
+  private def pieces(text: String): Seq[String] =
+    if (text.length <= Piece) Seq(text)
+    else {
+      val end = if (text(Piece - 1).isHighSurrogate) Piece - 1 else Piece
+      text.take(end) +: pieces(text.drop(end))
+    }
 }

@@ -17,7 +17,7 @@ import org.apache.spark.sql.util.QueryExecutionListener
  * which `VariantTable.advise` plans again. Commands and streams are not among them, since to plan a command may run it, nor is
  * what has many rows in its plan.
  */
-final class Queries(session: SparkSession) extends QueryExecutionListener {
+final class Queries extends QueryExecutionListener {
   import Queries._
 
   // Canonical plan -> plan, the last used one at the end.
@@ -25,9 +25,11 @@ final class Queries(session: SparkSession) extends QueryExecutionListener {
     override protected def removeEldestEntry(eldest: JMap.Entry[LogicalPlan, LogicalPlan]): Boolean = size > Most
   }
 
-  session.listenerManager.register(this)
+  /** Starts to listen to a session. */
+  def begin(session: SparkSession): Unit = session.listenerManager.register(this)
 
-  def end(): Unit = session.listenerManager.unregister(this)
+  /** Ends it. */
+  def end(session: SparkSession): Unit = session.listenerManager.unregister(this)
 
   override def onSuccess(name: String, execution: QueryExecution, nanoseconds: Long): Unit = {
     val plan = execution.analyzed
@@ -40,7 +42,7 @@ final class Queries(session: SparkSession) extends QueryExecutionListener {
   override def onFailure(name: String, execution: QueryExecution, failure: Exception): Unit = ()
 
   /** The plans of the queries that have ended. Spark tells of them in a thread of its own, for which this waits a while. */
-  def plans: JList[LogicalPlan] = {
+  def plans(session: SparkSession): JList[LogicalPlan] = {
     try session.sparkContext.listenerBus.waitUntilEmpty(2000)
     catch { case _: TimeoutException => } // the last queries may be missing
     kept.synchronized(kept.values.asScala.toList).asJava

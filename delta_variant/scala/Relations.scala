@@ -1,6 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import org.apache.spark.sql.catalyst.expressions.AttributeReference
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.datasources.{FileIndex, HadoopFsRelation, LogicalRelation}
 
@@ -12,11 +11,7 @@ object Relations {
 
   /** The scan with its files replaced by those of another index. */
   def over(scan: LogicalRelation, files: FileIndex): LogicalRelation =
-    over(scan, source(scan).copy(location = files)(source(scan).sparkSession))
-
-  /** The scan of another relation. */
-  def over(scan: LogicalRelation, source: HadoopFsRelation, output: Option[Seq[AttributeReference]] = None): LogicalRelation =
-    scan.copy(relation = source, output = output.getOrElse(scan.output))
+    scan.copy(relation = source(scan).copy(location = files)(source(scan).sparkSession))
 
   /** The node with one of its children replaced by a plan. */
   def withChild(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan =

@@ -60,7 +60,8 @@ final class Rewrite(
    */
   def replace(reorganizes: Boolean, where: String, clusterBy: JList[String], tags: JMap[String, String]): Unit = {
     val now = System.currentTimeMillis()
-    val added = actions.collect { case add: AddFile => AddFiles.copy(add, add.stats, add.tagsOrEmpty ++ tags.asScala) }.toSeq
+    val added =
+      actions.toSeq.map(_.asInstanceOf[AddFile]).map(add => AddFiles.copy(add, add.stats, add.tagsOrEmpty ++ tags.asScala))
     actions.clear()
     actions ++= added
     actions ++= old.map(_.removeWithTimestamp(now, dataChange = false))
@@ -76,7 +77,7 @@ final class Rewrite(
       "numDeletionVectorsRemoved" -> old.count(_.deletionVector != null).toLong))
     val predicates = AddFiles.predicates(spark, transaction.metadata, where)
     val operation =
-      if (reorganizes) DeltaOperations.Reorg(predicates)
+      if (reorganizes) DeltaOperations.Reorg(predicates, applyPurge = false)
       else DeltaOperations.Optimize(predicates, clusterBy.asScala.toSeq, auto = false, clusterBy = None, isFull = false)
     commit(operation, if (keepsRowIds) RowTracking.addPreservedRowTrackingTagIfNotSet(transaction.snapshot) else Map.empty)
   }

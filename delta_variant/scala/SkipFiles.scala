@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
+import java.lang.Boolean.parseBoolean
 import java.util.{IdentityHashMap, Map => JMap}
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -63,7 +64,7 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         val all = asked ++ filters.messages(ordered.toSeq)
         if (all.isEmpty || files.all.isEmpty) scan
         else {
-          val isLogged = conf.getConfString(LogScans, "false").toBoolean
+          val isLogged = parseBoolean(conf.getConfString(LogScans, "false"))
           val (result, outcome) = narrowed(filters, request(filters, all, explain = isLogged || shared.explaining.isRaised))
           result.setTagValue(Outcomes.Skipping, outcome)
           if (isLogged) python.tell("scan", Messages.encoded(Explain.described(result)))
@@ -113,7 +114,7 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
           times = files.all.exists(tags.has(_, tags.times)),
           index = !exact && files.all.size > 1 && ValueIndex.isAnnounced(files.snapshot),
           exact = exact,
-          trustAll = conf.getConfString(TrustAll, "false").toBoolean,
+          trustAll = parseBoolean(conf.getConfString(TrustAll, "false")),
           explain = explain)
 
       private def bounds: FileBounds = read.computeIfAbsent(files.scan, FileBounds.of(log, _, shared.bounds))

@@ -27,7 +27,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     case Seq(group: TypedFiles) => Some(group)
     case _ => None
   }
-  private val exported = mutable.LinkedHashMap.empty[Any, Alias] // by a Use or a PathOf: what leaves the chain
+  private val leaving = mutable.LinkedHashMap.empty[Any, Alias] // by a Use or a PathOf: what leaves the chain
   private val exports = mutable.Map.empty[Use, Expression] // of the uses above the chain, over such an Alias
 
   /** The plan, and the relations in it, in the order of the groups. */
@@ -53,7 +53,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       node.unrequiredChildIndex.contains(number)
     }
     val keepsVariants = kept.exists { case (column, _) => uses.place(column).isDefined }
-    val ids = dropped.map(_._1.exprId).toSet ++ (if (keepsVariants) Nil else exported.values.map(_.exprId))
+    val ids = dropped.map(_._1.exprId).toSet ++ (if (keepsVariants) Nil else leaving.values.map(_.exprId))
     node.copy(unrequiredChildIndex = plan.output.indices.filter(number => ids(plan.output(number).exprId)))
   }
 
@@ -79,7 +79,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     }
 
   private def exported(key: Any, value: => Expression, name: String): Attribute =
-    exported.getOrElseUpdate(key, Alias(value, name)()).toAttribute
+    leaving.getOrElseUpdate(key, Alias(value, name)()).toAttribute
 
   /** A node above the chain, with the exported columns in place of Variants. */
   private def exporting(node: LogicalPlan): LogicalPlan = {
@@ -94,14 +94,14 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       case other => other
     }
     fresh.transformExpressions(Function.unlift { expression =>
-      uses.use(expression).flatMap(exports.get).map(value => if (expression.isInstanceOf[IsNull]) Not(value) else value)
+      uses.use(expression).map(exports(_)).map(value => if (expression.isInstanceOf[IsNull]) Not(value) else value)
     })
   }
 
   /** Columns with the exported ones in the place of Variants. */
   private def passing(columns: Seq[Expression], isVariant: Seq[Boolean]): Seq[Expression] = {
     val others = columns.zip(isVariant).collect { case (column, false) => column }
-    if (others.size == columns.size) others else others ++ exported.values.map(_.toAttribute)
+    if (others.size == columns.size) others else others ++ leaving.values.map(_.toAttribute)
   }
 
   // ---- one group ----------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     val top =
       if (uses.carried.isEmpty) chain
       else {
-        val columns = Project(chain.output.filter(uses.place(_).isEmpty) ++ exported.values, chain)
+        val columns = Project(chain.output.filter(uses.place(_).isEmpty) ++ leaving.values, chain)
         group match {
           case typed: TypedFiles => columns.transformExpressions(onTyped(typed))
           case _: SparkFiles => columns
@@ -230,7 +230,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       val types = output.map(column => column.name -> column.dataType).toMap
       val read = source.copy(
         location = files.narrowed(typed.files, typed.share(output.map(_.dataType.defaultSize).sum)),
-        dataSchema = TypedPlan.retyped(source.dataSchema)(field => types.getOrElse(field.name, field.dataType)),
+        dataSchema = withTypes(source.dataSchema)(field => types.getOrElse(field.name, field.dataType)),
         fileFormat = mapped(source.fileFormat.asInstanceOf[DeltaParquetFileFormat], types),
         options = source.options.updated(IgnoreAnnotation, "true"))(source.sparkSession)
       uses.scan.copy(relation = read, output = output)
@@ -329,7 +329,7 @@ object TypedPlan {
       new StructType().add(Typed, StructType(fields))
   }
 
-  private def retyped(schema: StructType)(dataType: StructField => DataType): StructType =
+  private def withTypes(schema: StructType)(dataType: StructField => DataType): StructType =
     StructType(schema.fields.map(field => field.copy(dataType = dataType(field))))
 
   /** Column mapping looks each field up in the table's schema. There, typed columns get the names that they have in files. */
@@ -337,18 +337,18 @@ object TypedPlan {
     if (format.columnMappingMode == NoMapping) format
     else {
       val schema =
-        retyped(format.referenceSchema)(field => types.get(field.name).fold(field.dataType)(mapped(_, field.dataType)))
+        withTypes(format.referenceSchema)(field => types.get(field.name).fold(field.dataType)(mappedType(_, field.dataType)))
       // Field ids end at the VARIANT. Files of this package have the physical names too, in both modes.
       val settings = format.metadata.configuration.updated(s"${Mapping}mode", "name")
       format.copy(metadata = format.metadata.copy(schemaString = schema.json, configuration = settings))
     }
 
   /** The type that the table has, with what is read in place of Variants. */
-  private def mapped(read: DataType, table: DataType): DataType = (read, table) match {
+  private def mappedType(read: DataType, table: DataType): DataType = (read, table) match {
     case (typed: StructType, VariantType) => named(typed)
     case (read: StructType, table: StructType) =>
-      retyped(table)(field =>
-        read.find(_.name == field.name).fold(field.dataType)(found => mapped(found.dataType, field.dataType)))
+      withTypes(table)(field =>
+        read.find(_.name == field.name).fold(field.dataType)(found => mappedType(found.dataType, field.dataType)))
     case _ => table
   }
 

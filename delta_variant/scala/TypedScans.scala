@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
+import java.lang.Boolean.parseBoolean
 import java.util.Arrays
 
 import scala.collection.mutable
@@ -21,7 +22,7 @@ final class TypedScans(
   import TypedScans._
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan =
-    if (conf.getConfString(Setting, "true").toBoolean) visit(plan) else plan
+    if (parseBoolean(conf.getConfString(Setting, "true"))) visit(plan) else plan
 
   private def visit(plan: LogicalPlan): LogicalPlan = {
     val open = mutable.Queue.from(plan.collect { case OpenScan(scan, files) => scan -> files })
@@ -42,10 +43,11 @@ final class TypedScans(
   private final class OneScan(plan: LogicalPlan, scan: LogicalRelation, files: PlannedFiles, uses: Uses) {
     private val log = new LogStatistics(files.snapshot, tags)
     private val format = Relations.source(scan).fileFormat.asInstanceOf[DeltaParquetFileFormat]
-    private val paths = uses.paths
+    private val paths = uses.paths.toIndexedSeq
     private val requested = uses.ofPaths.map(use => Messages.PathUse(uses.number(use.pathOf.get), use.dataType.catalogString))
     private val logged = scan.getTagValue(Outcomes.Logged)
-    private val outcome = Messages.Reading(shared.scans.incrementAndGet(), files.all.size, logged.getOrElse(0), 0, Nil, Nil)
+    private val number = shared.scans.incrementAndGet()
+    private lazy val outcome = Messages.Reading(number, files.all.size, logged.getOrElse(0), 0, Nil, Nil)
 
     /**
      * The plan in which the scan is read from typed columns, as far as possible. If the log answers for some of its files, the
@@ -124,11 +126,11 @@ final class TypedScans(
           whole.foreach(file => kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file)
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
-          val all = kinds.toSeq.map { case (proven, some) =>
+          val all = kinds.iterator.map { case (proven, some) =>
             ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
           }
           val keys = paths.zip(reply.proofs.map(_.keys)).toMap
-          replaced(all, others.map(files.all(_)), keys, outcome.copy(paths = described))
+          replaced(all.toIndexedSeq, others.map(files.all(_)), keys, outcome.copy(paths = described))
       }
     }
 
@@ -177,7 +179,7 @@ final class TypedScans(
     }
 
     private def replaced(
-        kinds: Seq[ProvenFiles],
+        kinds: IndexedSeq[ProvenFiles],
         others: Seq[AddFile],
         keys: Map[PathOf, Seq[String]],
         outcome: Messages.Reading): LogicalPlan = {

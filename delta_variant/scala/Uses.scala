@@ -159,11 +159,11 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   def use(expression: Expression): Option[Use] = expression match {
     case IsNotNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
     case IsNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
-    case VariantGet(child, Literal(path, _), dataType, fails, zone) if path != null && variant(child).isDefined =>
-      variant(child).map(Use(_, Some(path.toString), dataType, fails, zone)(child))
+    case get @ VariantGet(child, Literal(path, _), _, fails, zone) if path != null && variant(child).isDefined =>
+      variant(child).map(Use(_, Some(path.toString), get.dataType, fails, zone)(child))
     // TypedPlan gives a use that can fail this form, so that Spark's scan reads the path as VARIANT.
-    case VariantGet(inner: VariantGet, path, dataType, fails, zone) if path.semanticEquals(Literal("$")) =>
-      ofVariant(inner, dataType, fails, zone)
+    case get @ VariantGet(inner: VariantGet, path, _, fails, zone) if path.semanticEquals(Literal("$")) =>
+      ofVariant(inner, get.dataType, fails, zone)
     case cast: Cast if cast.dataType != VariantType =>
       val fails = cast.evalMode != EvalMode.TRY
       cast.child match {

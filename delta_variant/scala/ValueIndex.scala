@@ -70,8 +70,12 @@ final class ValueIndex(
   override def of(file: Int, values: Array[Any]): Int = {
     val filter = filters(file)
     if (filter == null) FilePredicates.Null
-    else if (hashes.computeIfAbsent(values, _.map(hash)).exists(filter.contains)) FilePredicates.True
-    else FilePredicates.False
+    else {
+      val wanted = hashes.computeIfAbsent(values, _.map(hash))
+      var at = 0
+      while (at < wanted.length && !filter.contains(wanted(at))) at += 1
+      if (at < wanted.length) FilePredicates.True else FilePredicates.False
+    }
   }
 
   /** Why the index is not used, if it was asked. */

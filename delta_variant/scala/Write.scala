@@ -109,29 +109,33 @@ class Write(
       SQLExecution.withNewExecutionId(execution, Some(Name)) {
         val messages = Write.batches(under(rows, execution.toRdd), rows.schema, batches, rows.sparkSession)
         val reports = new PythonRDD(messages, task, false, false).collect()
-        Messages.encoded(
-          written(reports.toSeq.map(report => Messages.decoded[Messages.WriteReport](new String(report, UTF_8)))))
+        Messages.encoded(written(reports.iterator.map(report => Messages.decoded(new String(report, UTF_8)))))
       }
     }
   }
 
-  /** Keeps the Add actions of the reports. Returns the totals, or the first error. */
-  private def written(reports: Seq[Messages.WriteReport]): Messages.Written = {
-    val files = reports.filter(_.add.isDefined)
-    val totals = Messages.Written(
-      files = files.size,
-      rows = files.map(_.rows).sum,
-      bytes = files.map(_.size).sum,
-      shredded = files.map(_.shredded),
-      leftPlain = files.count(_.leftPlain),
-      malformed = reports.flatMap(_.malformed).groupMapReduce(_._1)(_._2)(_ + _),
-      error = reports.flatMap(_.error).headOption)
-    if (totals.error.isEmpty) {
-      actions ++= files.map(report => Action.fromJson(report.add.get))
-      registerMetrics(Map("numFiles" -> files.size, "numOutputRows" -> totals.rows, "numOutputBytes" -> totals.bytes))
-      hasFiles = files.nonEmpty
+  /** Keeps the Add actions of the reports, of which there may be many. Returns the totals, or the first error. */
+  private def written(reports: Iterator[Messages.WriteReport]): Messages.Written = {
+    var totals = Messages.Written(0, 0, 0, Nil, 0, Map.empty, None)
+    val shredded = mutable.ArrayBuffer.empty[Seq[String]]
+    for (report <- reports if totals.error.isEmpty) {
+      totals = totals.copy(
+        files = totals.files + report.add.size,
+        rows = totals.rows + report.rows,
+        bytes = totals.bytes + report.size,
+        leftPlain = totals.leftPlain + (if (report.leftPlain) 1 else 0),
+        malformed = report.malformed.foldLeft(totals.malformed) { case (all, (file, count)) =>
+          all.updated(file, all.getOrElse(file, 0L) + count)
+        },
+        error = report.error)
+      actions ++= report.add.map(Action.fromJson)
+      if (report.add.isDefined) shredded += report.shredded
     }
-    totals
+    if (totals.error.isEmpty) {
+      registerMetrics(Map("numFiles" -> totals.files, "numOutputRows" -> totals.rows, "numOutputBytes" -> totals.bytes))
+      hasFiles = totals.files > 0
+    }
+    totals.copy(shredded = shredded.toSeq)
   }
 
   /** Registers what DESCRIBE HISTORY shows as operationMetrics. */
@@ -232,9 +236,7 @@ class Write(
       val path = transaction.deltaLog.dataPath
       try cache.recacheByPath(users, path, path.getFileSystem(transaction.deltaLog.newDeltaHadoopConf()))
       catch {
-        // A plan with columns that the table has no longer. Spark has dropped all of these plans before it planned the first
-        // anew.
-
+        // A plan with columns that the table has no longer. Spark has dropped all such plans before it planned the first anew.
         case _: AnalysisException =>
       }
       transaction.catalogTable.foreach(table => cache.recacheTableOrView(users, table.identifier.nameParts, false))
@@ -284,13 +286,14 @@ object Write {
   /** Delta's own steps, most of which are protected there. */
   private final class Steps(
       transaction: OptimisticTransaction,
-      override val mode: SaveMode,
-      override val options: DeltaOptions,
-      override val partitionColumns: Seq[String],
+      saveMode: SaveMode,
+      asked: DeltaOptions,
+      partitionBy: Seq[String],
       properties: Map[String, String],
       spark: SparkSession,
       entry: Option[CatalogTable])
-      extends WriteIntoDelta(transaction.deltaLog, mode, options, partitionColumns, properties, spark.emptyDataFrame, entry) {
+      extends WriteIntoDelta(
+        transaction.deltaLog, saveMode, asked, partitionBy, properties, spark.emptyDataFrame, entry) {
 
     def mergesSchema: Boolean = canMergeSchema
     def overwritesSchema: Boolean = canOverwriteSchema
