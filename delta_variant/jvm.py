@@ -207,7 +207,8 @@ def scala_object(spark: SparkSession, name: str) -> Any:
 def construct(spark: SparkSession, of: Any, *arguments: Any) -> Any:
     """A new object of one of this package's classes, by its name (`SkipFiles`) and only public constructor.
 
-    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as `loaded`.
+    of: the name, or a java.lang.Class of Spark or Delta, whose first public constructor is used. Raises SessionError as
+    `loaded`.
     """
     java_class = loaded(spark).loader.loadClass(f"{PACKAGE}.{of}") if isinstance(of, str) else of
     return _constructed(spark, java_class, *arguments)

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from delta_variant import jvm, optimizer, skipping
+from delta_variant import jvm, skipping
 from delta_variant.messages import Bound, Compare, PruneReply
 from delta_variant.report import Report, explain, has_rules
 from delta_variant.session import disable, enable

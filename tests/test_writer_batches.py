@@ -15,7 +15,6 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
 from delta_variant import jvm
-from delta_variant.transaction import Transaction
 from delta_variant.writer import record_batches
 from tests.support import length
 

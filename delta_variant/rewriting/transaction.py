@@ -1,7 +1,5 @@
 """A transaction of Delta's that puts new files in the place of others with the same rows (`scala/Rewrite.scala`)."""
 
-# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
