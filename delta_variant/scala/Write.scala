@@ -109,7 +109,9 @@ class Write(
       SQLExecution.withNewExecutionId(execution, Some(Name)) {
         val messages = Write.batches(under(rows, execution.toRdd), rows.schema, batches, rows.sparkSession)
         val reports = new PythonRDD(messages, task, false, false).collect()
-        Messages.encoded(written(reports.iterator.map(report => Messages.decoded(new String(report, UTF_8)))))
+        Messages.encoded(written(reports.iterator.map { report =>
+          Messages.decoded[Messages.WriteReport](new String(report, UTF_8))
+        }))
       }
     }
   }
