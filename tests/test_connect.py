@@ -128,13 +128,13 @@ def test_servers(spark: SparkSession, jvm_environment: dict[str, str], tmp_path:
         module, rows, plan = json.loads(done.stdout)
         assert module == "pyspark.sql.connect.session"
         assert rows == [[5]]
-        assert "SkippedFileIndex(1 paths)" in plan
+        assert "NarrowedFileIndex(1 paths)" in plan
         assert "ReadSchema: struct<v:struct<typed_value:struct<n:struct<typed_value:bigint>>>>" in plan
         driver, login = spark._jvm.org.apache.hive.jdbc.HiveDriver(), spark._jvm.java.util.Properties()
         login.setProperty("user", "anyone")
         connection = driver.connect(f"jdbc:hive2://127.0.0.1:{ports[1]}/", login)
         assert told(connection, query) == ["5"]
-        assert "SkippedFileIndex(1 paths)" in told(connection, f"EXPLAIN {query}")[0]
+        assert "NarrowedFileIndex(1 paths)" in told(connection, f"EXPLAIN {query}")[0]
         connection.close()
     finally:
         server.stdin.close()

@@ -364,7 +364,7 @@ def test_shred_and_unshred(spark, on, tmp_path):  # noqa: F811
     assert {has_typed_value(tmp_path, add) for add in live(tmp_path).values()} == {False}
     assert content(spark, tmp_path, columns=columns) == before
     commit = last(tmp_path, "commitInfo")
-    assert (commit["operation"], commit["operationParameters"]["applyPurge"]) == ("REORG", "false")
+    assert (commit["operation"], commit["operationParameters"]["applyPurge"]) == ("REORG", False)
 
 
 def test_files_left_plain_are_left_alone(spark, tmp_path):

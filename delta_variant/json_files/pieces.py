@@ -24,7 +24,7 @@ class Piece:
     """A part of a file. A line belongs to the piece in which it begins."""
 
     storage: int
-    """The number of its storage in `JsonFiles`."""
+    """The number of its storage in `sources.Pieces`."""
     path: str
     """As pyarrow's file system names the file."""
     name: str

@@ -1,11 +1,16 @@
 package org.apache.spark.sql.delta.variant
 
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.sql.{AnalysisException, Row}
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.Filter
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
-import org.apache.spark.sql.delta.{DeltaLog, DeltaTableUtils}
+import org.apache.spark.sql.delta.{DeltaLog, DeltaTableUtils, Snapshot}
 import org.apache.spark.sql.delta.actions.{AddFile, Metadata}
+import org.apache.spark.sql.functions.col
 
 /** Add actions: chosen by `where`, a predicate on partition columns, and copied. */
 object AddFiles {
@@ -16,7 +21,7 @@ object AddFiles {
    */
   def predicates(spark: SparkSession, metadata: Metadata, where: String): Seq[Expression] = Option(where).toSeq.map { text =>
     val refused = s"where='$text' is not a predicate on the partition columns (${metadata.partitionColumns.mkString(", ")})"
-    val partitions = spark.createDataFrame(java.util.List.of[Row](), metadata.partitionSchema)
+    val partitions = spark.createDataFrame(JList.of[Row](), metadata.partitionSchema)
     val condition =
       try {
         partitions.where(text).queryExecution.analyzed match {
@@ -37,6 +42,10 @@ object AddFiles {
   def of(metadata: Metadata, files: Dataset[_], predicates: Seq[Expression]): DataFrame =
     if (predicates.isEmpty) files.toDF()
     else DeltaLog.filterFileList(metadata.partitionSchema, files.toDF(), predicates).asInstanceOf[DataFrame]
+
+  /** The Add actions of data files, as many of them as a version has. */
+  def at(snapshot: Snapshot, paths: JList[String]): Seq[AddFile] =
+    snapshot.allFiles.filter(col("path").isin(paths.asScala.toSeq: _*)).collect().toSeq
 
   /** The same file with other statistics and tags, and `dataChange` = false. */
   def copy(file: AddFile, stats: String, tags: Map[String, String]): AddFile =

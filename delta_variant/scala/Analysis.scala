@@ -55,7 +55,7 @@ final class Analysis(
   }
 
   /** The Add actions of a batch, which the hashes of their paths decide. */
-  private def adds(snapshot: Snapshot, batch: Int): Seq[AddFile] =
+  private def addsOf(snapshot: Snapshot, batch: Int): Seq[AddFile] =
     files(snapshot).filter(pmod(xxhash64(col("path")), lit(batches)) === batch).collect().toSeq
 
   /** Divides the files into batches of about `size`. where: a predicate on partition columns; null for all files. */
@@ -96,7 +96,7 @@ final class Analysis(
   def run(batch: Int, task: PythonFunction): String = {
     this.batch = batch
     snapshot = newest
-    adds = adds(snapshot, batch)
+    adds = addsOf(snapshot, batch)
     val messages = adds.zipWithIndex.map { case (file, number) =>
       Messages.encoded(Messages.AnalyzedFile(number, file.path, Option(file.stats), file.tagsOrEmpty)).getBytes(UTF_8)
     }
@@ -133,7 +133,7 @@ final class Analysis(
     else {
       val transaction = log.startTransaction(entry)
       val isStale = transaction.readVersion != read.version
-      val now = if (isStale) adds(transaction.snapshot, batch).toSet else mine.toSet
+      val now = if (isStale) addsOf(transaction.snapshot, batch).toSet else mine.toSet
       val (same, gone) = mine.partition(now.contains)
       val all = left ++ gone.map(_.path)
       val version =

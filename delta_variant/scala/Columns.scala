@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
+import org.apache.spark.sql.catalyst.expressions.{Expression, GetStructField}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.datasources.VariantMetadata
 import org.apache.spark.sql.types.{DataType, StructField, StructType, VariantType}
@@ -16,6 +17,16 @@ object Columns {
   }
 
   def hasVariant(plan: LogicalPlan): Boolean = plan.output.exists(column => hasVariant(column.dataType))
+
+  /** A path that PushVariantIntoScan has moved to the scan: the struct in place of the VARIANT, the path, and the type. */
+  object Pushed {
+    def unapply(expression: Expression): Option[(Expression, VariantMetadata, DataType)] = expression match {
+      case get: GetStructField if VariantMetadata.isVariantStruct(get.child.dataType) =>
+        val field = get.childSchema(get.ordinal)
+        Some((get.child, VariantMetadata.fromMetadata(field.metadata), field.dataType))
+      case _ => None
+    }
+  }
 
   /** The field of a struct with that name, whatever its case. */
   def field(struct: StructType, name: String): Option[StructField] = struct.fields.find(_.name.equalsIgnoreCase(name))

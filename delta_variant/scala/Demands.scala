@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.LogicalRDD
-import org.apache.spark.sql.execution.datasources.VariantMetadata
 import org.apache.spark.sql.types._
 
 /**
@@ -21,7 +20,8 @@ import org.apache.spark.sql.types._
  * @param isNumbered the plan may number its rows; the numbers change if rows that do not meet the demands are left out
  * @param limit so many rows are required, the first ones in `order` if that is set; 0 for all rows
  */
-final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean, limit: Int, order: Option[SortOrder]) {
+final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean, limit: Int, order: Option[SortOrder])
+    extends AliasHelper {
   import Demands._
 
   // ---- down the plan ------------------------------------------------------------------------------------------------
@@ -66,11 +66,11 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
   }
 
   private def ofProject(project: Project): Demands = {
-    val values = definitions(project)
+    val aliases = getAliasMap(project)
     val below =
-      all.map(demand => demand.copy(expression = replaced(demand.expression, values))).filter(_.expression.deterministic)
+      all.map(demand => demand.copy(expression = replaceAlias(demand.expression, aliases))).filter(_.expression.deterministic)
     val isSame = project.expressions.forall(_.deterministic)
-    val ordered = order.map(sort => replaced(sort, values).asInstanceOf[SortOrder])
+    val ordered = order.map(sort => sort.copy(child = replaceAlias(sort.child, aliases)))
     Demands(below, isNumbered || !isSame, if (isSame) limit else 0, if (isSame) ordered else None)
   }
 
@@ -119,13 +119,6 @@ object Demands extends PredicateHelper {
   private def isOf(expression: Expression, plan: LogicalPlan): Boolean =
     Filters.isPlain(expression) && expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
 
-  /** The expressions that the columns of a projection are computed from. */
-  private def definitions(project: Project): Map[ExprId, Expression] =
-    project.projectList.collect { case alias: Alias => alias.exprId -> alias.child }.toMap
-
-  private def replaced(expression: Expression, values: Map[ExprId, Expression]): Expression =
-    expression.transform { case column: AttributeReference if values.contains(column.exprId) => values(column.exprId) }
-
   // ---- filters that remove NULLs ------------------------------------------------------------------------------------
 
   /** Whether a condition says that a value is not NULL, and nothing else but that what it is computed from is not NULL. */
@@ -149,10 +142,8 @@ object Demands extends PredicateHelper {
   private def text(expression: Expression): String = expression match {
     case cast: Cast => s"${text(cast.child)}::${cast.dataType.sql}"
     case VariantGet(child, path: Literal, dataType, _, _) => s"${text(child)}:$path::${dataType.sql}"
-    case GetStructField(variant, ordinal, _) if VariantMetadata.isVariantStruct(variant.dataType) =>
-      val field = variant.dataType.asInstanceOf[StructType](ordinal)
-      val path = VariantMetadata.fromMetadata(field.metadata).path
-      if (path == "$" && field.dataType == VariantType) text(variant) else s"${text(variant)}:$path::${field.dataType.sql}"
+    case Columns.Pushed(variant, pushed, dataType) =>
+      if (pushed.path == "$" && dataType == VariantType) text(variant) else s"${text(variant)}:${pushed.path}::${dataType.sql}"
     case other => other.canonicalized.toString
   }
 
@@ -198,9 +189,9 @@ object Demands extends PredicateHelper {
         case filter: Filter =>
           below(filter.child, key, if (Filters.isPlain(filter.condition)) And(filter.condition, condition) else condition)
         case project: Project =>
-          val values = definitions(project)
-          val found = replaced(condition, values)
-          below(project.child, replaced(key, values), if (found.deterministic) found else Literal.TrueLiteral)
+          val aliases = getAliasMap(project)
+          val found = replaceAlias(condition, aliases)
+          below(project.child, replaceAlias(key, aliases), if (found.deterministic) found else Literal.TrueLiteral)
         case source => (source, key, condition)
       }
   }

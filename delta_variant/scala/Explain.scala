@@ -126,6 +126,8 @@ object Explain {
 
     /** A scan that the rules leave alone. by: the class of Spark or of a library that reads the rows. */
     private def other(table: String, what: String, by: Option[String] = None): ScanReport =
-      ScanReport(table, None, None, None, None, None, None, Some(inside.filter(_ == "cache").getOrElse(what)), by)
+      ScanReport(
+        table, version = None, total = None, delta = None, bounds = None, skipping = None, reading = None,
+        other = Some(inside.filter(_ == "cache").getOrElse(what)), by = by)
   }
 }

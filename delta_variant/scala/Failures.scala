@@ -22,6 +22,7 @@ object Failures {
   /** Whether a commit conflicts with another writer's. */
   def isConflict(failure: Throwable): Boolean = causes(failure).exists(_.isInstanceOf[DeltaConcurrentModificationException])
 
+  /** Whether a job failed at a malformed Variant. */
   def isDamage(failure: Throwable): Boolean =
     causes(failure).exists(cause => Option(cause.getMessage).exists(_.contains("MALFORMED_VARIANT")))
 }

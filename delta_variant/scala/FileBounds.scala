@@ -28,15 +28,15 @@ import org.apache.spark.unsafe.types.{UTF8String, VariantVal}
  * version that could not be read is not tried again.
  *
  * @param isSmall whether the table has so few files that it is read as a whole
+ * @param scanned hashes of the paths that jobs read; None for all
  */
 final class FileBounds private (private[variant] val version: FileBounds.Version, total: Long, val isSmall: Boolean,
-    kept: FileBounds.Kept) {
+    kept: FileBounds.Kept, scanned: Option[Set[Long]] = None) {
   import FileBounds._
 
   private[variant] var rows: Option[Array[InternalRow]] = None // by file, null for a file that a job did not find
   private var contents = Keys.none // by file, the hash of what its row was decoded from
   private var files: Option[Keys] = None // by file, the hash of its path
-  private var scanned: Option[Set[Long]] = None // hashes of the paths that jobs read; None for all
   private val columns = mutable.Map.empty[TypedBound, Column]
   private var reason: Option[String] = None
 
@@ -50,7 +50,7 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
 
   /** The bytes that Spark's estimates assume for a row's values at the paths with bounds of a file; 0 if that is not known. */
   def width(path: String): Int = synchronized {
-    val row = rows.flatMap(all => Option(all.applyOrElse(number(path), (_: Int) => null)))
+    val row = rows.flatMap(_.lift(number(path))).flatMap(Option(_))
     row.fold(0)(row => version.columns.indices.flatMap(LogStatistics.least(row, _)).map(width).sum)
   }
 
@@ -209,13 +209,11 @@ object FileBounds {
     val mine = versionOf(log)
     Option(kept.getIfPresent(mine.key)).filter(found =>
       found.version.isOf(log.snapshot) && found.isSmall == isSmall).getOrElse {
-      val files = new FileBounds(mine, total, isSmall, kept)
-      if (!isSmall && scan.files.size <= math.min(total / 2, FewFiles)) {
-        files.scanned = Some(scan.files.iterator.map(file => LogJobs.hash(file.path)).toSet)
-      } else {
-        if (isSmall) files.job(files.collect(log))
-        kept.put(mine.key, files)
-      }
+      val areFew = !isSmall && scan.files.size <= math.min(total / 2, FewFiles)
+      val scanned = Option.when(areFew)(scan.files.iterator.map(file => LogJobs.hash(file.path)).toSet)
+      val files = new FileBounds(mine, total, isSmall, kept, scanned)
+      if (isSmall) files.job(files.collect(log))
+      if (!areFew) kept.put(mine.key, files)
       files
     }
   }

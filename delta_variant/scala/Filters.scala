@@ -117,9 +117,7 @@ final class Filters(scan: LogicalRelation) {
     case Variant(fields) => Messages.Column(fields.map(DeltaColumnMapping.getPhysicalName), fields.map(_.name).mkString("."))
     case VariantGet(child, Literal(path, _), dataType, _, _) =>
       inside(expression, child, dataType)(Messages.Get(_, String.valueOf(path), _))
-    case GetStructField(child, ordinal, _) if VariantMetadata.isVariantStruct(child.dataType) =>
-      val pushed = child.dataType.asInstanceOf[StructType](ordinal)
-      inside(expression, child, pushed.dataType)(Messages.Get(_, VariantMetadata.fromMetadata(pushed.metadata).path, _))
+    case Columns.Pushed(child, pushed, dataType) => inside(expression, child, dataType)(Messages.Get(_, pushed.path, _))
     case cast: Cast => inside(expression, cast.child, cast.dataType)(Messages.CastOf(_, _))
     case _ => Messages.Unknown(text(expression))
   }
@@ -153,10 +151,8 @@ final class Filters(scan: LogicalRelation) {
   }
 
   private def constants(list: Seq[Expression], dataType: DataType): Messages.Side =
-    list.find(!_.isInstanceOf[Literal]).fold[Messages.Side](constant(list.map(_.asInstanceOf[Literal].value).toArray,
-        dataType)) {
-      item => Messages.Unknown(text(item))
-    }
+    list.collectFirst { case item if !item.isInstanceOf[Literal] => Messages.Unknown(text(item)) }
+      .getOrElse[Messages.Side](constant(list.collect { case Literal(value, _) => value }.toArray, dataType))
 
   private def constant(all: Array[Any], dataType: DataType): Messages.Constant = {
     val some = all.filter(_ != null)

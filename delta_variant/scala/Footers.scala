@@ -2,7 +2,9 @@ package org.apache.spark.sql.delta.variant
 
 import java.time.Duration
 import java.util.Locale
-import java.util.concurrent.{ExecutionException, Future, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit, TimeoutException}
+import java.util.concurrent.{
+  CompletableFuture, ExecutionException, Future, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit, TimeoutException
+}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -52,20 +54,20 @@ final class Footers {
     val table = s"${index.path}\n${index.metadata.id}" // another table may take its place, with the same files' names
     lazy val configuration = index.deltaLog.newDeltaHadoopConf()
     var submitted = 0
-    val found: Seq[Either[Option[Future[Footer]], Footer]] = wanted.map { file =>
+    val found: Seq[Option[Future[Footer]]] = wanted.map { file =>
       val key = s"$table\n${file.path}\n${file.size}\n${file.modificationTime}"
-      val known = if (file.size < minBytes) null else files.getIfPresent(key)
-      if (known != null) Right(known.footer)
-      else if (file.size < minBytes || submitted == MaxFiles) Left(None)
-      else {
-        submitted += 1
-        val (path, settings) = (index.absolutePath(file.path), configuration)
-        Left(Some(threads.submit(() => read(key, path, file, settings))))
+      if (file.size < minBytes) None
+      else Option(files.getIfPresent(key)).map(known => CompletableFuture.completedFuture(known.footer)).orElse {
+        Option.when(submitted < MaxFiles) {
+          submitted += 1
+          val (path, settings) = (index.absolutePath(file.path), configuration)
+          threads.submit(() => read(key, path, file, settings))
+        }
       }
     }
     val end = System.nanoTime() + TimeUnit.SECONDS.toNanos(MaxSeconds)
-    try found.map(_.fold(_.flatMap(arrived(_, end)), Some(_)))
-    finally found.foreach(_.left.foreach(_.foreach(_.cancel(true))))
+    try found.map(_.flatMap(arrived(_, end)))
+    finally found.flatten.foreach(_.cancel(true))
   }
 
   /** Spark's scan reads the files that are late, which is no slower than waiting, and those without a footer, and says why. */

@@ -29,7 +29,7 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
   private val moved = mutable.Set.empty[String] // those whose rows another commit has put into other files
   private var oldest = -1L
   private var restored = -1L // the version of the last RESTORE
-  private var broughtBack = -1L // and of the last that added data files from before the oldest version
+  private var broughtBack = -1L // and of the last RESTORE that added data files from before `oldest`
 
   for ((number, actions) <- log.getChanges(0, entry).takeWhile(_._1 <= version)) {
     if (oldest < 0) oldest = number

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import scala.collection.mutable
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
@@ -50,7 +48,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
       val others = PushVariantIntoScan(Aggregate(Nil, partial, Project(keys.flatMap(columns.get), below)))
       val both = Union(Seq(row, others), byName = false, allowMissingCol = false)
       val whole = Aggregate(Nil, replaced(both.output)((key, column) => key.combined(column)), both)
-      (above(whole), others.collectLeaves().head.asInstanceOf[LogicalRelation])
+      (above(whole), Relations.scanIn(others))
     }
 
     /** One row, with a column for each function. */
@@ -68,26 +66,18 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
    * for each use the smallest and the largest value, and last the number of rows.
    */
   def decide(files: Seq[AddFile], known: FileBounds, bounds: IndexedSeq[BoundValues], tags: Tags): Answer = known.synchronized {
-    val ends = mutable.Map.empty[Key, Any]
-    var rows = 0L
-    val others = files.filterNot { file =>
-      val number = if (tags.isExact(file)) known.number(file.path) else -1
-      val isDecided = number >= 0 && bounds.forall(bound => isKnown(bound.of(number)))
-      if (isDecided) {
-        rows += bounds.last.of(number).asInstanceOf[Number].longValue
-        for ((use, at) <- requested.zipWithIndex; isLeast <- Seq(true, false)) {
-          val bound = bounds(2 * at + (if (isLeast) 0 else 1))
-          val (value, end) = (bound.of(number), End(use, isLeast))
-          val isFurther = ends.get(end).forall { before =>
-            val order = bound.ordering.compare(value, before)
-            if (isLeast) order < 0 else order > 0
-          }
-          if (isFurther) ends(end) = value
-        }
-      }
-      isDecided
+    val numbered = files.map(file => file -> (if (tags.isExact(file)) known.number(file.path) else -1))
+    val (decided, others) = numbered.partition { case (_, number) =>
+      number >= 0 && bounds.forall(bound => isKnown(bound.of(number)))
     }
-    new Answer(ends.toMap + (Rows -> rows), others)
+    val numbers = decided.map { case (_, number) => number }
+    val ends = for ((use, at) <- requested.zipWithIndex; isLeast <- Seq(true, false)) yield {
+      val bound = bounds(2 * at + (if (isLeast) 0 else 1))
+      val order = if (isLeast) bound.ordering else bound.ordering.reverse
+      (End(use, isLeast): Key) -> numbers.map(bound.of).minOption(order).orNull
+    }
+    val rows = numbers.map(bounds.last.of(_).asInstanceOf[Long]).sum
+    new Answer(ends.toMap + (Rows -> rows), others.map { case (file, _) => file })
   }
 
   // ---- the plan -----------------------------------------------------------------------------------------------------
@@ -110,7 +100,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
   }
 }
 
-object LogAggregates {
+object LogAggregates extends AliasHelper {
 
   /** What an aggregate function computes. Equal for equal functions. */
   private sealed trait Key {
@@ -165,9 +155,7 @@ object LogAggregates {
   /** The use that an argument is, by the expressions of the projections above the scan. */
   private def use(uses: Uses, argument: Expression): Option[Use] = {
     val below = uses.nodes.take(uses.chain).map(_.plan).reverse.foldLeft(argument) {
-      case (expression, Project(list, _)) =>
-        val values = list.collect { case alias: Alias => alias.exprId -> alias.child }.toMap
-        expression.transform { case column: Attribute if values.contains(column.exprId) => values(column.exprId) }
+      case (expression, project: Project) => replaceAlias(expression, getAliasMap(project))
       case (expression, _) => expression
     }
     uses.use(below).filter(_.path.isDefined)

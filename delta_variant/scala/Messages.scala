@@ -3,6 +3,7 @@ package org.apache.spark.sql.delta.variant
 import java.lang.{Long => JLong}
 
 import com.fasterxml.jackson.annotation.{JsonSubTypes, JsonTypeInfo}
+import com.fasterxml.jackson.core.json.JsonWriteFeature
 import com.fasterxml.jackson.databind.{DeserializationFeature, PropertyNamingStrategies, SerializationFeature}
 import com.fasterxml.jackson.databind.annotation.JsonDeserialize
 import com.fasterxml.jackson.databind.json.JsonMapper
@@ -21,6 +22,7 @@ object Messages {
   private val json = JsonMapper.builder()
     .addModule(DefaultScalaModule)
     .propertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE)
+    .enable(JsonWriteFeature.ESCAPE_NON_ASCII)
     .disable(SerializationFeature.FAIL_ON_EMPTY_BEANS)
     .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES)
     .build() :: ClassTagExtensions
@@ -35,7 +37,7 @@ object Messages {
   sealed trait Request[Reply]
 
   /**
-   * Which files can match? `columns` have bounds; `marked` to `trustAll` are those of delta_variant/skipping/bounds.py, Log.
+   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/skipping/bounds.py, Log.
    */
   final case class PruneRequest(
       operands: Seq[Operand], // the distinct expressions that the filters compare

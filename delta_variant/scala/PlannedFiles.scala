@@ -42,9 +42,10 @@ object PlannedFiles {
   def of(index: FileIndex): Option[PlannedFiles] = index match {
     case narrowed: NarrowedFileIndex => Some(PlannedFiles(narrowed, narrowed.scan, narrowed.isCommand))
     case prepared: PreparedDeltaFileIndex => Some(PlannedFiles(prepared, prepared.preparedScan, isCommand = false))
-    case given: TahoeBatchFileIndex if given.getClass == classOf[TahoeBatchFileIndex] && given.actionType != "streaming" =>
-      Option(given.snapshot).collect { case snapshot: Snapshot =>
-        PlannedFiles(given, listed(given, snapshot), isCommand = true)
+    // DELETE, UPDATE and MERGE look for their rows in such a list.
+    case list: TahoeBatchFileIndex if list.getClass == classOf[TahoeBatchFileIndex] && list.actionType != "streaming" =>
+      Option(list.snapshot).collect { case snapshot: Snapshot =>
+        PlannedFiles(list, listed(list, snapshot), isCommand = true)
       }
     case _ => None
   }

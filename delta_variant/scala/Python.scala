@@ -23,26 +23,22 @@ final class Python(decide: UnaryOperator[String], listener: BiConsumer[String, S
 
   def ask[Reply: ClassTag](request: Messages.Request[Reply]): Reply = {
     val number = numbers.incrementAndGet()
-    val pieces = Python.pieces(Messages.encoded(request))
+    val pieces = Messages.encoded(request).grouped(Python.Piece).toIndexedSeq
     pieces.init.foreach(piece => decide.apply(s"$number more $piece"))
     Messages.decoded[Reply](decide.apply(s"$number last ${pieces.last}"))
   }
 
-  def tell(about: String, text: String): Unit =
-    try listener.accept(about, text)
+  /** Tells of a failure, after which a query runs without a rule. */
+  def tell(about: String, failure: String): Unit =
+    try listener.accept(about, failure)
     catch {
-      case NonFatal(_) => LoggerFactory.getLogger("delta_variant").warn(s"$about: $text") // Python is gone
+      case NonFatal(_) => LoggerFactory.getLogger("delta_variant").warn(s"$about stepped aside: $failure") // Python is gone
     }
+
+  /** Shows what the rules did for a scan, in sessions that ask for it. */
+  def show(scan: Messages.ScanReport): Unit = listener.accept("scan", Messages.encoded(scan))
 }
 
 private object Python {
-  private val Piece = 2500 // characters, of up to three bytes
-
-  /** A text in pieces, none of which ends within a character. */
-  private def pieces(text: String): Seq[String] =
-    if (text.length <= Piece) Seq(text)
-    else {
-      val end = if (text(Piece - 1).isHighSurrogate) Piece - 1 else Piece
-      text.take(end) +: pieces(text.drop(end))
-    }
+  private val Piece = 6000 // characters, all of them ASCII; py4j doubles backslashes
 }

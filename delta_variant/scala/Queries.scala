@@ -28,7 +28,7 @@ final class Queries extends QueryExecutionListener {
   /** Starts to listen to a session. */
   def begin(session: SparkSession): Unit = session.listenerManager.register(this)
 
-  /** Ends it. */
+  /** Stops listening. */
   def end(session: SparkSession): Unit = session.listenerManager.unregister(this)
 
   override def onSuccess(name: String, execution: QueryExecution, nanoseconds: Long): Unit = {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.delta.variant
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.datasources.{FileIndex, HadoopFsRelation, LogicalRelation}
 
-/** Changes of plans. */
+/** Relations and nodes of plans: what they are, and copies with another part. */
 object Relations {
 
   /** What a relation of files reads. */
@@ -12,6 +12,9 @@ object Relations {
   /** The scan with its files replaced by those of another index. */
   def over(scan: LogicalRelation, files: FileIndex): LogicalRelation =
     scan.copy(relation = source(scan).copy(location = files)(source(scan).sparkSession))
+
+  /** The first scan in a plan. */
+  def scanIn(plan: LogicalPlan): LogicalRelation = plan.collectFirst { case scan: LogicalRelation => scan }.get
 
   /** The node with one of its children replaced by a plan. */
   def withChild(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan =

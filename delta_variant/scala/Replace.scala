@@ -12,7 +12,6 @@ import org.apache.spark.sql.delta.OptimisticTransaction
 import org.apache.spark.sql.delta.actions.{Action, AddCDCFile, AddFile}
 import org.apache.spark.sql.delta.commands.DeleteCommand
 import org.apache.spark.sql.execution.datasources.LogicalRelation
-import org.apache.spark.sql.functions.col
 
 /** What a reload replaces in a transaction: rows by the values of a column, which is Delta's DELETE, or whole data files. */
 final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
@@ -56,8 +55,7 @@ final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
 
   /** The Add actions of these data files, which the transaction then has read; None if one is gone, or lost rows. */
   def files(paths: JList[String]): Option[Seq[AddFile]] = {
-    val found = transaction.snapshot.allFiles.filter(col("path").isin(paths.asScala.toSeq: _*)).collect().toSeq
-    val files = found.filter(_.deletionVector == null)
+    val files = AddFiles.at(transaction.snapshot, paths).filter(_.deletionVector == null)
     Option.when(files.size >= paths.size) {
       transaction.trackFilesRead(files)
       files

@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, RowTracking}
 import org.apache.spark.sql.delta.actions.AddFile
-import org.apache.spark.sql.functions.col
 
 /**
  * One transaction that puts files with the same rows in the place of others, by the steps of Delta's OPTIMIZE: `dataChange` is
@@ -38,7 +37,7 @@ final class Rewrite(
    */
   def open(paths: JList[String]): DataFrame = {
     val snapshot = transaction.snapshot
-    old = snapshot.allFiles.filter(col("path").isin(paths.asScala.toSeq: _*)).collect().toSeq
+    old = AddFiles.at(snapshot, paths)
     transaction.trackFilesRead(old)
     val rows = transaction.deltaLog.createDataFrame(snapshot, old, actionTypeOpt = Some("Optimize"))
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]

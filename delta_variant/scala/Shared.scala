@@ -14,13 +14,13 @@ final class Shared {
   /** Scans that typed reading has looked at, to tell them from each other. */
   val scans = new AtomicLong
 
-  /** In a thread in which a rule runs, which may plan queries of its own. */
+  /** Raised while a rule runs: queries that it plans itself are left alone. */
   val ruling = new Flag
 
-  /** In a thread in which `explain` plans a query. */
+  /** Raised while `explain` plans a query. */
   val explaining = new Flag
 
-  /** Extensions take a check, and never give it back. */
+  /** The check that extensions were given. It cannot be removed, so what it does is changed. */
   val checks = new WeakHashMap[SparkSessionExtensions, NewSessions.Check]
 }
 

@@ -13,7 +13,6 @@ import org.apache.spark.sql.delta.Snapshot
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.stats.DeltaScan
 import org.apache.spark.sql.execution.datasources.LogicalRelation
-import org.apache.spark.sql.types.{DataType, DateType, Decimal, DecimalType}
 
 /**
  * The optimizer rule for data skipping. It finds the prepared Delta scans below a filter on a VARIANT column, sends the filter
@@ -29,7 +28,7 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan = new Walk(new IdentityHashMap).visit(plan)
 
-  /** The plan that `apply` gives if the log has these rows for this scan. Throws failures that `apply` would only tell. */
+  /** The plan that `apply` gives if the log has these rows for this scan. Throws failures that `apply` would only report to Python. */
   def skipped(plan: LogicalPlan, scan: DeltaScan, rows: Array[InternalRow]): LogicalPlan = {
     val known = new IdentityHashMap[DeltaScan, FileBounds]
     known.put(scan, FileBounds.of(statistics(scan.scannedSnapshot), rows))
@@ -67,7 +66,7 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
           val isLogged = parseBoolean(conf.getConfString(LogScans, "false"))
           val (result, outcome) = narrowed(filters, request(filters, all, explain = isLogged || shared.explaining.isRaised))
           result.setTagValue(Outcomes.Skipping, outcome)
-          if (isLogged) python.tell("scan", Messages.encoded(Explain.described(result)))
+          if (isLogged) python.show(Explain.described(result))
           result
         }
       }
@@ -133,23 +132,21 @@ final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMa
         else {
           val filters = new Filters(scan)
           // With any constant: only the bounds of the reply are used.
-          val conditions = filters.messages(Seq(notBehind(order, zero(order.child.dataType))))
+          val conditions = filters.messages(Seq(notBehind(order, Literal.default(order.child.dataType))))
           val reply = python.ask[Messages.PruneReply](request(filters, conditions, exact = true))
           val isDescending = order.direction == Descending
-          for {
-            side <- Some(reply.bounds.indexWhere(_.side == (if (isDescending) "max" else "min"))) if side >= 0
-            known <- Some(bounds) if known.failure.isEmpty
-            last <- nth(values(known, reply.bounds, filters)(side), known, exact.map(file => known.number(file.path)))(limit,
-              isDescending)
-          } yield notBehind(order, Literal(last, order.child.dataType))
+          val side = reply.bounds.indexWhere(_.side == (if (isDescending) "max" else "min"))
+          if (side < 0 || bounds.failure.isDefined) None
+          else {
+            val known = bounds
+            val column = values(known, reply.bounds, filters)(side)
+            val ordering = if (isDescending) column.ordering.reverse else column.ordering
+            val ends = known.synchronized {
+              exact.map(file => known.number(file.path)).filter(_ >= 0).map(column.of).filter(_ != null)
+            }
+            ends.sorted(ordering).lift(limit - 1).map(last => notBehind(order, Literal(last, order.child.dataType)))
+          }
         }
-      }
-
-      private def nth(column: BoundValues, known: FileBounds, exact: Seq[Int])(
-          limit: Int, isDescending: Boolean): Option[Any] = {
-        val values = known.synchronized(exact.filter(_ >= 0).map(column.of)).filter(_ != null)
-        if (values.size < limit) None
-        else Some(values.sorted(if (isDescending) column.ordering.reverse else column.ordering)(limit - 1))
       }
     }
   }
@@ -160,12 +157,6 @@ object SkipFiles {
   private val TrustAll = "spark.delta_variant.trustAllBounds"
   private val LogScans = "spark.delta_variant.logScans"
   private val Spared = "Delta was not asked about ordinary columns in an OR, because that would take longer than it saves"
-
-  private def zero(dataType: DataType): Literal = dataType match {
-    case DateType => Literal(0, dataType)
-    case _: DecimalType => Literal(Decimal(0), dataType)
-    case _ => Literal(LeafTypes.integer(0, dataType).getOrElse(0L), dataType)
-  }
 
   private def notBehind(order: SortOrder, last: Expression): Expression =
     if (order.direction == Descending) GreaterThanOrEqual(order.child, last) else LessThanOrEqual(order.child, last)

@@ -34,10 +34,10 @@ final class SourceFiles(spark: SparkSession, options: Map[String, String]) {
    */
   def listFolders(sources: JList[String], types: String): String = {
     val found = this.found(sources)
-    val named = found.files.map(_.getPath)
+    val named = found.files.map(_.getPath).toSet
     val listing =
       Listing(Nil, found.unmatched, None, found.directories.map(_.toString), found.directories.filter(isTable).map(_.toString))
-    val roots = found.directories ++ named
+    val roots = found.directories ++ found.files.map(_.getPath)
     Messages.encoded(if (roots.isEmpty) listing
       else {
         val known = Option.when(types.nonEmpty)(StructType.fromDDL(types))

@@ -39,7 +39,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       over(if (number < uses.last && uses.carried.nonEmpty) exporting(node) else node, child, below)
     }
     check(whole, uses.nodes.lastOption.fold[LogicalPlan](uses.scan)(_.plan))
-    (whole, branches.map(_.collectLeaves().head.asInstanceOf[LogicalRelation]))
+    (whole, branches.map(Relations.scanIn))
   }
 
   private def over(node: LogicalPlan, child: Int, plan: LogicalPlan): LogicalPlan = node match {

@@ -54,7 +54,7 @@ final class TypedScans(
      * scan of the others is added to `open`.
      */
     def typed(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): LogicalPlan =
-      if (uses.whole.isDefined) unchanged(uses.whole.toSeq)
+      if (uses.obstacle.isDefined) unchanged(uses.obstacle.toSeq)
       else if (files.all.size.toLong * paths.size > MaxLeaves) {
         unchanged(Seq(s"${paths.size} paths are too many for ${files.all.size} files"))
       } else answeredByLog(open).getOrElse {
@@ -122,15 +122,13 @@ final class TypedScans(
             Messages.ProvenPath(path.variant.name, path.path, count)
           }
           val (whole, others) = files.all.indices.partition(proven(_).isWhole)
-          val kinds = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
-          whole.foreach(file => kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file)
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
-          val all = kinds.iterator.map { case (proven, some) =>
-            ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
+          val all = whole.groupBy(proven(_)).values.toIndexedSeq.sortBy(_.head).map { some =>
+            ProvenFiles(proven(some.head), some.map(files.all(_)), width(some.head))
           }
           val keys = paths.zip(reply.proofs.map(_.keys)).toMap
-          replaced(all.toIndexedSeq, others.map(files.all(_)), keys, outcome.copy(paths = described))
+          replaced(all, others.map(files.all(_)), keys, outcome.copy(paths = described))
       }
     }
 

@@ -83,7 +83,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   for (case column: AttributeReference <- scan.output if Columns.hasVariant(column.dataType))
     places(column.exprId) = Place(column.exprId, Nil)(column, column.dataType)
 
-  /** How many of the nodes see the Variants. */
+  /** How many of the nodes see the Variants. This visits them, which fills the maps above. */
   val last: Int = {
     val sight = nodes.zipWithIndex.iterator.map { case (Node(plan, _), number) =>
       visit(plan, above = number >= chain, first = number == chain) && carriers(plan.output).nonEmpty
@@ -109,7 +109,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   def isOfEveryRow(use: Use): Boolean = found(use).everyRow
 
   /** Why no path can be read from a typed column. */
-  def whole: Option[String] = reason
+  def obstacle: Option[String] = reason
 
   /** Whether rows depend on how they are spread over partitions, which a union of scans changes. */
   def dependsOnPartitions: Boolean =
@@ -302,13 +302,11 @@ object Uses {
 
     def rule: PartialFunction[Expression, Expression] = {
       case column: AttributeReference if columns.contains(column.exprId) => columns(column.exprId)
-      case GetStructField(struct, ordinal, _) if VariantMetadata.isVariantStruct(struct.dataType) && isPushed(struct) =>
-        val field = struct.dataType.asInstanceOf[StructType](ordinal)
-        val pushed = VariantMetadata.fromMetadata(field.metadata)
+      case Columns.Pushed(struct, pushed, dataType) if isPushed(struct) =>
         val variant = struct.transform(rule)
-        if (pushed.path == "$" && field.dataType == VariantType) variant
+        if (pushed.path == "$" && dataType == VariantType) variant
         else {
-          val get = VariantGet(variant, Literal(pushed.path), field.dataType, pushed.failOnError, Some(pushed.timeZoneId))
+          val get = VariantGet(variant, Literal(pushed.path), dataType, pushed.failOnError, Some(pushed.timeZoneId))
           gets.put(get, get)
           get
         }
