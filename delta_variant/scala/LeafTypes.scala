@@ -12,7 +12,6 @@ object LeafTypes {
   private val Decimals = raw"decimal\((\d+),(\d+)\)".r
   private val Decimal4 = 8
   private val Digits = Array(9, 18, 38) // of decimal4, decimal8, decimal16
-  private val Integers = Seq(8 -> "tinyint", 16 -> "smallint", 32 -> "int")
 
   // By the type id of VariantEncoding, "Encoding types".
   private val Primitives: Array[Option[String]] = Array(
@@ -41,13 +40,19 @@ object LeafTypes {
   def decimal(width: Int, scale: Int): Option[String] = DecimalNames(width).lift(scale)
 
   /** The integer type with this many bits. */
-  def ofBits(bits: Int): String = Integers.toMap.getOrElse(bits, "bigint")
+  def ofBits(bits: Int): String = bits match {
+    case 8 => "tinyint"
+    case 16 => "smallint"
+    case 32 => "int"
+    case _ => "bigint"
+  }
 
   /** The smallest integer type that can hold both values. */
-  def room(least: Long, most: Long): String = {
-    def holds(bits: Int) = least >= -(1L << bits - 1) && most < (1L << bits - 1)
-    Integers.collectFirst { case (bits, name) if holds(bits) => name }.getOrElse("bigint")
-  }
+  def room(least: Long, most: Long): String =
+    if (least.isValidByte && most.isValidByte) "tinyint"
+    else if (least.isValidShort && most.isValidShort) "smallint"
+    else if (least.isValidInt && most.isValidInt) "int"
+    else "bigint"
 
   /** The value as an integer of that type; None if the type cannot hold it, or is not an integer type. */
   def integer(value: Long, dataType: DataType): Option[Any] = dataType match {

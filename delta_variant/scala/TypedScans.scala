@@ -133,23 +133,27 @@ final class TypedScans(
     }
 
     /** Sets the types that the log proves, and the smallest types that can hold the integers. */
-    private def proveByLog(known: FileBounds, reply: Messages.ProofsReply, proven: Seq[Proven]): Unit = {
+    private def proveByLog(known: FileBounds, reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Unit = {
       val bounds = known.read(log, TypedBound.all(reply.bounds, Map("bigint" -> LongType), conf.sessionLocalTimeZone))
-      val proofs = reply.proofs.zipWithIndex
+      def at(number: Messages.Proof => Option[Int]) = reply.proofs.map(number(_).map(bounds(_)).orNull).toArray
+      val (leaves, least, most) = (at(_.leaf), at(_.range), at(_.range.map(_ + 1)))
       known.synchronized {
-        for ((types, file) <- proven.zip(files.all); number = known.number(file.path) if number >= 0) {
-          for ((proof, path) <- proofs) {
-            proof.leaf.foreach(leaf => types.types(path) = bounds(leaf).of(number).asInstanceOf[String])
-            proof.range.foreach { range =>
-              (bounds(range).of(number), bounds(range + 1).of(number)) match {
-                case (least: Long, most: Long) => types.rooms(path) = LeafTypes.room(least, most)
-                case _ =>
-              }
-            }
+        var file = 0
+        while (file < proven.size) { // loops without objects: a large table has millions of leaves
+          val number = known.number(files.all(file).path)
+          var path = 0
+          while (number >= 0 && path < leaves.length) {
+            if (leaves(path) != null) proven(file).types(path) = leaves(path).of(number).asInstanceOf[String]
+            if (least(path) != null) proven(file).rooms(path) = room(least(path).of(number), most(path).of(number))
+            path += 1
           }
+          file += 1
         }
       }
     }
+
+    private def room(least: Any, most: Any): String =
+      if (least == null || most == null) null else LeafTypes.room(least.asInstanceOf[Long], most.asInstanceOf[Long])
 
     /**
      * Whether footers can prove types: files may be shredded, and columns are found by name. With column mapping by id, other
@@ -161,7 +165,7 @@ final class TypedScans(
     }
 
     /** Sets the types that footers prove where the log proves none. Returns the footers by file. */
-    private def proveByFooters(reply: Messages.ProofsReply, proven: Seq[Proven]): Map[Int, Footer] = {
+    private def proveByFooters(reply: Messages.ProofsReply, proven: IndexedSeq[Proven]): Map[Int, Footer] = {
       val columns = paths.map(column)
       // For a path that is requested as VARIANT, a JSON null is not NULL.
       val nullsCount = uses.ofPaths.filter(_.dataType == VariantType).flatMap(_.pathOf).map(uses.number).toSet
@@ -231,15 +235,20 @@ object TypedScans {
     val types = new Array[String](paths)
     val rooms = new Array[String](paths)
 
-    def isWhole: Boolean = !types.contains(null)
+    def isWhole: Boolean = {
+      var path = 0
+      while (path < types.length && types(path) != null) path += 1
+      path == types.length
+    }
 
     override def equals(other: Any): Boolean = other match {
-      case that: Proven => types.sameElements(that.types) && rooms.sameElements(that.rooms)
+      case that: Proven => Arrays.equals(objects(types), objects(that.types)) && Arrays.equals(objects(rooms), objects(that.rooms))
       case _ => false
     }
 
-    override def hashCode: Int =
-      31 * Arrays.hashCode(types.asInstanceOf[Array[AnyRef]]) + Arrays.hashCode(rooms.asInstanceOf[Array[AnyRef]])
+    override def hashCode: Int = 31 * Arrays.hashCode(objects(types)) + Arrays.hashCode(objects(rooms))
+
+    private def objects(names: Array[String]): Array[AnyRef] = names.asInstanceOf[Array[AnyRef]]
   }
 
   /** Files of which the same is proven. width: bytes that Spark's estimates assume for a row in the Variants of a file. */
