@@ -62,6 +62,8 @@ final class LogJobs(log: LogStatistics, files: Long) {
 
 /** A bound, with the types that it names. */
 final case class TypedBound(bound: Messages.Bound, types: Map[String, DataType], zone: String) {
+  override lazy val hashCode: Int = (bound, types, zone).hashCode // columns of values are looked up by it
+
   def over(row: Seq[Attribute]): Expression = LogStatistics.value(bound, row, types, zone)
 }
 

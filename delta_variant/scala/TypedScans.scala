@@ -117,18 +117,26 @@ final class TypedScans(
         case None =>
           known.foreach(proveByLog(_, reply, proven))
           val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
-          val counts = paths.indices.map(path => proven.count(_.types(path) != null))
+          val counts = new Array[Int](paths.size)
+          val kinds = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
+          val others = mutable.ArrayBuffer.empty[AddFile]
+          var file = 0
+          while (file < proven.size) {
+            proven(file).addTo(counts)
+            if (proven(file).isWhole) kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file
+            else others += files.all(file)
+            file += 1
+          }
           val described = paths.zip(counts).map { case (path, count) =>
             Messages.ProvenPath(path.variant.name, path.path, count)
           }
-          val (whole, others) = files.all.indices.partition(proven(_).isWhole)
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
-          val all = whole.groupBy(proven(_)).values.toIndexedSeq.sortBy(_.head).map { some =>
-            ProvenFiles(proven(some.head), some.map(files.all(_)), width(some.head))
+          val all = kinds.iterator.map { case (proven, some) =>
+            ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
           }
           val keys = paths.zip(reply.proofs.map(_.keys)).toMap
-          replaced(all, others.map(files.all(_)), keys, outcome.copy(paths = described))
+          replaced(all.toIndexedSeq, others.toSeq, keys, outcome.copy(paths = described))
       }
     }
 
@@ -235,6 +243,15 @@ object TypedScans {
     val types = new Array[String](paths)
     val rooms = new Array[String](paths)
 
+    /** Counts, by path, the files in which its type is proven. */
+    def addTo(counts: Array[Int]): Unit = {
+      var path = 0
+      while (path < counts.length) {
+        if (types(path) != null) counts(path) += 1
+        path += 1
+      }
+    }
+
     def isWhole: Boolean = {
       var path = 0
       while (path < types.length && types(path) != null) path += 1
@@ -242,7 +259,8 @@ object TypedScans {
     }
 
     override def equals(other: Any): Boolean = other match {
-      case that: Proven => Arrays.equals(objects(types), objects(that.types)) && Arrays.equals(objects(rooms), objects(that.rooms))
+      case that: Proven =>
+        Arrays.equals(objects(types), objects(that.types)) && Arrays.equals(objects(rooms), objects(that.rooms))
       case _ => false
     }
 
