@@ -36,8 +36,7 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
     val query = this.query(LogicalRelation(relation))
     val rows = this.rows(rule.statistics(snapshot))
     Array(query, PushVariantIntoScan(query)).map { plan =>
-      Relations.source(rule.skipped(plan, scan, rows).collectLeaves().head.asInstanceOf[
-          LogicalRelation]).location.inputFiles.length
+      Relations.source(Relations.scanIn(rule.skipped(plan, scan, rows))).location.inputFiles.length
     }
   }
 

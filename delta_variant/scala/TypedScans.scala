@@ -43,7 +43,7 @@ final class TypedScans(
   private final class OneScan(plan: LogicalPlan, scan: LogicalRelation, files: PlannedFiles, uses: Uses) {
     private val log = new LogStatistics(files.snapshot, tags)
     private val format = Relations.source(scan).fileFormat.asInstanceOf[DeltaParquetFileFormat]
-    private val paths = uses.paths.toIndexedSeq
+    private val paths = uses.paths
     private val requested = uses.ofPaths.map(use => Messages.PathUse(uses.number(use.pathOf.get), use.dataType.catalogString))
     private val logged = scan.getTagValue(Outcomes.Logged)
     private val number = shared.scans.incrementAndGet()

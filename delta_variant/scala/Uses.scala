@@ -94,11 +94,11 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   }
 
   /** All uses, and those that have a path. */
-  def all: Seq[Use] = found.keys.toSeq
-  def ofPaths: Seq[Use] = all.filter(_.path.isDefined)
+  val all: Seq[Use] = found.keys.toSeq
+  val ofPaths: Seq[Use] = all.filter(_.path.isDefined)
 
   /** The paths, in the order of their numbers. */
-  def paths: Seq[PathOf] = numbers.keys.toSeq
+  val paths: IndexedSeq[PathOf] = numbers.keys.toIndexedSeq
 
   def number(path: PathOf): Int = numbers(path)
 
@@ -116,7 +116,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     nodes.exists(node => node.plan.isInstanceOf[Sample] || !Relations.isDeterministic(node.plan))
 
   /** The columns with VARIANTs that leave the chain, so that the plan above sees them. */
-  def carried: Seq[Attribute] =
+  val carried: Seq[Attribute] =
     if (chain == nodes.size) Nil else carriers(if (chain == 0) scan.output else nodes(chain - 1).plan.output)
 
   // ---- the nodes ----------------------------------------------------------------------------------------------------
@@ -153,22 +153,23 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     case _ => None
   }
 
-  private def variant(expression: Expression): Option[Place] = place(expression).filter(_.isVariant)
+  private object Variant {
+    def unapply(expression: Expression): Option[Place] = place(expression).filter(_.isVariant)
+  }
 
   /** The use that an expression is. */
   def use(expression: Expression): Option[Use] = expression match {
-    case IsNotNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
-    case IsNull(child) => variant(child).map(Use(_, None, BooleanType, fails = false, None)(child))
-    case get @ VariantGet(child, Literal(path, _), _, fails, zone) if path != null && variant(child).isDefined =>
-      variant(child).map(Use(_, Some(path.toString), get.dataType, fails, zone)(child))
+    case IsNotNull(child @ Variant(place)) => Some(Use(place, None, BooleanType, fails = false, None)(child))
+    case IsNull(child @ Variant(place)) => Some(Use(place, None, BooleanType, fails = false, None)(child))
+    case get @ VariantGet(child @ Variant(place), Literal(path, _), _, fails, zone) if path != null =>
+      Some(Use(place, Some(path.toString), get.dataType, fails, zone)(child))
     // TypedPlan gives a use that can fail this form, so that Spark's scan reads the path as VARIANT.
     case get @ VariantGet(inner: VariantGet, path, _, fails, zone) if path.semanticEquals(Literal("$")) =>
       ofVariant(inner, get.dataType, fails, zone)
     case cast: Cast if cast.dataType != VariantType =>
       val fails = cast.evalMode != EvalMode.TRY
       cast.child match {
-        case child if variant(child).isDefined =>
-          variant(child).map(Use(_, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
+        case child @ Variant(place) => Some(Use(place, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
         case inner: VariantGet => ofVariant(inner, cast.dataType, fails, cast.timeZoneId)
         case _ => None
       }
