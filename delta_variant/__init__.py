@@ -3,7 +3,7 @@
     import delta_variant as dv
 
     spark = dv.configure(SparkSession.builder).getOrCreate()
-    dv.enable(spark)                        # queries skip files by Variant path
+    dv.enable(spark)                        # queries skip files by Variant path, every Delta write is shredded
     dv.write(df, "/data/events")            # shredded, with bounds in the Delta log
     dv.ingest(spark, "logs/*.json.gz", "/data/events")
     print(dv.explain(spark.sql("…")))       # files in the table, left by Delta, left by us

@@ -161,6 +161,13 @@ class TableFeatures:
                 "the property to false"
             )
 
+    def check_files(self) -> None:
+        """Raises UnsupportedFeatureError for a feature that may ask of data files what this package does not handle."""
+        for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
+            raise UnsupportedFeatureError(f"the table feature {name} is in the protocol")
+        for used in _column_mapping(self):
+            raise UnsupportedFeatureError(used)
+
     def check_new_bounds(self) -> None:
         """Raises UnsupportedFeatureError if the table must not get the feature that announces bounds in its statistics."""
         if not self.names.isdisjoint(SHREDDING_FEATURES):

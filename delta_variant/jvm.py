@@ -28,7 +28,7 @@ from pyspark import RDD
 from pyspark.core.rdd import _wrap_function
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.serializers import NoOpSerializer
+from pyspark.serializers import CPickleSerializer, NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jars
@@ -51,6 +51,10 @@ _NOT_LOADED = re.compile(
     re.MULTILINE,
 )
 PACKAGE = "org.apache.spark.sql.delta.variant"
+SHIPPING = (
+    "install the same version in the executors' Python, which PYSPARK_PYTHON names, or ship it with the job: the wheel, "
+    "renamed to .zip, by --py-files, or a whole environment by --archives (docs/how-to/cluster.md)"
+)
 NO_DELTA = "this session has no Delta Lake: make it with delta_variant.configure(SparkSession.builder).getOrCreate()"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
@@ -133,12 +137,12 @@ def not_loaded(text: str) -> str | None:
     """What to do, if a text has the traceback of a Python worker that could not load this package; else None."""
     if not _NOT_LOADED.search(text):
         return None
-    last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
-    return (
-        f"the executors cannot load delta-variant {__version__}, which the driver runs ({last}): install the same version in "
-        "the executors' Python, which PYSPARK_PYTHON names, or ship it with the job: the wheel, renamed to .zip, by "
-        "--py-files, or a whole environment by --archives (docs/how-to/cluster.md)"
-    )
+    return f"the executors cannot load delta-variant {__version__}, which the driver runs ({raised(text)}): {SHIPPING}"
+
+
+def raised(text: str) -> str:
+    """The error of a Python worker, without its traceback and what Spark adds to it."""
+    return [line for line in text.splitlines() if line.strip() and not line[0].isspace()][-1]
 
 
 def scala_seq(spark: SparkSession, values: Iterable[Any]) -> Any:
@@ -192,6 +196,12 @@ def data_frame(spark: SparkSession, plan: Any) -> DataFrame:
 def python_function(spark: SparkSession, function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Any:
     """A Python function for a PythonRDD. It takes the number of a task and its byte arrays, and yields byte arrays."""
     return _wrap_function(spark.sparkContext, function, NoOpSerializer(), NoOpSerializer())
+
+
+def pickled(function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> bytes:
+    """What a Python worker gets of such a function: the command of a PythonFunction."""
+    serializer = NoOpSerializer()
+    return bytes(CPickleSerializer().dumps((function, None, serializer, serializer)))  # type: ignore[no-untyped-call]
 
 
 def load_class(spark: SparkSession, name: str) -> Any:

@@ -105,8 +105,43 @@ class GroupsReply:
     groups: tuple[Group, ...]
 
 
-Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest
-Reply = PruneReply | ExtremesReply | ProofsReply | GroupsReply
+# ---- a transaction asks Python ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    number: int
+    location: str
+    protocol: str
+    metadata: str
+    columns: str
+    partition_by: tuple[str, ...]
+    steps: Mapping[str, bool]
+    texts: TextColumns | None
+    compression: str | None
+    max_rows: int
+    string_prefix: int
+    files: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    columns: tuple[str, ...]
+    fails: bool
+    allow_duplicate_keys: bool
+    validate_unicode: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReply:
+    task: str | None
+    announces: str | None
+    reason: str
+    is_failure: bool
+
+
+Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest | WriteRequest
+Reply = PruneReply | ExtremesReply | ProofsReply | GroupsReply | WriteReply
 
 # ---- the filters of a scan -------------------------------------------------------------------------------------------
 
@@ -402,6 +437,7 @@ class WriteReport:
     shredded: tuple[str, ...] = ()
     left_plain: bool = False
     malformed: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
     error: Failure | None = None
 
 

@@ -23,9 +23,10 @@ from py4j.protocol import Py4JError
 from delta_variant import jvm, messages, reading, report, skipping, transaction
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
+from delta_variant.writer import every_write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -35,23 +36,14 @@ _RULES = frozenset({report.SKIPPING, _READING})
 _log = logging.getLogger("delta_variant")
 
 
-def _reply(request: messages.Request) -> messages.Reply:
-    match request:
-        case messages.PruneRequest():
-            return skipping.answer(request)
-        case messages.ExtremesRequest():
-            return skipping.extremes(request)
-        case messages.ProofsRequest():
-            return reading.proofs(request)
-        case messages.GroupsRequest():
-            return reading.groups(request)
-
-
 class _Decide:
     """Answers the requests of the rules, which arrive in pieces (`scala/Python.scala`). An exception reaches the JVM, which
     leaves the plan unchanged and warns."""
 
-    def __init__(self) -> None:
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.writes: Any = None
+        """The `scala/EveryWrite.scala` that asks."""
         self._pieces: dict[str, list[str]] = {}
 
     def apply(self, piece: str) -> str:
@@ -60,7 +52,20 @@ class _Decide:
             self._pieces.setdefault(number, []).append(text)
             return ""
         request = messages.decoded(messages.Request, "".join([*self._pieces.pop(number, ()), text]))
-        return messages.encoded(_reply(request))
+        return messages.encoded(self._reply(request))
+
+    def _reply(self, request: messages.Request) -> messages.Reply:
+        match request:
+            case messages.PruneRequest():
+                return skipping.answer(request)
+            case messages.ExtremesRequest():
+                return skipping.extremes(request)
+            case messages.ProofsRequest():
+                return reading.proofs(request)
+            case messages.GroupsRequest():
+                return reading.groups(request)
+            case messages.WriteRequest():
+                return every_write.answer(request, self._spark, self.writes)
 
     class Java:
         implements = ("java.util.function.UnaryOperator",)
@@ -68,11 +73,18 @@ class _Decide:
 
 class _Tell:
     """Logs what the rules report: why a rule left the plan unchanged, and, if the session asks for it, each scan as `explain`
-    shows it."""
+    shows it. Logs why Delta wrote files itself."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
     def accept(self, about: str, text: str) -> None:
         if about == "scan":
             _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
+        elif about in ("write", "failed write"):
+            every_write.tell(self._spark, text, is_failure=about == "failed write")
+        elif about == "setting":
+            _log.warning("%s", text)
         elif about == "skipping":
             _log.warning("data skipping by Variant path failed, so the query runs without it: %s", text)
         else:
@@ -90,9 +102,13 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     """
     jvm.start_callbacks(spark)
     try:
-        python, shared, tags = _python(spark), jvm.shared(spark), transaction.tags(spark)
-        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found))
+        decide, shared, tags = _Decide(spark), jvm.shared(spark), transaction.tags(spark)
+        python = _python(spark, decide)
+        function = jvm.python_function(spark, _no_rows)
+        decide.writes = writes = jvm.construct(spark, "EveryWrite", python, function, jvm.executor_source(), shared)
+        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
         typed = jvm.construct(spark, "TypedScans", python, tags, shared)
+        writes.begin()
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
     except Py4JError as error:
         lines = str(getattr(error, "java_exception", error)).strip().splitlines()
@@ -123,13 +139,17 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
     `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = ours, dict(settings), dict(defaults), _python(spark), jvm.shared(spark)
+    given = ours, dict(settings), dict(defaults), _python(spark, _Decide(spark)), jvm.shared(spark)
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
 
 
-def _python(spark: SparkSession) -> Any:
-    """What the rules call (`scala/Python.scala`)."""
-    return jvm.construct(spark, "Python", _Decide(), _Tell())
+def _python(spark: SparkSession, decide: _Decide) -> Any:
+    """What the rules and writes call (`scala/Python.scala`)."""
+    return jvm.construct(spark, "Python", decide, _Tell(spark))
+
+
+def _no_rows(number: int, messages: Iterator[bytes]) -> Iterator[bytes]:  # noqa: ARG001  # PySpark's signature
+    return iter(())
 
 
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:

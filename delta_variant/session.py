@@ -1,8 +1,9 @@
-"""A session with Delta, and the switch for skipping and typed reading.
+"""A session with Delta, and the switch for skipping, typed reading and the writes of Delta's commands.
 
 In: a session builder or a classic session. `configure` adds Delta's package, SQL extension and catalog to the builder.
-`enable` makes delta-spark collect bounds, and installs the optimizer rules. `disable` removes the rules and restores the
-settings that nobody has changed since.
+`enable` installs the optimizer rules, has Delta's transactions write this package's files, and makes delta-spark collect bounds
+in files of its own. `disable` removes the rules, with which the writes go, and restores the settings that nobody has changed
+since.
 
 Invariant: a session has each rule at most once, however often `enable` is called, and settings of the user stay as they are.
 """
@@ -83,13 +84,16 @@ def _names(setting: object) -> list[str]:
 
 
 def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
-    """Let the session's queries skip files by Variant path, and delta-spark's writes collect bounds.
+    """Let the session's queries skip files by Variant path, and Delta's commands write shredded files with bounds.
 
     Example:
         dv.enable(spark)
+        spark.sql("INSERT INTO events SELECT parse_json(value) FROM texts")
         hits = spark.sql("SELECT v FROM events WHERE variant_get(v, '$.id', 'long') = 5")
 
-    This changes the session and those cloned from it later (streams). A second call does nothing more.
+    This changes the session and those cloned from it later (streams). A second call does nothing more. The session setting
+    `spark.delta_variant.everyWrite`, or the table property `delta_variant.everyWrite`, says which tables get this package's
+    files: `variant` (the default: those with a VARIANT column), `all` or `off`. What this package cannot write, Delta writes.
 
     new_sessions: whether it also changes the sessions that `newSession()` makes, from their first query on. Connect and Thrift
     servers in this driver make such a session for each client, so that clients' queries skip files too. Call `enable` before

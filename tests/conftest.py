@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
 LONGEST = [
     "doctor",
+    "every_write",
     "optimizer",
     "reading",
     "tables",
@@ -37,6 +38,8 @@ LONGEST = [
     "writer_concurrency",
     "commands",
     "writer_tables",
+    "every_write_generated",
+    "every_write_conflicts",
     "scan",
     "cache",
     "refusals",
@@ -46,6 +49,7 @@ LONGEST = [
     "docs",
     "index",
     "killed",
+    "every_write_killed",
     "order",
     "scan_texts",
     "explain",
@@ -66,6 +70,7 @@ LONGEST = [
     "end_to_end",
     "quickstart",
     "stats",
+    "every_write_sessions",
     "transaction",
     "writer_clustering",
     "spark_codec",

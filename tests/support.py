@@ -93,6 +93,11 @@ def without_rules(spark: SparkSession) -> Iterator[None]:
         jvm.set_rules(spark, rules)
 
 
+def deltas_own_files(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
+    """Delta itself makes the data files of the writes in the block, as in a session that is not enabled."""
+    return jvm.settings(spark, {"spark.delta_variant.everyWrite": "off"})
+
+
 @contextlib.contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """The session with interpreted expressions, and the sessions that are made meanwhile; in `make soak` as it is.

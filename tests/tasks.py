@@ -25,7 +25,7 @@ def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Pl
         "location": Storage.of(str(directory)), "variants": frozenset(variants), "not_null": (), "partition_by": (),
         "timestamps": frozenset(), "shredding_schemas": {}, "infer": True, "compression": "zstd", "max_rows": None,
         "max_bytes": 128 << 20,
-        "footer": {}, "num_indexed": 32, "stats_columns": None, "string_prefix": 32, "tight_bounds": False,
+        "footer": {}, "string_prefix": 32, "tight_bounds": False,
     }  # fmt: skip
     return Plan(**{**given, **changes})
 

@@ -1,6 +1,7 @@
-"""DELETE, UPDATE and MERGE with the optimizer rules, compared with twin tables that are changed without them.
+"""DELETE, UPDATE and MERGE of an enabled session, compared with twin tables that a plain session changes.
 
-After each statement the two tables have the same rows, change data and metrics in their history. For more generated statements:
+The rules find the rows, and this package writes the files. After each statement the two tables have the same rows, change data
+and metrics in their history. For more generated statements:
 
     COMMANDS_STATEMENTS=500 COMMANDS_SEED=1 python -m pytest -s tests/test_commands.py -k generated
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql.types import VariantVal
 
 import delta_variant as dv
 from delta_variant import jvm
@@ -100,7 +104,19 @@ def together(session: SparkSession, *queries: str) -> list[list[str]]:
     """The rows of each query, asked as one."""
     each = [f"select {n} n, * from ({query})" for n, query in enumerate(queries)]
     rows = session.sql(" union all ".join(each)).collect()
-    return [sorted(repr(row[1:]) for row in rows if row.n == n) for n in range(len(queries))]
+    return [sorted(repr(shown(row[1:])) for row in rows if row.n == n) for n in range(len(queries))]
+
+
+def shown(value: Any) -> Any:
+    """A value whose text says all of it: of a VARIANT the values, by type, and exact numbers, whose bytes are those of the
+    file's typed columns, by number."""
+    if isinstance(value, VariantVal):
+        return "variant", shown(dv.binary.decode(value.metadata, value.value))
+    if isinstance(value, tuple | list):
+        return [shown(item) for item in value]
+    if isinstance(value, dict):
+        return {key: shown(value[key]) for key in sorted(value)}
+    return Fraction(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value
 
 
 def states(session: SparkSession, *tables: str) -> list[list[str]]:

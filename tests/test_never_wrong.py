@@ -28,6 +28,7 @@ import random
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -46,10 +47,11 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantError
 from delta_variant.schema import infer
 from tests.strategies import column
-from tests.support import length
+from tests.support import deltas_own_files, length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -252,7 +254,7 @@ class Table:
     def build(self, session: SparkSession, off: SparkSession) -> None:
         """Makes about ten files by this package and by delta-spark, shredded or not, with bounds or without.
 
-        Then indexes the paths of every second table, runs DML, and perhaps `analyze`.
+        Then indexes the paths of every second table, runs DML by either of them, and perhaps `analyze`.
         """
         rng = self.rng
         mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
@@ -273,7 +275,8 @@ class Table:
         self._append(session, writers[0], 4, shredded=True)
         if rng.random() < 0.15:
             self.history.append("optimize")
-            session.sql(f"optimize {self.name}").collect()
+            with self._either(session):
+                session.sql(f"optimize {self.name}").collect()
         self._append(session, "native", 3, shredded=True)
         self._append(session, rng.choice(writers), 1, shredded=rng.random() < 0.5)
         for writer in [*writers[:1], "native"] * self.large:
@@ -305,7 +308,8 @@ class Table:
             # Row groups of a few rows: delta-spark merges the bounds in their footers.
             rows = self.rng.choice([500, 4300]) if large else self.rng.choice([4, 1000])
             session.conf.set("parquet.block.row.count.limit", str(rows))
-            frame.write.format("delta").mode("append").option("maxRecordsPerFile", size).save(str(self.path))
+            with deltas_own_files(session):
+                frame.write.format("delta").mode("append").option("maxRecordsPerFile", size).save(str(self.path))
         if not shredded:
             session.sql(f"alter table {self.name} set tblproperties ('delta.enableVariantShredding' = 'true')")
 
@@ -361,6 +365,12 @@ class Table:
         nulls = rng.choice([0, 0.1])
         return ["SQL NULL" if rng.random() < nulls else document for document in made]
 
+    def _either(self, session: SparkSession) -> AbstractContextManager[None]:
+        """A statement of Delta's whose files are those of this package or of Delta."""
+        by_delta = self.rng.random() < 0.5
+        self.history.append(f"files of Delta: {by_delta}")
+        return deltas_own_files(session) if by_delta else nullcontext()
+
     def _change(self, session: SparkSession, off: SparkSession) -> None:
         """Runs DML with skipping, and checks how many rows it affects."""
         rng = self.rng
@@ -380,7 +390,8 @@ class Table:
                 "when matched then update set s = named_struct('w', v)"
             )
         self.history.append(statement)
-        changed = session.sql(statement).first()
+        with self._either(session):
+            changed = session.sql(statement).first()
         assert changed["num_affected_rows"] == rows, f"seed {self.seed}: {self.history}"
 
 

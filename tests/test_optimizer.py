@@ -29,7 +29,7 @@ from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, TIMES_TAG
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
-from tests.support import SOAK, collected, forget, generated, prepared, scans, share, without_rules
+from tests.support import SOAK, collected, deltas_own_files, forget, generated, prepared, scans, share, without_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,10 +65,11 @@ def create(spark, path, columns="id long, v variant", partition_by="", **propert
 
 
 def events(spark, path, rows=50, files=5, **properties):
-    """`rows` events in `files` files that hold consecutive ids, in one commit."""
+    """`rows` events in `files` files of delta-spark that hold consecutive ids, in one commit."""
     source = spark.range(0, rows, 1, files).selectExpr("id", f"{EVENT} v")
     properties = {"delta.enableVariantShredding": "true", **properties}
-    source.write.format("delta").options(**properties).save(str(path))
+    with deltas_own_files(spark):
+        source.write.format("delta").options(**properties).save(str(path))
     return str(path)
 
 
@@ -91,8 +92,9 @@ def json_files(spark, files) -> DataFrame:
 
 
 def append_json(spark, path, files):
-    """One commit with a file for each list of JSON texts."""
-    json_files(spark, files).select("v").write.format("delta").mode("append").save(str(path))
+    """One commit of delta-spark with a file for each list of JSON texts."""
+    with deltas_own_files(spark):
+        json_files(spark, files).select("v").write.format("delta").mode("append").save(str(path))
 
 
 def mark(spark, path, values=(BOUNDS_TAG_VALUE,)):
@@ -420,7 +422,8 @@ def test_clock_changes(spark, tmp_path):
     times = times.selectExpr("id", "timestamp_seconds(id) ts", "cast(timestamp_seconds(id) as timestamp_ntz) ntz")
     path = str(tmp_path / "clocks")
     shredded = times.selectExpr("id", "to_variant_object(named_struct('ts', ts, 'ntz', ntz)) v").write.format("delta")
-    shredded.option("delta.enableVariantShredding", "true").save(path)
+    with deltas_own_files(spark):
+        shredded.option("delta.enableVariantShredding", "true").save(path)
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     try:
         predicates = [
@@ -457,7 +460,8 @@ def made_in_structs(spark, path, mapping):
     path = create(spark, path, columns, **{"delta.columnMapping.mode": mapping})
     inner = f"named_struct('v', cast(-id as variant), 'w', {EVENT})"
     source = spark.range(0, 40, 1, 4).selectExpr("id", f"named_struct('x', cast(1 as int), 'v', {EVENT}, 'o', {inner}) s")
-    source.write.format("delta").mode("append").save(path)
+    with deltas_own_files(spark):
+        source.write.format("delta").mode("append").save(path)
     names = {"v": "s.v", "w": "s.o.w", "o": "s.o"}
     if mapping != "none":
         spark.sql(f"alter table delta.`{path}` rename column s.v to `new v`")
@@ -526,7 +530,8 @@ def test_types_that_differ_from_file_to_file(spark, tmp_path):
     files += [[f"cast({expression} as variant)"] for expression in typed]
     values = ", ".join(f"array({', '.join(values)})" for values in files)
     apart = spark.range(0, len(files), 1, len(files)).selectExpr(f"explode(array({values})[id]) x")
-    apart.selectExpr("to_variant_object(named_struct('x', x)) v").write.format("delta").mode("append").save(path)
+    with deltas_own_files(spark):
+        apart.selectExpr("to_variant_object(named_struct('x', x)) v").write.format("delta").mode("append").save(path)
     mark(spark, path)
     literals = {
         **{kind: ["5", "7", "-2", "100"] for kind in ("tinyint", "smallint", "int", "bigint")},
@@ -668,7 +673,8 @@ def places(spark, table, tmp_path_factory) -> Iterator[None]:
     enable(spark)  # so that `pairs` has bounds
     pairs = str(tmp_path_factory.mktemp("places") / "pairs")
     source = spark.range(0, 20, 1, 2).selectExpr("id", f"{EVENT} v", f"{EVENT} w")
-    source.write.format("delta").option("delta.enableVariantShredding", "true").save(pairs)
+    with deltas_own_files(spark):
+        source.write.format("delta").option("delta.enableVariantShredding", "true").save(pairs)
     for name, path in (("events", table), ("pairs", pairs)):
         spark.sql(prepared(spark, f"select * from delta.`{path}`")).createOrReplaceTempView(name)
     spark.sql("create or replace temp view first as select id, v:id::int n from events where v:id::int < 30")
@@ -746,7 +752,8 @@ def test_first_rows_of_any_table(spark, tmp_path):
     for how, files in written.items():
         frame = json_files(spark, list(files.values())).selectExpr(f"array({', '.join(map(str, files))})[file] + 0L id", "v")
         if how == "by delta-spark":
-            frame.write.format("delta").mode("append").save(path)
+            with deltas_own_files(spark):
+                frame.write.format("delta").mode("append").save(path)
         else:
             write(frame, path, shred={"v": "n decimal(18,2)"} if how == "as decimals" else "auto")
     with generated(spark):
@@ -826,7 +833,8 @@ def test_partitions(spark, tmp_path):
     """Partition filters, static and dynamic, and path predicates narrow the same scan."""
     path = create(spark, tmp_path / "parts", "id long, p int, v variant", "partitioned by (p)")
     source = spark.range(0, 40, 1, 4).selectExpr("id", "cast(id % 2 as int) p", f"{EVENT} v")
-    source.write.format("delta").mode("append").save(path)
+    with deltas_own_files(spark):
+        source.write.format("delta").mode("append").save(path)
     df = read(spark, path).where("p = 1 and v:id::int < 20").select("id")
     assert (len(collected(df)), opened(df)) == (10, [2])
     read(spark, path).createOrReplaceTempView("parts")
@@ -1012,7 +1020,8 @@ def test_residuals_over_4_kib(spark, tmp_path):
     usual = "to_variant_object(named_struct('a', id, 'b', id))"
     value = f"case when id in (4501, 4790) then {huge} when id in (4500, 4600) then {other} else {usual} end v"
     spark.conf.set("parquet.block.row.count.limit", "500")
-    spark.range(0, 4800, 1, 1).selectExpr("id", value).write.format("delta").mode("append").save(path)
+    with deltas_own_files(spark):
+        spark.range(0, 4800, 1, 1).selectExpr("id", value).write.format("delta").mode("append").save(path)
     spark.conf.unset("parquet.block.row.count.limit")
     assert [row.path for row in VariantTable.forPath(spark, path).stats().collect()] == ["$['b']"]
     negative = "try_variant_get(v, '$.a', 'double') < 0"
@@ -1374,19 +1383,21 @@ def test_strings_without_the_tag_of_times(spark, tmp_path):
 
 
 def test_times_in_strings_after_changes(spark, tmp_path):
-    """Files that DELETE left with a deletion vector keep the tag; files that UPDATE or OPTIMIZE wrote are opened (Q8)."""
+    """Files that DELETE left with a deletion vector keep the tag; files of Delta's UPDATE and OPTIMIZE are opened (Q8)."""
     path = spelled(spark, tmp_path / "t", **{"delta.enableDeletionVectors": "true"})
     table = f"delta.`{path}`"
     query = lambda: read(spark, path).where("v:z::date = date'2006-10-29'").select("id")  # noqa: E731
     spark.sql(f"delete from {table} where v:z::timestamp between {INSTANT.format('00:00:00')} and {INSTANT.format('12:00:00')}")
     df = query()
     assert (sorted(row.id for row in collected(df)), opened(df)) == ([*range(61, 72)], [1])
-    spark.sql(
-        f"""update {table} set v = parse_json('{{"z": "2006-10-29T05:00:00+10:00"}}') where v:z::date = date'2006-10-27'"""
-    )
+    with deltas_own_files(spark):
+        spark.sql(
+            f"""update {table} set v = parse_json('{{"z": "2006-10-29T05:00:00+10:00"}}') where v:z::date = date'2006-10-27'"""
+        )
     df = query()
     assert (sorted(row.id for row in collected(df)), opened(df)) == ([*range(24), *range(61, 72)], [2])
-    spark.sql(f"optimize {table}").collect()
+    with deltas_own_files(spark):
+        spark.sql(f"optimize {table}").collect()
     assert sorted(row.id for row in collected(query())) == [*range(24), *range(61, 72)]
 
 

@@ -23,7 +23,7 @@ from delta_variant import report
 from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
 from delta_variant.reading import MAX_GROUPS, cast, groups
 from tests.strategies import column
-from tests.support import SOAK, collected, generated, prepared, scans, share, viewed
+from tests.support import SOAK, collected, deltas_own_files, generated, prepared, scans, share, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -454,14 +454,16 @@ def test_what_footers_prove_beside_residuals(spark, residuals, footers, known):
 def test_footers_of_other_writers(spark, tmp_path, footers):
     """Footers prove paths in files that delta-spark has inserted, and in files of this package that it has rewritten (T2)."""
     table = f"delta.`{made(spark, tmp_path / 't', [[event(n) for n in range(40)]] * 2, EVENTS)}`"
-    spark.sql(f"insert into {table} select id + 1000, v from {table} where id < 30")
-    spark.sql(f"delete from {table} where id = 45")
+    with deltas_own_files(spark):
+        spark.sql(f"insert into {table} select id + 1000, v from {table} where id < 30")
+        spark.sql(f"delete from {table} where id = 45")
     queries = [
         f"select sum(v:n::int), max(v:s::string) from {table}",
         f"select id, v:o.x, v:o.d::double, v:kind from {table} where v:n::int > 9",
     ]
     assert [scan.files_typed for [scan] in together(spark, queries)] == [3, 3]
-    spark.sql(f"optimize {table}")
+    with deltas_own_files(spark):
+        spark.sql(f"optimize {table}")
     assert [scan.files_typed for [scan] in together(spark, queries)] == [1, 1]
 
 
@@ -473,7 +475,8 @@ def test_footers_of_mapped_columns(spark, tmp_path, footers, mode):
     properties = {"delta.enableVariantShredding": "true", "delta.columnMapping.mode": mode}
     json_text = '\'{"a": \' || id || \', "b": {"c": "x\' || id || \'"}}\''
     source = spark.range(0, 20, 1, 1).selectExpr("id", f"named_struct('w', parse_json({json_text})) s")
-    source.write.format("delta").options(**properties).save(str(path))
+    with deltas_own_files(spark):
+        source.write.format("delta").options(**properties).save(str(path))
     both(spark, f"select id, s.w:a::int, s.w:b.c::string from delta.`{path}`", typed=mode == "name")
     spark.sql(f"alter table delta.`{path}` rename column s to t")
     both(spark, f"select id, t.w:a::int, t.w:b.c::string from delta.`{path}`", typed=mode == "name")
@@ -546,7 +549,8 @@ def mixed(spark, tmp_path_factory) -> Iterator[str]:
     dv.write(spark.read.format("delta").load(str(path)).selectExpr("id + 100 id", "v").coalesce(1), path, shred={"v": narrow})
     odd = 'select 200, parse_json(\'{"n": 1.5, "s": 7, "kind": "number", "o": 5}\') union all select 201, null'
     for rows in (odd, f"select id + 300, v from delta.`{path}` where id < 20"):
-        spark.sql(f"insert into delta.`{path}` {rows}")
+        with deltas_own_files(spark):
+            spark.sql(f"insert into delta.`{path}` {rows}")
     dv.write(spark.sql(f"select id + 400 id, v from delta.`{path}` where id < 20"), path, shred=False)
     spark.sql(f"delete from delta.`{path}` where id % 10 = 3")
     dv.enable(spark)
@@ -561,7 +565,8 @@ def partly(spark, typed, tmp_path_factory) -> str:
     files = [[event(n) for n in range(start, start + 40)] for start in (0, 40, 80)]
     made(spark, path, files, EVENTS, **{"delta.enableDeletionVectors": "true"})
     spark.sql(f"delete from delta.`{path}` where id = 119")
-    spark.sql(f"insert into delta.`{path}` select id - 20, v from delta.`{path}` where id between 100 and 104")
+    with deltas_own_files(spark):
+        spark.sql(f"insert into delta.`{path}` select id - 20, v from delta.`{path}` where id between 100 and 104")
     return str(path)
 
 

@@ -692,7 +692,7 @@ def test_bounds_of_variants_are_delta_sparks(twin, spark):
 @pytest.mark.spark
 @given(
     text=st.text(st.sampled_from("a\x7e\x7f\x80é\uffff\U0001f600\U0010ffff"), min_size=25, max_size=80),
-    prefix=st.sampled_from([1, 5, 32]),
+    prefix=st.sampled_from([0, 1, 5, 32]),
 )
 def test_strings_are_cut_like_delta_spark_does(spark, text, prefix):
     """A maximum is cut as delta-spark's own function cuts it."""

@@ -20,7 +20,7 @@ from delta_variant.session import disable, enable
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, decode_bounds, encode_bounds
 from delta_variant.writer import write
 from tests.logs import actions
-from tests.support import SOAK, collected, delta_log, forget
+from tests.support import SOAK, collected, delta_log, deltas_own_files, forget
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -55,8 +55,9 @@ def tens(spark, first, *more, value=EVENT):
 
 
 def append(frame, path):
-    """Appends with delta-spark."""
-    frame.write.format("delta").mode("append").save(path)
+    """Appends with delta-spark: with bounds in an enabled session, without in a plain one."""
+    with deltas_own_files(frame.sparkSession):
+        frame.write.format("delta").mode("append").save(path)
 
 
 @pytest.fixture(scope="module")
@@ -285,9 +286,11 @@ def test_history_of_a_table(spark, ask_all, ours, tmp_path):
     spark.sql(f"delete from {table} where id in (12, 15, 17)")
     assert actions(path, "add")[-1]["deletionVector"]
     ask_all(path, {"v:s::string in ('k015', 'k016')": 1, "v:s::string = 'k500'": 0}, [[16], []])
-    spark.sql(f"reorg table {table} apply (purge)")
+    with deltas_own_files(spark):
+        spark.sql(f"reorg table {table} apply (purge)")
     ask_all(path, {"v:n::int = 500": 0, "v:s::string = 'k500'": 1}, [[], []])
-    spark.sql(f"optimize {table}")
+    with deltas_own_files(spark):
+        spark.sql(f"optimize {table}")
     wanted = {"v:n::int = 500": 0, "v:s::string = 'k016'": 1, "v:s::string = 'k500'": 1}
     ask_all(path, wanted, [[], [16], []])
     spark.sql(f"restore table {table} to version as of 1")
@@ -301,7 +304,8 @@ def test_shallow_clones(spark, ask, ours, tmp_path):
     spark.sql(f"create table delta.`{path}` shallow clone delta.`{ours}`")
     write(tens(spark, 100), path)
     assert ask(path, "v:n::int in (15, 105)", 2) == [15, 105]
-    spark.sql(f"update delta.`{path}` set id = -id where v:n::int = 15")
+    with deltas_own_files(spark):
+        spark.sql(f"update delta.`{path}` set id = -id where v:n::int = 15")
     assert ask(path, "v:n::int = 15", 1) == [-15]
     assert ask(path, "v:s::string = 'k105'", 2) == [105]
     assert ask(ours, "v:n::int = 15", 1) == [15]

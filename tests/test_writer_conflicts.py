@@ -32,6 +32,7 @@ public class Gate implements TransactionExecutionObserver {
   private final CountDownLatch reached = new CountDownLatch(1);
   private final CountDownLatch open = new CountDownLatch(1);
   private scala.Option next = scala.Option.empty();
+  private TransactionExecutionObserver before;
 
   public void beginDoCommit() {
     reached.countDown();
@@ -43,11 +44,14 @@ public class Gate implements TransactionExecutionObserver {
   }
   public boolean reached() throws InterruptedException { return reached.await(5, TimeUnit.MINUTES); }
   public void open() { reached.countDown(); open.countDown(); }
-  public void install() { TransactionExecutionObserver$.MODULE$.setObserver(this); }
-  public void uninstall() { TransactionExecutionObserver$.MODULE$.setObserver(NoOpTransactionExecutionObserver$.MODULE$); }
+  public void install() {
+    before = (TransactionExecutionObserver) TransactionExecutionObserver$.MODULE$.getObserver();
+    TransactionExecutionObserver$.MODULE$.setObserver(this);
+  }
+  public void uninstall() { TransactionExecutionObserver$.MODULE$.setObserver(before); }
 
   public TransactionExecutionObserver createChild() { return this; }
-  public OptimisticTransaction startingTransaction(scala.Function0 f) { return (OptimisticTransaction) f.apply(); }
+  public OptimisticTransaction startingTransaction(scala.Function0 f) { return before.startingTransaction(f); }
   public Object preparingCommit(scala.Function0 f) { return f.apply(); }
   public void beginBackfill() {}
   public void beginPostCommit() {}
@@ -62,6 +66,10 @@ public class Gate implements TransactionExecutionObserver {
 @pytest.fixture(scope="module")
 def gate(spark):
     """Makes gates."""
+    return gates(spark)
+
+
+def gates(spark):
     compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(spark._jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(GATE)

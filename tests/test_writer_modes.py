@@ -20,7 +20,7 @@ from delta_variant.table import VariantTable
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer import Commit, foreach_batch, write
 from tests.logs import actions, commits, features, newest
-from tests.support import SOAK, share
+from tests.support import SOAK, deltas_own_files, share
 from tests.test_writer import canonicals, read
 from tests.test_writer_tables import protocol_and_metadata
 
@@ -366,21 +366,22 @@ def test_others_write_the_same_table(spark, tmp_path):
 
     enable(spark)
     try:
-        for statement, expected in steps:  # noqa: B007  # check reads it
-            spark.sql(statement)
+        with deltas_own_files(spark):
+            for statement, expected in steps:  # noqa: B007  # check reads it
+                spark.sql(statement)
+                if SOAK:
+                    check()
+            spark.sql(row.format(6)).write.format("delta").save(str(source))
+            stream = spark.readStream.format("delta").load(str(source)).writeStream.format("delta")
+            options = {"checkpointLocation": str(tmp_path / "checkpoint")}
+            stream.trigger(availableNow=True).options(**options).start(str(tmp_path / "t")).awaitTermination()
+            expected[6] = 6
             if SOAK:
                 check()
-        spark.sql(row.format(6)).write.format("delta").save(str(source))
-        stream = spark.readStream.format("delta").load(str(source)).writeStream.format("delta")
-        options = {"checkpointLocation": str(tmp_path / "checkpoint")}
-        stream.trigger(availableNow=True).options(**options).start(str(tmp_path / "t")).awaitTermination()
-        expected[6] = 6
-        if SOAK:
+            write(spark.sql(row.format(7)), tmp_path / "t")
+            expected[7] = 7
             check()
-        write(spark.sql(row.format(7)), tmp_path / "t")
-        expected[7] = 7
-        check()
-        spark.sql(f"OPTIMIZE {table}")
-        assert len(check()) == 1
+            spark.sql(f"OPTIMIZE {table}")
+            assert len(check()) == 1
     finally:
         disable(spark)

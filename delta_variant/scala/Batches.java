@@ -4,7 +4,8 @@
  *
  * This is the body of a class: Spark's code generator, which puts a head on it, compiles it in every executor, so that
  * executors need no JAR of ours. A batch has the columns of references[0], a StructType, as pyspark.sql.pandas.types
- * has them in Arrow. The names of Spark that are not qualified are those that the generator imports.
+ * has them in Arrow. references[1] is null, or a location: then a row that fails fails as in Spark's tasks that write there.
+ * The names of Spark that are not qualified are those that the generator imports.
  */
 
 /** The rows and bytes after which a batch ends; its last row may exceed the bytes. Smaller batches cost more in the task. */
@@ -12,18 +13,20 @@ private static final int MAX_ROWS = 16384;
 private static final int MAX_BYTES = 8 << 20;
 
 public Object generate(Object[] references) {
-  return new Batches((org.apache.spark.sql.types.StructType) references[0]);
+  return new Batches((org.apache.spark.sql.types.StructType) references[0], (String) references[1]);
 }
 
 private static final class Batches extends org.apache.spark.sql.execution.BufferedRowIterator {
   private final org.apache.spark.sql.types.StructType schema;
+  private final String location;
   private final Column[] columns;
   private org.apache.spark.sql.catalyst.expressions.UnsafeProjection unsafe;
   private scala.collection.Iterator rows;
   private byte[] last = new byte[0];  // the last message, which is consumed before the next one is asked for
 
-  Batches(org.apache.spark.sql.types.StructType schema) {
+  Batches(org.apache.spark.sql.types.StructType schema, String location) {
     this.schema = schema;
+    this.location = location;
     columns = columns(schema);
   }
 
@@ -32,11 +35,25 @@ private static final class Batches extends org.apache.spark.sql.execution.Buffer
     rows = inputs[0];
   }
 
+  /** The next row; null behind the last one. */
+  private InternalRow nextRow() {
+    try {
+      return rows.hasNext() ? (InternalRow) rows.next() : null;
+    } catch (Throwable failure) {
+      boolean isForSpark = location == null || failure instanceof org.apache.spark.shuffle.FetchFailedException;
+      Platform.throwException(isForSpark ? failure
+          : org.apache.spark.sql.errors.QueryExecutionErrors$.MODULE$.taskFailedWhileWritingRowsError(location, failure));
+      return null;
+    }
+  }
+
   protected void processNext() throws java.io.IOException {
     int count = 0;
     long bytes = 0;
-    while (count < MAX_ROWS && bytes < MAX_BYTES && rows.hasNext()) {
-      UnsafeRow row = unsafe((InternalRow) rows.next());
+    while (count < MAX_ROWS && bytes < MAX_BYTES) {
+      InternalRow given = nextRow();
+      if (given == null) break;
+      UnsafeRow row = unsafe(given);
       for (int c = 0; c < columns.length; c++) columns[c].add(row, row.getBaseObject(), row.getBaseOffset(), c);
       bytes += row.getSizeInBytes();
       count++;

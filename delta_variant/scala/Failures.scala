@@ -4,7 +4,8 @@ import java.nio.channels.ClosedByInterruptException
 
 import scala.util.control.ControlThrowable
 
-import org.apache.spark.SparkThrowable
+import org.apache.spark.{SparkException, SparkThrowable}
+import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.delta.DeltaConcurrentModificationException
 
 /** What a failure is, by itself and its causes. */
@@ -18,6 +19,34 @@ object Failures {
     case known: SparkThrowable => known.getCondition == "SPARK_JOB_CANCELLED"
     case _ => false
   }
+
+  /** What Python said, or what was said of it, if a job failed in one of its workers, or because there was none. */
+  private def ofPython(failure: Throwable): Option[String] = causes(failure).collectFirst {
+    case cause: PythonException => cause.getMessage
+    case cause
+        if cause.getStackTrace.headOption.exists(_.getClassName.startsWith(Workers)) ||
+          cause.getStackTrace.exists(_.getClassName.startsWith(s"${Workers}PythonWorkerFactory")) =>
+      cause.toString
+  }
+
+  /**
+   * Why the tasks of a write failed, if not because of its rows: by Python, in Batches.java, or for a reason of Spark's that is no
+   * exception, such as a lost executor.
+   */
+  def ofTasks(failure: Throwable): Option[String] = {
+    val isOfRows = causes(failure).exists {
+      case known: SparkThrowable => known.getCondition == "TASK_WRITE_FAILED"
+      case _ => false
+    }
+    def isOfBatches = causes(failure).exists(_.getStackTrace.exists(_.getClassName.endsWith("$Batches")))
+    def isOfSpark = failure match {
+      case aborted: SparkException => aborted.getCause == null && aborted.getCondition == null
+      case _ => false
+    }
+    ofPython(failure).orElse(Option.when(!isOfRows && (isOfBatches || isOfSpark))(failure.toString))
+  }
+
+  private val Workers = "org.apache.spark.api.python."
 
   /** Whether a commit conflicts with another writer's. */
   def isConflict(failure: Throwable): Boolean = causes(failure).exists(_.isInstanceOf[DeltaConcurrentModificationException])

@@ -97,6 +97,34 @@ object Messages {
   /** The kinds of files that are read from typed columns. Spark's scan reads the other files. */
   final case class GroupsReply(groups: Seq[Group])
 
+  // ---- a transaction asks Python ------------------------------------------------------------------------------------
+
+  /** How do tasks write the rows of Delta's command? (delta_variant/writer/every_write.py) */
+  final case class WriteRequest(
+      number: Long, // by which Python asks for the settings of the file system
+      location: String,
+      protocol: String, // Delta's JSON, as that of the metadata
+      metadata: String,
+      columns: String, // those of files, by their physical names, as a StructType in JSON
+      partitionBy: Seq[String], // physical names, behind that of Delta's column that marks change data
+      steps: Map[String, Boolean], // physical names of the columns whose highest value, or else lowest, is reported
+      texts: Option[TextColumns],
+      compression: Option[String],
+      maxRows: Long, // 0 for no limit
+      stringPrefix: Int,
+      files: Option[Long]) // of the table; None if the log would have to be read for it
+      extends Request[WriteReply]
+
+  /** Columns of JSON texts that become VARIANTs, and the options of Spark's parse_json. */
+  final case class TextColumns(
+      columns: Seq[String], fails: Boolean, allowDuplicateKeys: Boolean, validateUnicode: Boolean)
+
+  /**
+   * A pickled PySpark function in base64, and the application whose first transaction identifier is committed with the files;
+   * or the reason why Delta has to write the files, and whether somebody has to do something about it.
+   */
+  final case class WriteReply(task: Option[String], announces: Option[String], reason: String, isFailure: Boolean)
+
   // ---- the filters of a scan ----------------------------------------------------------------------------------------
 
   /** An expression that a filter compares: a VARIANT column, by its physical names; a path of one; a cast. */
@@ -245,12 +273,13 @@ object Messages {
 
   /** What a task says of a file that it wrote, of an error, or of documents that it left out (delta_variant/writer/task.py). */
   final case class WriteReport(
-      add: Option[String], // the Add action
+      add: Option[String], // the Add action, or for change data the AddCDCFile action
       rows: Long,
       size: Long,
       shredded: Seq[String], // columns
       leftPlain: Boolean,
       @JsonDeserialize(contentAs = classOf[JLong]) malformed: Map[String, Long], // documents by file
+      @JsonDeserialize(contentAs = classOf[JLong]) marks: Map[String, Long], // the highest or lowest values of columns
       error: Option[Failure])
 
   final case class Failure(name: String, text: String)

@@ -4,6 +4,7 @@ import java.util.WeakHashMap
 import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.delta.TransactionExecutionObserver
 
 /** What the sessions of one driver share: caches, and what their threads are doing. */
 final class Shared {
@@ -22,6 +23,17 @@ final class Shared {
 
   /** The check that extensions were given. It cannot be removed, so what it does is changed. */
   val checks = new WeakHashMap[SparkSessionExtensions, NewSessions.Check]
+
+  /**
+   * From now on, Delta asks `EveryWrite.Observer` for its transactions, in every thread. Delta has observers by thread, and
+   * those of streams are started by Spark, so what is replaced is the observer of threads that have none of their own.
+   */
+  lazy val observe: Unit = {
+    val observer = new EveryWrite.Observer
+    val module = TransactionExecutionObserver
+    val replace = module.getClass.getMethods.find(_.getName.endsWith("_setter_$threadObserver_$eq")).get
+    replace.invoke(module, ThreadLocal.withInitial[TransactionExecutionObserver](() => observer))
+  }
 }
 
 /** Whether a thread is doing something. */

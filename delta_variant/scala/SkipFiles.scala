@@ -21,8 +21,10 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
  * (PlannedFiles).
  *
  * @param found the session settings that delta_variant.enable changed, as they were
+ * @param writes what the session's writes need: a session has the rule if and only if it is enabled
  */
-final class SkipFiles(python: Python, tags: Tags, shared: Shared, val found: JMap[String, String])
+final class SkipFiles(
+    python: Python, tags: Tags, shared: Shared, val found: JMap[String, String], val writes: EveryWrite)
     extends SafeRule(SkipFiles.Name, "skipping", python, shared) {
   import SkipFiles._
 

@@ -2,25 +2,23 @@ package org.apache.spark.sql.delta.variant
 
 import java.lang.{Long => JLong}
 import java.net.URI
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{List => JList, Map => JMap}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.api.python.{PythonFunction, PythonRDD}
+import org.apache.spark.api.python.PythonFunction
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.{AnalysisException, Encoders, SaveMode}
+import org.apache.spark.sql.{AnalysisException, SaveMode}
 import org.apache.spark.sql.catalyst.{InternalRow, TableIdentifier}
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, NullsFirst}
-import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, DeltaOptions, OptimisticTransaction, Snapshot}
 import org.apache.spark.sql.delta.actions.{Action, AddFile, SetTransaction}
 import org.apache.spark.sql.delta.commands.{CreateDeltaTableCommand, TableCreationModes, WriteIntoDelta}
 import org.apache.spark.sql.delta.hooks.AutoCompact
-import org.apache.spark.sql.execution.{LogicalRDD, SQLExecution, WholeStageCodegenEvaluatorFactory}
+import org.apache.spark.sql.execution.{LogicalRDD, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.types.StructType
 
@@ -107,11 +105,8 @@ class Write(
     val execution = source.queryExecution
     OptimisticTransaction.withActive(transaction) {
       SQLExecution.withNewExecutionId(execution, Some(Name)) {
-        val messages = Write.batches(under(rows, execution.toRdd), rows.schema, batches, rows.sparkSession)
-        val reports = new PythonRDD(messages, task, false, false).collect()
-        Messages.encoded(written(reports.iterator.map { report =>
-          Messages.decoded[Messages.WriteReport](new String(report, UTF_8))
-        }))
+        val reports = WriteFiles.run(rows.sparkSession, under(rows, execution.toRdd), rows.schema, task, batches)
+        Messages.encoded(written(reports))
       }
     }
   }
@@ -327,16 +322,5 @@ object Write {
         LogicalRDD(leaf.output, rows, leaf.outputPartitioning, leaf.outputOrdering, isStreaming = false)(spark)
       }
       Dataset.ofRows(spark, above).queryExecution.toRdd
-  }
-
-  /**
-   * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles
-   * there the code that takes the arrays out of the rows that the source yields.
-   */
-  def batches(rows: RDD[InternalRow], schema: StructType, source: String, spark: SparkSession): RDD[Array[Byte]] = {
-    val duration = SQLMetrics.createTimingMetric(rows.sparkContext, "duration")
-    val code = Right(new CodeAndComment(source, Map.empty))
-    val batches = rows.mapPartitionsWithEvaluator(new WholeStageCodegenEvaluatorFactory(code, duration, Array[Any](schema)))
-    spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary")).as(Encoders.BINARY).rdd
   }
 }

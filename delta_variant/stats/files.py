@@ -52,7 +52,7 @@ def indexed_columns(
     leaves = nested.columns(schema, variants)
     if stats_columns is None:
         return leaves if num_indexed < 0 else leaves[:num_indexed]
-    chosen = _parse_columns(stats_columns)
+    chosen = column_names(stats_columns)
     return [names for names in leaves if any(tuple(map(str.lower, names[: len(c)])) == c for c in chosen)]
 
 
@@ -178,8 +178,14 @@ class _Leaf:
         return json_bounds(self._extremes, self._prefix)[side]
 
 
-def _parse_columns(text: str) -> list[Names]:
-    """A comma-separated list of names with dots and backquotes, in lower case."""
+def column_names(text: str) -> list[Names]:
+    """The names of a text of `delta.dataSkippingStatsColumns`: a list with commas, dots and backquotes. They are in lower case.
+
+    Raises InvalidSchemaError for a text that is not such a list.
+
+    >>> column_names("id, `Actor`.id")
+    [('id',), ('actor', 'id')]
+    """
     columns: list[Names] = []
     names: list[str] = []
     at = 0

@@ -173,6 +173,8 @@ def _cut_up(text: str, prefix: int) -> str | None:
     units = size = 0
     if len(text.encode("utf-16-le")) // 2 <= prefix:
         return text
+    if prefix == 0:
+        return None
     while units < prefix:
         units += 2 if text[size] > "\uffff" else 1
         size += 1

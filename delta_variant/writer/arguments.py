@@ -158,14 +158,20 @@ def _check_rows(df: DataFrame) -> None:
 
 def _codec(spark: SparkSession, given: str | None) -> str:
     """The codec of the files: the argument, else the session's setting, else zstd. Raises UnsupportedFeatureError."""
-    origin = f"compression={given!r}"
     if given is None:
-        given = (spark.conf.get(_CODEC_OF_SESSION, "zstd") or "zstd").lower()
-        origin = f"{_CODEC_OF_SESSION}={given}"
-        given = _SPARK_CODECS.get(given, given)
+        return sparks_codec(spark.conf.get(_CODEC_OF_SESSION, None))
     if given not in _CODECS:
-        raise UnsupportedFeatureError(f"{origin} is not one of {', '.join(_CODECS)}")
+        raise UnsupportedFeatureError(f"compression={given!r} is not one of {', '.join(_CODECS)}")
     return given
+
+
+def sparks_codec(name: str | None) -> str:
+    """The codec that an option or a setting of Spark names; zstd for None. Raises UnsupportedFeatureError."""
+    given = (name or "zstd").lower()
+    found = _SPARK_CODECS.get(given, given)
+    if found not in _CODECS:
+        raise UnsupportedFeatureError(f"{_CODEC_OF_SESSION}={given} is not one of {', '.join(_CODECS)}")
+    return found
 
 
 def _max_rows(spark: SparkSession, given: int | None) -> int | None:

@@ -25,6 +25,7 @@ from delta_variant import errors, jvm, membership, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, quoted
+from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, json_texts, mapping, record_batches, shredding_schemas
 from delta_variant.writer.alignment import field_names, leaves, not_null, nullable
 from delta_variant.writer.plan import Plan
@@ -32,16 +33,19 @@ from delta_variant.writer.task import write_messages
 from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from delta_variant.features import TableFeatures
     from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.messages import Written
+    from delta_variant.storage import Storage
     from delta_variant.transaction import Transaction
     from delta_variant.writer.arguments import Request
     from delta_variant.writer.plan import JsonColumns
+    from delta_variant.writer.shredding_schemas import Shred
 
 # How many bytes Spark gives to one task after a shuffle; here the target size of a file.
 _TASK_BYTES = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
@@ -57,44 +61,78 @@ def make_plan(transaction: Transaction, request: Request) -> Plan:
     Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for arguments and properties that do
     not fit the table.
     """
-    features, shred = transaction.features, request.shred
+    features = transaction.features
+    schema, physical = schemas(features.schema)
+    plan = table_plan(
+        features,
+        transaction.storage,
+        files=transaction.files,
+        spark_version=transaction.spark.version,
+        shred=request.shred,
+        cluster_by=request.cluster_by,
+        compression=request.compression,
+        max_rows=request.max_rows,
+        string_prefix=int(transaction.spark.conf.get(STRING_PREFIX, "32") or 32),
+    )
+    json = request.texts.plan(transaction.spark, schema, physical)
+    data = t.StructType([field for field in physical if field.name not in plan.partition_by])
+    return replace(
+        plan,
+        not_null=tuple(not_null(physical)),
+        json=json if request.files is None else None,
+        files=_files(request, data, json),
+    )
+
+
+def table_plan(
+    features: TableFeatures,
+    location: Storage,
+    *,
+    files: int,
+    spark_version: str,
+    shred: Shred | Mapping[str, str | pa.DataType] = "auto",
+    cluster_by: Sequence[str] = (),
+    compression: str,
+    max_rows: int | None,
+    string_prefix: int,
+) -> Plan:
+    """What a table asks of its files, in a plan for rows that have all of its columns. Raises as `make_plan`.
+
+    files: how many the table has. spark_version: for the footers. string_prefix: how many characters of a string bounds keep.
+    """
     schema, physical = schemas(features.schema)
     names = dict(zip(schema.names, physical.names, strict=True))
     given = shredding_schemas.given(shred, schema, features.properties)
-    clustering.keys(schema, request.cluster_by)
+    clustering.keys(schema, cluster_by)
     if shred not in ("auto", False):
         features.check_shredding(", or leave out shred=")
     by = tuple(names[name] for name in features.partition_by)
     data = t.StructType([field for field in physical if field.name not in by])
     variants = frozenset(path for path, kind in leaves(data) if isinstance(kind, t.VariantType))
     physical_paths = mapping.physical_paths(features.schema)
-    first = shredding_schemas.first_bounds(schema, features.properties, request.cluster_by)
+    first = shredding_schemas.first_bounds(schema, features.properties, cluster_by)
     to_index = indexing.stored(schema, features.properties)
     budget = indexing.share(None, features.properties)
-    json = request.texts.plan(transaction.spark, schema, physical)
     return Plan(
-        location=transaction.storage,
+        location=location,
         variants=variants,
-        not_null=tuple(not_null(physical)),
+        not_null=(),
         partition_by=by,
         timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
         shredding_schemas={physical_paths[path]: wanted for path, wanted in given.items()} if features.shredding else {},
         infer=shred == "auto" and features.shredding and bool(variants),
-        compression=request.compression,
-        max_rows=request.max_rows,
+        compression=compression,
+        max_rows=max_rows,
         max_bytes=file_sizes.target_bytes(features.properties),
-        footer={"org.apache.spark.version": transaction.spark.version},  # without this key Spark shifts or refuses old dates
-        num_indexed=int(features.properties.get("delta.dataSkippingNumIndexedCols", "32")),
-        stats_columns=_stats_columns(transaction, physical_paths),
-        string_prefix=int(transaction.spark.conf.get(STRING_PREFIX, "32") or 32),
+        footer={"org.apache.spark.version": spark_version},  # without this key Spark shifts or refuses old dates
+        string_prefix=string_prefix,
+        indexed=frozenset(_indexed(features, data, variants, physical_paths)),
         tight_bounds="deletionVectors" in features.names,
-        tags=transaction.files < stats.MAX_TAGGED_FILES,
+        tags=files < stats.MAX_TAGGED_FILES,
         field_ids=mapping.field_ids(features.schema),
         random_prefix=features.random_prefix,
         first_bounds={physical_paths[path]: keys for path, keys in first.items()},
-        index=indexing.plan(transaction.storage, features, to_index, budget, transaction.files) if to_index else None,
-        json=json if request.files is None else None,
-        files=_files(request, data, json),
+        index=indexing.plan(location, features, to_index, budget, files) if to_index else None,
     )
 
 
@@ -110,18 +148,23 @@ def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
     return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(mapping.physical_schema(schema))
 
 
-def _stats_columns(transaction: Transaction, physical_paths: Mapping[ColumnPath, ColumnPath]) -> str | None:
-    """The columns of `delta.dataSkippingStatsColumns` by their physical names; None if the property is not set."""
-    text = transaction.features.properties.get("delta.dataSkippingStatsColumns")
-    if text is None or all(logical == physical for logical, physical in physical_paths.items()):
-        return text
-    folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
-    with jvm.delta_errors("reading delta.dataSkippingStatsColumns"):
-        statistics = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.stats.StatisticsCollection")
-        columns = statistics.configuredDeltaStatsColumnSpec(transaction.delta.metadata()).deltaStatsColumnNamesOpt().get()
-        named = [jvm.items(column.nameParts()) for column in jvm.items(columns)]
-    paths = [folded.get(tuple(map(str.lower, parts)), tuple(parts)) for parts in named]
-    return ",".join(".".join(map(quoted, path)) for path in paths)
+def _indexed(
+    features: TableFeatures,
+    data: t.StructType,
+    variants: Collection[ColumnPath],
+    physical_paths: Mapping[ColumnPath, ColumnPath],
+) -> list[ColumnPath]:
+    """The leaf columns that get statistics, by their physical names, as the table's properties say.
+
+    data: the columns of the table without the partition columns, by their physical names.
+    """
+    count = int(features.properties.get("delta.dataSkippingNumIndexedCols", "32"))
+    named = features.properties.get("delta.dataSkippingStatsColumns")
+    if named is not None:
+        folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
+        paths = [folded.get(parts, parts) for parts in column_names(named)]
+        named = ",".join(".".join(map(quoted, path)) for path in paths)
+    return stats.indexed_columns(record_batches.schema_of(data, tuple(data.names)), variants, count, named)
 
 
 def transport(df: DataFrame, transaction: Transaction, plan: Plan, source: DataFrame, request: Request) -> DataFrame:
@@ -229,8 +272,7 @@ def _explained(error: BaseException, table: str) -> DeltaVariantError | None:
         advice = jvm.not_loaded(text)
         if advice is None and not _IN_A_TASK.search(text):
             return None
-        last = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")][-1]
-        return TableError(f"writing the files of {table} failed: {advice or last}")
+        return TableError(f"writing the files of {table} failed: {advice or jvm.raised(text)}")
     if isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()).endswith(_VIOLATION):
         return InvalidSchemaError(f"writing to {table}: {' '.join(jvm.message(error).split())}")
     if isinstance(error, Py4JJavaError) and _WORKER_GONE in text:

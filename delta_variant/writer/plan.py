@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
 
+IS_CHANGE = "__is_cdc"
+"""The first of the partition columns, if some of the rows are change data: "true" for those that are."""
+
 
 @dataclass(frozen=True)
 class JsonColumns:
@@ -56,12 +59,10 @@ class Plan:
     """Bytes after which a file ends."""
     footer: Mapping[str, str]
     """Key-value metadata for the Parquet footer."""
-    num_indexed: int
-    """delta.dataSkippingNumIndexedCols."""
-    stats_columns: str | None
-    """delta.dataSkippingStatsColumns."""
     string_prefix: int
     tight_bounds: bool
+    indexed: frozenset[ColumnPath] | None = None
+    """The leaf columns that get statistics; None for all."""
     tags: bool = False
     """Whether files get the tags that say more about paths than the statistics may (`stats.tags`)."""
     field_ids: Mapping[ColumnPath, int] = field(default_factory=dict)
@@ -75,5 +76,7 @@ class Plan:
     json: JsonColumns | None = None
     files: JsonFiles | ParquetFiles | None = None
     """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
+    steps: Mapping[str, bool] = field(default_factory=dict)
+    """Columns whose highest value (True) or lowest value (False) is reported: Delta keeps it for identity columns."""
     version: str = __version__
     """The version of this package on the driver."""

@@ -26,9 +26,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from delta_variant import stats
-from delta_variant.errors import DeltaVariantError, TableError
+from delta_variant import errors, nested, stats
+from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
 from delta_variant.json_files import documents
 from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership import DataFile, SidecarWriter, index_file
@@ -41,7 +42,7 @@ from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import check_nulls, naming, parsed, physical, physical_type
-from delta_variant.writer.plan import Plan
+from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
 
@@ -54,6 +55,7 @@ SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size, because a slice and its shredded columns are in memory at the same time."""
 LEAF_BYTES = 8 << 10
 """A file of at most this many bytes per inferred leaf column is encoded plain as well. A leaf column adds up to 600 bytes."""
+_CHANGE_DATA, _CHANGED = "_change_data", "true"
 
 
 class Events(Protocol):
@@ -63,13 +65,23 @@ class Events(Protocol):
         """events: ("", path) for every file, or one (error class, message)."""
 
 
-def write_messages(plan: Plan, schema: pa.Schema, events: Events, number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
+def write_messages(
+    plan: Plan, schema: pa.Schema, events: Events | None, number: int, messages: Iterator[bytes]
+) -> Iterator[bytes]:
     """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to WriteReports in JSON.
 
-    number: the number of the task. The reports are those of `write_files`.
+    number: the number of the task. The reports are those of `write_files`. Without `events`, which would cancel the job, an
+    error of this package is raised, so that Spark fails the job.
     """
     for report in write_files(plan, received(messages, schema), number, events):
+        if report.error is not None and events is None:
+            raise getattr(errors, report.error.name)(_without_values(report.error))
         yield encoded(report).encode()
+
+
+def _without_values(error: Failure) -> str:
+    """The message of an error without the values of a row, which messages about JSON texts have: it is logged."""
+    return "a text is not valid JSON" if error.name == InvalidJsonError.__name__ else error.text
 
 
 def write_files(
@@ -264,17 +276,24 @@ class _Task:
 
     def _sink(self) -> pa.NativeFile:
         """Opens a new file for rows of the current partition."""
-        folder = "/".join(directory(n, v) for n, v in zip(self._plan.partition_by, self._key or (), strict=True))
+        values = self._partition_values()
+        is_change = values.pop(IS_CHANGE, None) == _CHANGED
+        folders = [_CHANGE_DATA] * is_change + [directory(name, value) for name, value in values.items()]
         if self._plan.random_prefix:
-            folder = uuid.uuid4().hex[: self._plan.random_prefix]
+            folders = [uuid.uuid4().hex[: self._plan.random_prefix]]
+        folder = "/".join(folders)
         extension = "" if self._plan.compression == "none" else f".{self._plan.compression}"
-        name = f"part-{self._number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
+        name = f"{'cdc' if is_change else 'part'}-{self._number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
         root = self._plan.location.root
-        if folder and self._plan.location.has_directories:
+        # A stream starts a new table without a directory.
+        if self._plan.location.has_directories and (folder or not self.paths):
             self._fs.create_dir(f"{root}/{folder}")
         self._path = f"{folder}/{name}" if folder else name
         self.paths.append(f"{root}/{self._path}")
         return self._fs.open_output_stream(self.paths[-1])
+
+    def _partition_values(self) -> dict[str, str | None]:
+        return dict(zip(self._plan.partition_by, self._key or (), strict=True))
 
     def _schemas(self, rows: list[pa.RecordBatch]) -> dict[ColumnPath, pa.DataType]:
         """The shredding schemas, by column, of a file that begins with these rows. Columns that stay plain are left out."""
@@ -304,10 +323,17 @@ class _Task:
         """Adds the report of a file. shredded: its shredded encoding, which has the bounds. kept: the one that was written."""
         if kept is shredded:
             self._sizes.learn(kept.writer, kept.incoming_bytes)
+        values = self._partition_values()
+        file = {"path": uri(self._path), "partitionValues": values, "size": kept.size}
+        if values.pop(IS_CHANGE, None) == _CHANGED:
+            self._add_report({"cdc": {**file, "dataChange": False}}, kept)
+        else:
+            self._add_report({"add": self._add(file, shredded, kept)}, kept, left_plain=kept is not shredded)
+
+    def _add(self, file: Mapping[str, Any], shredded: _File, kept: _File) -> dict[str, Any]:
+        """The Add action of a file, and its filters. file: the fields that it shares with other actions."""
         add: dict[str, Any] = {
-            "path": uri(self._path),
-            "partitionValues": dict(zip(self._plan.partition_by, self._key or (), strict=True)),
-            "size": kept.size,
+            **file,
             "modificationTime": int(time.time() * 1000),
             "dataChange": True,
             "stats": shredded.stats.json(),
@@ -320,15 +346,19 @@ class _Task:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                file = DataFile(add["path"], kept.size, add["modificationTime"])
-                self._sidecars.add(index_file(source, file, self._plan.index, self._plan.index.paths))
+                indexed = DataFile(add["path"], kept.size, add["modificationTime"])
+                self._sidecars.add(index_file(source, indexed, self._plan.index, self._plan.index.paths))
+        return add
+
+    def _add_report(self, action: Mapping[str, Any], kept: _File, *, left_plain: bool = False) -> None:
         self._reports.append(
             WriteReport(
-                add=json.dumps({"add": add}, ensure_ascii=False, separators=(",", ":")),
+                add=json.dumps(action, ensure_ascii=False, separators=(",", ":")),
                 rows=kept.rows,
                 size=kept.size,
                 shredded=tuple(sorted(map(dotted, kept.shredding_schemas))),
-                left_plain=kept is not shredded,
+                left_plain=left_plain,
+                marks=kept.marks,
             )
         )
 
@@ -344,11 +374,12 @@ class _File:
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self.has_plain = not set(shreddable(schema, plan.variants)) <= set(schemas)
         self.rows = self.size = 0
+        self.marks: dict[str, int] = {}
         self.incoming_bytes = 0  # of its rows as Spark sent them
         self.stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
-            indexed=stats.indexed_columns(self._schema, plan.variants, plan.num_indexed, plan.stats_columns),
+            indexed=nested.columns(self._schema, plan.variants) if plan.indexed is None else plan.indexed,
             string_prefix=plan.string_prefix,
             first=plan.first_bounds,
             tight_bounds=plan.tight_bounds,
@@ -375,6 +406,11 @@ class _File:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self.stats.update(batch)
+        for name, grows in self._plan.steps.items():
+            values = batch.column(name)
+            if values.null_count < len(values):
+                mark = (pc.max if grows else pc.min)(values).as_py()
+                self.marks[name] = (max if grows else min)(mark, self.marks.get(name, mark))
         self.writer.write(batch)
         self.rows += rows.num_rows
         self.incoming_bytes += rows.nbytes

@@ -1,0 +1,98 @@
+package org.apache.spark.sql.delta.variant
+
+import java.util.Base64
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.api.python.{PythonFunction, SimplePythonFunction}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.delta.{OptimisticTransaction, TransactionExecutionObserver}
+import org.apache.spark.sql.delta.actions.Metadata
+import org.apache.spark.sql.types.VariantType
+
+/**
+ * What the writes of an enabled session need (`WritingTransaction`).
+ *
+ * @param python makes the plan of a write (delta_variant/writer/every_write.py)
+ * @param function a PySpark function, in whose place a write puts its own
+ * @param batches the source of a class body that makes record batches of rows (Batches.java)
+ */
+final class EveryWrite(val python: Python, function: SimplePythonFunction, val batches: String, shared: Shared) {
+  private val numbers = new AtomicLong
+  private val storages = new ConcurrentHashMap[Long, EveryWrite.Storage]
+
+  /** Asks for the tasks of a write, whose data files go to `storage`. Left has the reason why Delta has to make the files. */
+  def tasks(storage: EveryWrite.Storage)(
+      request: Long => Messages.WriteRequest): Either[EveryWrite.Reason, EveryWrite.Tasks] = {
+    val number = numbers.incrementAndGet()
+    storages.put(number, storage)
+    try {
+      val reply = python.ask[Messages.WriteReply](request(number))
+      reply.task.toRight(EveryWrite.Reason(reply.reason, reply.isFailure)).map { task =>
+        new EveryWrite.Tasks(function.copy(command = Base64.getDecoder.decode(task).toIndexedSeq), reply.announces)
+      }
+    } finally storages.remove(number)
+  }
+
+  /** Where the files of a write go for which Python is making a plan. */
+  def storage(number: Long): EveryWrite.Storage = storages.get(number)
+
+  /** Tells why Delta makes the files of a write to a table. */
+  def tell(table: Path, reason: EveryWrite.Reason): Unit =
+    python.tell(if (reason.isFailure) "failed write" else "write", s"$table\n${reason.text}")
+
+  /** Has Delta ask for our transaction whenever one of its own starts, in all threads. */
+  def begin(): Unit = shared.observe
+}
+
+object EveryWrite {
+  private val Setting = "spark.delta_variant.everyWrite"
+  private val Property = "delta_variant.everyWrite"
+
+  /** Why Delta makes the files of a write. isFailure: whether somebody has to do something about it. */
+  final case class Reason(text: String, isFailure: Boolean)
+
+  /** A directory of a table, and the settings of its file system. */
+  final class Storage(val path: Path, val conf: Configuration)
+
+  /** The tasks of a write. announces: the application whose first transaction identifier is committed with the files. */
+  final class Tasks(val function: PythonFunction, val announces: Option[String])
+
+  /** What the writes of a session to a table need, if the session is enabled and the table is one whose files are ours. */
+  def of(session: SparkSession, metadata: Metadata): Option[EveryWrite] =
+    session.experimental.extraOptimizations.collectFirst { case rule: SkipFiles => rule.writes }.filter { writes =>
+      val (name, value) = metadata.configuration.get(Property).map(Property -> _).getOrElse(
+        Setting -> session.conf.get(Setting, "variant"))
+      value.toLowerCase match {
+        case "all" => true
+        case "off" => false
+        case known =>
+          if (known != "variant") writes.python.tell("setting", s"$name is $value, which is not one of variant, all, off")
+          metadata.schema.existsRecursively(_.isInstanceOf[VariantType])
+      }
+    }
+
+  /** Gives Delta our transactions in the place of its own. */
+  final class Observer extends TransactionExecutionObserver {
+    override def createChild(): TransactionExecutionObserver = this
+
+    override def startingTransaction(start: => OptimisticTransaction): OptimisticTransaction = {
+      val transaction = start
+      if (transaction.getClass ne classOf[OptimisticTransaction]) transaction // another package's
+      else
+        try new WritingTransaction(transaction)
+        catch { case NonFatal(_) => transaction }
+    }
+
+    override def preparingCommit[T](commit: => T): T = commit
+    override def beginDoCommit(): Unit = ()
+    override def beginBackfill(): Unit = ()
+    override def beginPostCommit(): Unit = ()
+    override def transactionCommitted(): Unit = ()
+    override def transactionAborted(): Unit = ()
+  }
+}

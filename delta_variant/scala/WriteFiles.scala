@@ -1,0 +1,52 @@
+package org.apache.spark.sql.delta.variant
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.apache.spark.api.python.{PythonFunction, PythonRDD}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.Encoders
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeAndComment
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.WholeStageCodegenEvaluatorFactory
+import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.types.StructType
+
+/** The job of a write: rows in, data files out, in tasks of Python (delta_variant/writer/task.py). */
+object WriteFiles {
+
+  /**
+   * Runs the tasks, and returns their reports.
+   *
+   * @param task a PySpark function from record batches to WriteReports
+   * @param source of a class body that makes record batches of rows (Batches.java)
+   * @param location for the errors of rows, which are then those of Spark's tasks that write there
+   */
+  def run(
+      spark: SparkSession,
+      rows: RDD[InternalRow],
+      schema: StructType,
+      task: PythonFunction,
+      source: String,
+      location: Option[String] = None): Iterator[Messages.WriteReport] = {
+    val reports = new PythonRDD(batches(spark, rows, schema, source, location), task, false, false).collect()
+    reports.iterator.map(report => Messages.decoded[Messages.WriteReport](new String(report, UTF_8)))
+  }
+
+  /**
+   * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles
+   * there the code that takes the arrays out of the rows that the source yields.
+   */
+  private def batches(
+      spark: SparkSession,
+      rows: RDD[InternalRow],
+      schema: StructType,
+      source: String,
+      location: Option[String]): RDD[Array[Byte]] = {
+    val duration = SQLMetrics.createTimingMetric(rows.sparkContext, "duration")
+    val code = Right(new CodeAndComment(source, Map.empty))
+    val batches = rows.mapPartitionsWithEvaluator(new WholeStageCodegenEvaluatorFactory(code, duration,
+        Array[Any](schema, location.orNull)))
+    spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary")).as(Encoders.BINARY).rdd
+  }
+}
