@@ -84,7 +84,7 @@ CLUSTER = tests/test_cluster.py
 .spark:
 	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n 2 --dist loadfile --no-loadscope-reorder
 
-soak: $(VENV)/.installed  ## every test at full length: 200 commits, 112 pairs, 50 kills, 20,000 predicates, 20,000 damaged files, 5,000 queries; some hours
+soak: $(VENV)/.installed  ## every test at full length: 200 commits, 624 pairs, 50 kills, 60 histories, 20,000 predicates, 20,000 damaged files, 5,000 queries; some hours
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
 
@@ -111,6 +111,7 @@ docs: $(VENV)/.installed  ## the documentation, at http://127.0.0.1:8000
 bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	@$(call INSTALL,.[bench])
 	$(BIN)/python -m benchmarks.write
+	$(BIN)/python -m benchmarks.every_write
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.json_text
 	$(BIN)/python -m benchmarks.ingest
