@@ -67,8 +67,11 @@ def frames(draw: st.DrawFn) -> tuple[t.StructType, list[tuple[Any, ...]]]:
 
 def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     """The record batches that a write makes of the rows."""
-    given = df._jdf.queryExecution().toRdd(), df._jdf.schema(), jvm.executor_source(), spark._jsparkSession
-    messages = RDD(jvm.companion(spark, "Write").batches(*given).toJavaRDD(), spark.sparkContext, NoOpSerializer())
+    rows, location = df._jdf.queryExecution().toRdd(), jvm.option(spark)
+    batches = jvm.companion(spark, "WriteFiles").batches(
+        spark._jsparkSession, rows, df._jdf.schema(), jvm.executor_source(), location
+    )
+    messages = RDD(batches.toJavaRDD(), spark.sparkContext, NoOpSerializer())
     return list(
         record_batches.received(iter(messages.map(bytes).collect()), record_batches.schema_of(df.schema, tuple(df.columns)))
     )

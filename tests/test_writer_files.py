@@ -163,9 +163,11 @@ def test_no_right():
 
 
 def test_other_errors_of_the_storage_are_tried_again(tmp_path):
-    """The error of a missing directory, which may exist later, is raised and not reported, so that Spark repeats the task."""
-    with pytest.raises(FileNotFoundError):
-        write_files(tasks.plan(tmp_path / "none", {("v",)}), iter(random_batches(1, 10)))
+    """An error that another attempt may not meet, as of a file in the place of the table's directory, is raised and not
+    reported, so that Spark repeats the task."""
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        write_files(tasks.plan(tmp_path / "file", {("v",)}), iter(random_batches(1, 10)))
 
 
 # ------------------------------------------------------------------------------------------------------------ small files

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
-import java.util.Base64
+import java.util.{Base64, Locale}
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
@@ -67,7 +67,7 @@ object EveryWrite {
     session.experimental.extraOptimizations.collectFirst { case rule: SkipFiles => rule.writes }.filter { writes =>
       val (name, value) = metadata.configuration.get(Property).map(Property -> _).getOrElse(
         Setting -> session.conf.get(Setting, "variant"))
-      value.toLowerCase match {
+      value.toLowerCase(Locale.ROOT) match {
         case "all" => true
         case "off" => false
         case known =>

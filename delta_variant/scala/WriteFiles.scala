@@ -37,7 +37,7 @@ object WriteFiles {
    * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles
    * there the code that takes the arrays out of the rows that the source yields.
    */
-  private def batches(
+  def batches(
       spark: SparkSession,
       rows: RDD[InternalRow],
       schema: StructType,

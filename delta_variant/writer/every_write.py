@@ -77,14 +77,15 @@ def answer(request: WriteRequest, spark: SparkSession, writes: Any) -> WriteRepl
 def tell(spark: SparkSession, text: str, *, is_failure: bool) -> None:
     """Logs, once, why Delta wrote the files of a table: a failure as a WARNING, another reason at level INFO.
 
-    text: the table, and in the next lines the reason, which may be the traceback of a Python worker.
+    text: the table, and in the next lines the reason, which may be the traceback of a Python worker or a message of Spark's.
     """
     table, reason = text.split("\n", 1)
     missing = jvm.not_loaded(reason)
     if missing is not None:
         with _lock:
             _lacking[spark.sparkContext] = missing
-    told = f"Delta itself wrote the files of a statement to {table}: {missing or jvm.raised(reason)}"
+    why = missing or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
+    told = f"Delta itself wrote the files of a statement to {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
         _log.log(logging.WARNING if is_failure else logging.INFO, "%s", told)
