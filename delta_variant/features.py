@@ -149,7 +149,7 @@ class TableFeatures:
 
         overwrite: whether the write removes files. operation: its name in messages. instead: what does it without this package.
         """
-        for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
+        for name in self._unknown():
             self._refuse(name, "is in the protocol", operation, instead or WITH_SPARK)
         for name, uses in _IN_USE.items():
             used = list(uses(self))
@@ -163,10 +163,9 @@ class TableFeatures:
 
     def check_files(self) -> None:
         """Raises UnsupportedFeatureError for a feature that may ask of data files what this package does not handle."""
-        for name in sorted(self.names - _HANDLED - _IN_USE.keys()):
-            raise UnsupportedFeatureError(f"the table feature {name} is in the protocol")
-        for used in _column_mapping(self):
-            raise UnsupportedFeatureError(used)
+        reasons = [f"the table feature {name} is in the protocol" for name in self._unknown()]
+        for reason in (*reasons, *_column_mapping(self)):
+            raise UnsupportedFeatureError(reason)
 
     def check_new_bounds(self) -> None:
         """Raises UnsupportedFeatureError if the table must not get the feature that announces bounds in its statistics."""
@@ -176,6 +175,9 @@ class TableFeatures:
             if used := list(_IN_USE[name](self)):
                 instead = "call analyze(tags_only=True), which adds no table feature"
                 self._refuse(name, f"is in use ({', '.join(used)})", "analyze", instead)
+
+    def _unknown(self) -> list[str]:
+        return sorted(self.names - _HANDLED - _IN_USE.keys())
 
     def _refuse(self, feature: str, reason: str, operation: str, instead: str) -> None:
         if instead == WITH_SPARK and feature == "identityColumns":

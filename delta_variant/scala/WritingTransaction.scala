@@ -202,16 +202,15 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private def in(plan: SparkPlan)(column: Attribute): Attribute = plan.output(output.indexWhere(_.exprId == column.exprId))
 
     private def sorted(plan: SparkPlan): SparkPlan = {
-      def ordering(plan: SparkPlan): Seq[SortOrder] = materialized(plan).outputOrdering
       val keys = partitioning.map(in(plan))
-      if (keys.isEmpty || V1WritesUtils.isOrderingMatched(keys, ordering(plan))) plan
+      if (keys.isEmpty || V1WritesUtils.isOrderingMatched(keys, finalPlan(plan).outputOrdering)) plan
       else SortExec(keys.map(SortOrder(_, Ascending)), global = false, plan)
     }
 
     /** The plan without the nodes of adaptive execution, which do not know the order of their rows (SPARK-40588). */
-    private def materialized(plan: SparkPlan): SparkPlan = plan match {
+    private def finalPlan(plan: SparkPlan): SparkPlan = plan match {
       case adaptive: AdaptiveSparkPlanExec => adaptive.finalPhysicalPlan
-      case other => other.withNewChildren(other.children.map(materialized))
+      case other => other.withNewChildren(other.children.map(finalPlan))
     }
 
     /** The columns of files, then the partition values as text. */

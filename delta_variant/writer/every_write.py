@@ -64,11 +64,12 @@ def answer(request: WriteRequest, spark: SparkSession, writes: Any) -> WriteRepl
     reason = _without_package(spark.sparkContext)
     if reason:
         return WriteReply(None, None, reason, is_failure=True)
+    columns = t.StructType.fromJson(json.loads(request.columns))
     try:
-        plan = _plan(request, spark, writes)
+        plan = _plan(request, columns, spark, writes)
     except DeltaVariantError as error:
         return WriteReply(None, None, str(error), is_failure=False)
-    rows = _rows(request)
+    rows = _rows(request, columns)
     schema = record_batches.schema_of(rows, tuple(rows.names))
     task = jvm.pickled(partial(write_messages, plan, schema, None))
     return WriteReply(base64.b64encode(task).decode(), APPLICATION if plan.index else None, "", is_failure=False)
@@ -91,11 +92,10 @@ def tell(spark: SparkSession, text: str, *, is_failure: bool) -> None:
         _log.log(logging.WARNING if is_failure else logging.INFO, "%s", told)
 
 
-def _plan(request: WriteRequest, spark: SparkSession, writes: Any) -> Plan:
+def _plan(request: WriteRequest, columns: t.StructType, spark: SparkSession, writes: Any) -> Plan:
     """Raises DeltaVariantError for what tasks do not write."""
     features = TableFeatures.from_json(f"delta.{quoted(request.location)}", request.protocol, request.metadata)
     features.check_files()
-    columns = t.StructType.fromJson(json.loads(request.columns))
     check_types(columns)
     by = request.partition_by
     for field in job.schemas(features.schema)[1]:
@@ -136,10 +136,9 @@ def _storage(request: WriteRequest, spark: SparkSession, writes: Any) -> Storage
         return storage_of(spark, storage.path(), storage.conf())
 
 
-def _rows(request: WriteRequest) -> t.StructType:
+def _rows(request: WriteRequest, columns: t.StructType) -> t.StructType:
     """The columns of the rows: those of files, with texts in the place of Variants to be parsed, then the partition values."""
     texts = request.texts.columns if request.texts else ()
-    columns = t.StructType.fromJson(json.loads(request.columns))
     kinds = [t.StructField(field.name, t.StringType()) if field.name in texts else field for field in columns]
     return t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
 
