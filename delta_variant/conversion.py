@@ -44,16 +44,8 @@ _OPERATION = "convert"
 _SUFFIXES = (".parquet", ".parq", ".pq")
 _GROUP = "delta_variant group"
 _SCHEMAS = "file string, schema binary"
-_OPTIONS: dict[str, Any] = {
-    "shred": "auto", "partition_by": None, "cluster_by": (), "merge_schema": None, "compression": None,
-    "max_rows_per_file": None, "user_metadata": None,
-}  # fmt: skip
-"""The options of `write` that `convert` has, and their defaults."""
-_FIXED: dict[str, Any] = {
-    "mode": "append", "replace_where": None, "partition_overwrite": None, "overwrite_schema": False, "txn": None,
-    "on_error": "fail", "corrupt": None, "parse_json": None,
-}  # fmt: skip
-"""The others, and what they are."""
+_OPTIONS = ("shred", "partition_by", "cluster_by", "merge_schema", "compression", "max_rows_per_file", "user_metadata")
+"""The options of `write` that `convert` has."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +98,7 @@ def convert(
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
     what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """
-    for name in options:
-        if name in _FIXED:
-            raise UnsupportedFeatureError(f"convert does not take {name}: use write(dv.VariantTable.forPath(…).toDF(), …)")
-        if name not in _OPTIONS:
-            raise TypeError(f"convert() got an unexpected keyword argument {name!r}")
+    sources.check_options("convert", options, _OPTIONS, "write(dv.VariantTable.forPath(…).toDF(), …)")
     for name, given in (("columns", columns), ("drop", drop)):
         if isinstance(given, str):
             raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
@@ -120,7 +108,7 @@ def convert(
     asked = None if columns is None else frozenset(tuple(map(str.lower, parse_column(name))) for name in columns)
     conversion = _Conversion(
         spark, target, asked, frozenset(map(str.lower, drop)), path_column, modified_column, dict(storage_options or {}), force,
-        changed, _OPTIONS | options,
+        changed, options,
     )  # fmt: skip
     places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     types = ", ".join(f"{quoted(name)} {kind}" for name, kind in (folders or {}).items())
@@ -175,8 +163,8 @@ class _Conversion:
 
     def check_target(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Raises TableError if source and table overlap: VACUUM would delete files, or the table's own would be read."""
-        with own_session(self.spark) as spark:
-            directory = str(Table.of(spark, self.target, self.storage_options).log.dataPath()).rstrip("/") + "/"
+        with own_session(self.spark, self.storage_options) as spark:
+            directory = str(Table.of(spark, self.target).log.dataPath()).rstrip("/") + "/"
         if inside := [name for name in files if name.startswith(directory)]:
             raise TableError(f"{inside[0]} is in the directory of the table, {self.target}: choose another directory")
         for source in directories:
@@ -238,8 +226,8 @@ class _Conversion:
         return sources.known(self.spark, self.target, self.storage_options, by_identifier)
 
     def _exists(self) -> bool:
-        with own_session(self.spark) as spark:
-            return Table.of(spark, self.target, self.storage_options).exists()
+        with own_session(self.spark, self.storage_options) as spark:
+            return Table.of(spark, self.target).exists()
 
     def _schema(self, files: Sequence[SourceFile], folders: t.StructType) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
@@ -268,16 +256,16 @@ class _Conversion:
         reading = replace(reading, schema=schema)
         columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
         rows = pieces.mapInArrow(partial(_rows, reading, to_arrow_schema(columns, timezone="UTC")), columns)
-        options = dict(self.options)
-        if options["partition_by"] is None:
-            options["partition_by"] = () if self._exists() else tuple(folders.names)
+        options = self.options
+        if options.get("partition_by") is None:
+            options = options | {"partition_by": () if self._exists() else tuple(folders.names)}
         identifiers = {file.identifier(_OPERATION): file.modified for file in files}
-        request = replace(Request.of(rows, **_FIXED | options), files=reading, identifiers=identifiers, again=self.force)
+        request = replace(Request.of(rows, "append", **options), files=reading, identifiers=identifiers, again=self.force)
         if reload is not None:
             request = replace(request, known=reload.known, removal=reload.removal)
         try:
             with own_errors("reading the files"):
-                return write_rows(rows, self.target, request, self.storage_options, pieces)[0]
+                return write_rows(rows, self.target, request, self.storage_options)[0]
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise

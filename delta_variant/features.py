@@ -1,9 +1,8 @@
 """What a table requires of its writers: the protocol and the metadata, in Delta's JSON → one frozen object.
 
-Delta requires a writer to know every feature that the protocol lists (PROTOCOL.md, "Table Features"), and to follow it if
-the metadata uses it. Each feature is in one of three groups: handled by Delta's own code or by this package; refused while
-it is in use; or unknown, and always refused. Legacy protocols (writer version below 7) list no features but imply some;
-those are listed first, so that one rule covers both.
+Delta requires a writer to know every feature that the protocol lists (PROTOCOL.md, "Table Features"), and to follow it if the
+metadata uses it. Each feature is handled by Delta's own code or by this package, or it is unknown and refused. Legacy protocols
+(writer version below 7) list no features but imply some; those are listed first, so that one rule covers both.
 
 Invariant: `check_writable` passes only tables whose every feature is handled, and runs before any file is written.
 """
@@ -44,12 +43,8 @@ _LEGACY = {
     6: ("identityColumns",),
 }
 _TABLE_FEATURES_VERSION = 7
-_ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
 
-# A feature is handled in one of four ways. Delta handles it when it commits (row ids, commit timestamps, checkpoints). `writer`
-# applies Delta's expressions before files are written (constraints, defaults, generated columns). `writer` handles it itself
-# (mapped columns). Or a writer of whole files has nothing to do: if whole files are added or removed, the actions themselves
-# are the change feed.
+# Delta handles a feature in its commands, or `writer` in the files.
 _HANDLED = (
     SHREDDING_FEATURES
     | VARIANT_FEATURES
@@ -64,8 +59,13 @@ _HANDLED = (
         "deletionVectors",
         "domainMetadata",
         "generatedColumns",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        "materializePartitionColumns",
         "rowTracking",
         "timestampNtz",
         "typeWidening",
@@ -144,44 +144,34 @@ class TableFeatures:
             f"{self.table} SET TBLPROPERTIES ('{SHREDDING_PROPERTY}' = 'true'){advice}"
         )
 
-    def check_writable(self, *, overwrite: bool, operation: str = "delta_variant.write", instead: str = "") -> None:
+    def check_writable(self, *, overwrite: bool = False, operation: str = "delta_variant.write", instead: str = "") -> None:
         """Raises UnsupportedFeatureError for a feature that is not handled, TableError for overwriting an append-only table.
 
         overwrite: whether the write removes files. operation: its name in messages. instead: what does it without this package.
         """
-        for name in self._unknown():
+        for name in sorted(self.names - _HANDLED):
             self._refuse(name, "is in the protocol", operation, instead or WITH_SPARK)
-        for name, uses in _IN_USE.items():
-            used = list(uses(self))
-            if used:
-                self._refuse(name, f"is in use ({', '.join(used)})", operation, instead or WITH_SPARK)
+        if self.mapping not in ("none", "id", "name"):
+            self._refuse("columnMapping", f"is in use ({_MAPPING_MODE} = {self.mapping})", operation, instead or WITH_SPARK)
         if overwrite and _is_true(self.properties, "delta.appendOnly"):
             raise TableError(
                 f"{self.table} is append-only (delta.appendOnly = true) and cannot be overwritten: append to it, or set "
                 "the property to false"
             )
 
-    def check_files(self) -> None:
-        """Raises UnsupportedFeatureError for a feature that may ask of data files what this package does not handle."""
-        reasons = [f"the table feature {name} is in the protocol" for name in self._unknown()]
-        for reason in (*reasons, *_column_mapping(self)):
-            raise UnsupportedFeatureError(reason)
-
     def check_new_bounds(self) -> None:
         """Raises UnsupportedFeatureError if the table must not get the feature that announces bounds in its statistics."""
-        if not self.names.isdisjoint(SHREDDING_FEATURES):
-            return
-        for name in _ICEBERG:
-            if used := list(_IN_USE[name](self)):
-                instead = "call analyze(tags_only=True), which adds no table feature"
-                self._refuse(name, f"is in use ({', '.join(used)})", "analyze", instead)
+        if self.names.isdisjoint(SHREDDING_FEATURES):
+            self.check_no_iceberg("analyze", "call analyze(tags_only=True), which adds no table feature")
 
-    def _unknown(self) -> list[str]:
-        return sorted(self.names - _HANDLED - _IN_USE.keys())
+    def check_no_iceberg(self, operation: str, instead: str) -> None:
+        """Raises UnsupportedFeatureError for IcebergCompat, which allows no VARIANT."""
+        for name in ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"):
+            key = f"delta.enableI{name[1:]}"
+            if _is_true(self.properties, key):
+                self._refuse(name, f"is in use ({key} = true)", operation, instead)
 
     def _refuse(self, feature: str, reason: str, operation: str, instead: str) -> None:
-        if instead == WITH_SPARK and feature == "identityColumns":
-            instead += ", which fills identity columns that the DataFrame lacks"
         raise UnsupportedFeatureError(
             f"the table feature {feature} of {self.table} {reason} and {operation} does not handle it yet: {instead}"
         )
@@ -214,35 +204,3 @@ def _nested(data_type: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 def _is_true(properties: Mapping[str, str], key: str) -> bool:
     return properties.get(key, "").lower() == "true"
-
-
-def _with_metadata(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
-    """The columns whose field metadata has one of these keys. A key that ends in a dot stands for all that begin with it."""
-
-    def uses(table: TableFeatures) -> Iterator[str]:
-        for path, field in fields(table.schema):
-            if any(key.startswith(keys) if keys[0].endswith(".") else key in keys for key in field.get("metadata") or ()):
-                yield "column " + ".".join(path)
-
-    return uses
-
-
-def _with_property(*keys: str) -> Callable[[TableFeatures], Iterator[str]]:
-    return lambda table: (f"{key} = true" for key in keys if _is_true(table.properties, key))
-
-
-def _column_mapping(table: TableFeatures) -> Iterator[str]:
-    return iter([f"{_MAPPING_MODE} = {table.mapping}"] if table.mapping not in ("none", "id", "name") else [])
-
-
-def _materialized(table: TableFeatures) -> Iterator[str]:
-    return iter(table.partition_by if "materializePartitionColumns" in table.names else ())
-
-
-# Refused only if the metadata uses them, whether or not the protocol lists them.
-_IN_USE: dict[str, Callable[[TableFeatures], Iterator[str]]] = {
-    "columnMapping": _column_mapping,  # a mode other than none, id and name
-    **{name: _with_property(f"delta.enableI{name[1:]}") for name in _ICEBERG},
-    "identityColumns": _with_metadata("delta.identity."),
-    "materializePartitionColumns": _materialized,
-}

@@ -48,16 +48,8 @@ _GROUP = "delta_variant group"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _UNREADABLE = (".xz", ".lzma", ".snappy", ".lz4", ".br", ".lzo", ".z", ".zip", ".7z", ".tar", ".tgz")
 _BAD = "file string, line bigint, byte bigint, reason string, text string"
-_OPTIONS: dict[str, Any] = {
-    "shred": "auto", "partition_by": (), "merge_schema": None, "compression": None, "max_rows_per_file": None,
-    "user_metadata": None,
-}  # fmt: skip
-"""The options of `write` that `ingest` has, and their defaults."""
-_FIXED: dict[str, Any] = {
-    "mode": "append", "cluster_by": (), "replace_where": None, "partition_overwrite": None, "overwrite_schema": False,
-    "txn": None, "on_error": "fail", "corrupt": None, "parse_json": None,
-}  # fmt: skip
-"""The others, and what they are."""
+_OPTIONS = ("shred", "partition_by", "merge_schema", "compression", "max_rows_per_file", "user_metadata")
+"""The options of `write` that `ingest` has."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +133,7 @@ def ingest(
     TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
     generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
     """
-    for name in options:
-        if name in _FIXED:
-            raise UnsupportedFeatureError(f"ingest does not take {name}: use write(spark.read.text(…), …, parse_json={{…}})")
-        if name not in _OPTIONS:
-            raise TypeError(f"ingest() got an unexpected keyword argument {name!r}")
+    sources.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
     if format not in FORMS:
         raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
     if max_document_bytes < 1 or commit_bytes < 1:
@@ -156,7 +144,7 @@ def ingest(
     files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
         spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
-        dict(columns or {}), bad_records, max_document_bytes, dict(storage_options or {}), force, changed, _OPTIONS | options,
+        dict(columns or {}), bad_records, max_document_bytes, dict(storage_options or {}), force, changed, options,
     )  # fmt: skip
     ingestion.check_columns()
     return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
@@ -252,15 +240,15 @@ class _Ingestion:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
         if self.bad_records is None:
             return
-        with own_session(self.spark) as spark:
-            tables = [Table.of(spark, table, self.storage_options) for table in (self.target, self.bad_records)]
+        with own_session(self.spark, self.storage_options) as spark:
+            tables = [Table.of(spark, table) for table in (self.target, self.bad_records)]
             if tables[0].log.dataPath().toString() == tables[1].log.dataPath().toString():
                 raise UnsupportedFeatureError(f"bad_records names the target, {self.target}: name another table")
 
     def _id(self) -> str:
         """The id of the target's table."""
-        with own_session(self.spark) as spark:
-            return str(Table.of(spark, self.target, self.storage_options).snapshot().metadata().id())
+        with own_session(self.spark, self.storage_options) as spark:
+            return str(Table.of(spark, self.target).snapshot().metadata().id())
 
     def _times(self, files: Sequence[SourceFile]) -> dict[str, int]:
         """The modification times with which the target took files, by their names; none if all are to be read."""
@@ -299,12 +287,12 @@ class _Ingestion:
             malformed = extraction.MalformedCounts(pieces)
             rows = extraction.documents(pieces, _PIECE, reading, malformed)
             rows = extraction.computed(self._rows(rows, self._documents()), self.columns)
-            request = replace(Request.of(rows, **_FIXED | self.options), **asked)
+            request = replace(Request.of(rows, "append", **self.options), **asked)
             with sources.own_errors("reading the files"):
                 commit, _ = write_rows(rows, self.target, request, self.storage_options)
             return commit, malformed.by_file()
         rows = self._rows(pieces, F.col(quoted(_PIECE)))
-        request = Request.of(rows, **_FIXED | self.options | {"parse_json": {self.column: _PIECE}})
+        request = Request.of(rows, "append", **self.options, parse_json={self.column: _PIECE})
         return write_rows(rows, self.target, replace(request, files=reading, **asked), self.storage_options)
 
     def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
@@ -376,7 +364,7 @@ class _Ingestion:
             replaced = reloading.of_values(table, _OPERATION, "file", old)
             if replaced.kept is not None:
                 rows = rows.unionByName(replaced.kept, allowMissingColumns=True)
-            request = Request.of(rows, **_FIXED | _OPTIONS | {"shred": False, "compression": self.options["compression"]})
+            request = Request.of(rows, "append", shred=False, compression=self.options.get("compression"))
             request = replace(
                 request, identifiers={**replaced.known, **identifiers}, again=self.force, known=replaced.known,
                 removal=replaced.removal,

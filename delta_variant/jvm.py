@@ -129,7 +129,7 @@ def message(error: Exception) -> str:
     """The message of an exception of the JVM or of a Python worker, without its stack trace."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.getMessage() or cause)
-    text = text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    text = text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].split(";\n'")[0].strip()  # the last is a plan
     return not_loaded(text) or text
 
 

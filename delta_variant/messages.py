@@ -118,6 +118,10 @@ class WriteRequest:
     partition_by: tuple[str, ...]
     steps: Mapping[str, bool]
     texts: TextColumns | None
+    read: tuple[str, ...]
+    is_call: bool
+    settings: Mapping[str, str]
+    options: Mapping[str, str]
     compression: str | None
     max_rows: int
     string_prefix: int
@@ -125,8 +129,24 @@ class WriteRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRequest:
+    protocol: str
+    metadata: str
+    columns: str
+    keys: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReply:
+    keys: tuple[str, ...]
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextColumns:
     columns: tuple[str, ...]
+    corrupt: str | None
     fails: bool
     allow_duplicate_keys: bool
     validate_unicode: bool
@@ -140,8 +160,8 @@ class WriteReply:
     is_failure: bool
 
 
-Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest | WriteRequest
-Reply = PruneReply | ExtremesReply | ProofsReply | GroupsReply | WriteReply
+Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest | WriteRequest | ClusterRequest
+Reply = PruneReply | ExtremesReply | ProofsReply | GroupsReply | WriteReply | ClusterReply
 
 # ---- the filters of a scan -------------------------------------------------------------------------------------------
 
@@ -455,19 +475,26 @@ class Written:
     shredded: tuple[tuple[str, ...], ...]
     left_plain: int
     malformed: Mapping[str, int]
-    error: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    identifiers: Mapping[str, int]
+    known: Mapping[str, int]
+    again: bool
+    removal: Removal | None
+    pieces: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    column: str | None
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
     versions: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    column: int
-    ascending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,10 +611,10 @@ def decoded(kind: Any, text: str | bytes) -> Any:
 
     Raises ValueError, with the class and the field, for a text that is no such message.
 
-    >>> decoded(SortKey, '{"column":"0","ascending":true,"nulls_first":true}')
+    >>> decoded(ClusterReply, '{"keys":[],"bytes":"0","reason":""}')
     Traceback (most recent call last):
         ...
-    ValueError: SortKey.column: "0" is not an integer
+    ValueError: ClusterReply.bytes: "0" is not an integer
     """
     try:
         return _reader(kind)(json.loads(text))

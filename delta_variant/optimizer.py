@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import jvm, messages, reading, report, skipping, transaction
+from delta_variant import callbacks, jvm, messages, reading, report, skipping, transaction
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,25 +36,18 @@ _RULES = frozenset({report.SKIPPING, _READING})
 _log = logging.getLogger("delta_variant")
 
 
-class _Decide:
-    """Answers the requests of the rules, which arrive in pieces (`scala/Python.scala`). An exception reaches the JVM, which
-    leaves the plan unchanged and warns."""
+class _Session:
+    """Answers the requests of a session's rules and writes, and logs what they tell."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self.python = callbacks.Callbacks(spark, self._reply, self._tell).python
+        """The `scala/Python.scala` of the session."""
         self.writes: Any = None
         """The `scala/EveryWrite.scala` that asks."""
-        self._pieces: dict[str, list[str]] = {}
-
-    def apply(self, piece: str) -> str:
-        number, position, text = piece.split(" ", 2)
-        if position == "more":
-            self._pieces.setdefault(number, []).append(text)
-            return ""
-        request = messages.decoded(messages.Request, "".join([*self._pieces.pop(number, ()), text]))
-        return messages.encoded(self._reply(request))
 
     def _reply(self, request: messages.Request) -> messages.Reply:
+        """An exception leaves the plan unchanged, and the JVM warns."""
         match request:
             case messages.PruneRequest():
                 return skipping.answer(request)
@@ -64,34 +57,20 @@ class _Decide:
                 return reading.proofs(request)
             case messages.GroupsRequest():
                 return reading.groups(request)
-            case messages.WriteRequest():
+            case messages.WriteRequest() | messages.ClusterRequest():
                 return every_write.answer(request, self._spark, self.writes)
 
-    class Java:
-        implements = ("java.util.function.UnaryOperator",)
-
-
-class _Tell:
-    """Logs what the rules report: why a rule left the plan unchanged, and, if the session asks for it, each scan as `explain`
-    shows it. Logs why Delta wrote files itself."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def accept(self, about: str, text: str) -> None:
+    def _tell(self, about: str, text: str) -> None:
+        """Logs why a rule left the plan unchanged, why Delta wrote files itself, and, if the session asks for it, each scan as
+        `explain` shows it."""
         if about == "scan":
             _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
-        elif about in ("write", "failed write"):
-            every_write.tell(self._spark, text, is_failure=about == "failed write")
-        elif about == "setting":
-            _log.warning("%s", text)
         elif about == "skipping":
             _log.warning("data skipping by Variant path failed, so the query runs without it: %s", text)
+        elif about in every_write.TOLD:
+            every_write.tell(self._spark, about, text)
         else:
             _log.warning("typed reading failed, so the query runs without it: %s", text)
-
-    class Java:
-        implements = ("java.util.function.BiConsumer",)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
@@ -100,15 +79,12 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
 
     Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
-    jvm.start_callbacks(spark)
     try:
-        decide, shared, tags = _Decide(spark), jvm.shared(spark), transaction.tags(spark)
-        python = _python(spark, decide)
-        function = jvm.python_function(spark, _no_rows)
-        decide.writes = writes = jvm.construct(spark, "EveryWrite", python, function, jvm.executor_source(), shared)
+        session, shared, tags = _Session(spark), jvm.shared(spark), transaction.tags(spark)
+        python = session.python
+        session.writes = writes = every_write.writes(spark, python, None)
         rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
         typed = jvm.construct(spark, "TypedScans", python, tags, shared)
-        writes.begin()
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
     except Py4JError as error:
         lines = str(getattr(error, "java_exception", error)).strip().splitlines()
@@ -139,17 +115,8 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
     `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = ours, dict(settings), dict(defaults), _python(spark, _Decide(spark)), jvm.shared(spark)
+    given = ours, dict(settings), dict(defaults), _Session(spark).python, jvm.shared(spark)
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
-
-
-def _python(spark: SparkSession, decide: _Decide) -> Any:
-    """What the rules and writes call (`scala/Python.scala`)."""
-    return jvm.construct(spark, "Python", decide, _Tell(spark))
-
-
-def _no_rows(number: int, messages: Iterator[bytes]) -> Iterator[bytes]:  # noqa: ARG001  # PySpark's signature
-    return iter(())
 
 
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:

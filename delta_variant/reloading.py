@@ -32,10 +32,10 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
-from delta_variant.messages import FoundLoads, decoded
+from delta_variant.messages import FoundLoads, Removal, decoded
 from delta_variant.paths import quoted
 from delta_variant.sources import TRIES, SourceFile
-from delta_variant.transaction import Removal, Table, Transaction, own_session
+from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ class Reload:
         """Both in one commit. They remove the same kind of thing, and no rows are kept."""
         removal = self.removal
         if removal is not None and other.removal is not None:
-            if removal.rows is not None and other.removal.rows is not None:
-                removal = Removal(rows=(removal.rows[0], removal.rows[1] + other.removal.rows[1]))
-            else:
-                removal = Removal(files=(removal.files or ()) + (other.removal.files or ()))
+            removal = Removal(removal.column, removal.texts + other.removal.texts)
         return Reload(self.files + other.files, {**self.known, **other.known}, removal or other.removal)
 
 
@@ -124,10 +121,10 @@ class Reloads:
         """
         if not changed:
             return []
-        with own_session(self.spark) as spark:
-            transaction = Transaction(Table.of(spark, self.target, self.storage_options))
+        with own_session(self.spark, self.storage_options) as spark:
+            transaction = Transaction(Table.of(spark, self.target))
             transaction.features.check_writable(overwrite=True)
-            times = transaction.identify(dict.fromkeys(self.listed, 0))
+            times = transaction.identifiers(self.listed)
             by_column, others = self._by_column(transaction, changed, times)
             return [*_together(by_column, commit_bytes), *_together(self._by_log(transaction, others, times), commit_bytes)]
 
@@ -153,7 +150,7 @@ class Reloads:
             identifier = file.identifier(self.operation)
             if names_all or (value in found and (loads is None or loads.is_of_one(identifier))):
                 known = {identifier: times[identifier]} if identifier in times else {}
-                reloads.append(Reload((file,), known, Removal(rows=(name, (value,)))))
+                reloads.append(Reload((file,), known, Removal(name, (value,))))
             else:
                 others.append(file)
         return reloads, others
@@ -168,10 +165,10 @@ class Reloads:
     def _names_files(self, transaction: Transaction, name: str) -> bool:
         """Whether every row has the URI of a file that the table took in a column."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
-            values = transaction.rows(transaction.spark).select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
+            values = transaction.rows().select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
         names = [unquote(str(value)) for (value,) in values if value is not None]
-        taken = {SourceFile(name, 0, 0).identifier(self.operation): 0 for name in names}
-        return len(names) == len(values) <= _MOST_URIS and transaction.identify(taken).keys() == taken.keys()
+        taken = {SourceFile(name, 0, 0).identifier(self.operation) for name in names}
+        return len(names) == len(values) <= _MOST_URIS and transaction.identifiers(taken).keys() == taken
 
     def _by_log(self, transaction: Transaction, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Reload]:
         """The reloads of whole commits."""
@@ -193,7 +190,7 @@ class Reloads:
             together = [self.listed[identifier] for identifier in sorted(identifiers)]
             done |= {other.name for other in together}
             known = {identifier: times[identifier] for identifier in identifiers if identifier in times}
-            reloads.append(Reload(tuple(together), known, Removal(files=tuple(paths)) if paths else None))
+            reloads.append(Reload(tuple(together), known, Removal(None, tuple(paths)) if paths else None))
         return reloads
 
     def _advice(self) -> str:
@@ -250,12 +247,12 @@ def of_values(
         return Reload((), {}, None)
     spark, target, options = table
     texts = tuple(values.values())
-    with own_session(spark) as own:
-        transaction = Transaction(Table.of(own, target, options))
+    with own_session(spark, options) as own:
+        transaction = Transaction(Table.of(own, target))
         paths, identifiers, fault = Loads.of(transaction, operation).of_file(*values)
         if fault is not None:
-            return Reload((), transaction.identify(dict.fromkeys(values, 0)), Removal(rows=(column, texts)))
-        known = transaction.identify(identifiers)
+            return Reload((), transaction.identifiers(values), Removal(column, texts))
+        known = transaction.identifiers(identifiers)
         if not paths:
             return Reload((), known, None)
         with jvm.delta_errors(f"reading data files of {os.fspath(target)}"):
@@ -264,7 +261,7 @@ def of_values(
             raise ConflictError(f"another writer has changed data files of {os.fspath(target)}")
         others = F.col(quoted(column)).isNull() | ~F.col(quoted(column)).isin(list(texts))
         kept = jvm.data_frame(spark, rows.logicalPlan()).where(others)
-        return Reload((), known, Removal(files=tuple(paths)), kept)
+        return Reload((), known, Removal(None, tuple(paths)), kept)
 
 
 def _replace(transaction: Transaction) -> Any:

@@ -11,6 +11,7 @@ is run again.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.errors import PythonException
 
 from delta_variant import errors, jvm
-from delta_variant.errors import ConflictError, DeltaVariantError, TableError
+from delta_variant.errors import ConflictError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
 from delta_variant.json_files.pieces import Piece
 from delta_variant.messages import Listing, decoded
 from delta_variant.transaction import Table, Transaction, own_session
+from delta_variant.writer.arguments import Request
 
 if TYPE_CHECKING:
     import os
@@ -108,6 +110,18 @@ def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str],
     return found
 
 
+def check_options(operation: str, given: Iterable[str], known: Collection[str], instead: str) -> None:
+    """Raises UnsupportedFeatureError for an option of `write` that an operation does not have, TypeError for one of neither.
+
+    known: those that it has. instead: what takes the others, for the message.
+    """
+    for name in given:
+        if name not in known and name in inspect.signature(Request.of).parameters:
+            raise UnsupportedFeatureError(f"{operation} does not take {name}: use {instead}")
+        if name not in known:
+            raise TypeError(f"{operation}() got an unexpected keyword argument {name!r}")
+
+
 def check_writable(
     spark: SparkSession,
     target: str | os.PathLike[str],
@@ -116,8 +130,8 @@ def check_writable(
     overwrite: bool = False,
 ) -> None:
     """Refuses a table that `write` refuses, before files are read for it. overwrite: whether rows are to be removed."""
-    with own_session(spark) as own:
-        transaction = Transaction(Table.of(own, target, storage_options))
+    with own_session(spark, storage_options) as own:
+        transaction = Transaction(Table.of(own, target))
         if transaction.version >= 0:
             transaction.features.check_writable(overwrite=overwrite)
 
@@ -129,8 +143,8 @@ def known(
     files: Mapping[str, SourceFile],
 ) -> dict[str, int]:
     """The modification times with which a table took files, by their names. files: by their identifiers."""
-    with own_session(spark) as own:
-        there = Transaction(Table.of(own, target, storage_options)).identify(dict.fromkeys(files, 0))
+    with own_session(spark, storage_options) as own:
+        there = Transaction(Table.of(own, target)).identifiers(files)
     return {files[identifier].name: version for identifier, version in there.items()}
 
 

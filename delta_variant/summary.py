@@ -30,7 +30,7 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
     kind = F.when(F.col("type").rlike(_NUMBERS), F.lit("NUMBER")).otherwise(F.col("type"))
     rows = stats.withColumn("kind", kind)
     for side in ("min", "max"):
-        rows = rows.withColumn(f"{side}_key", F.when(F.col(side).isNotNull(), F.struct(*_key(F.col(side)))))
+        rows = rows.withColumn(f"{side}_key", F.when(F.col(side).isNotNull(), F.struct(*_key(side))))
     whole = F.schema_of_variant_agg(F.coalesce("min", "max"))
     several = F.array_join(F.array_sort(F.collect_set("type")), ", ")
     paths = rows.groupBy(*_PATH).agg(
@@ -45,10 +45,10 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
     return found.select(*_PATH, "type", "min", "max", "files", total.alias("files_total"), opened)
 
 
-def _key(value: Column) -> list[Column]:
-    """What bounds are compared by. Integers beyond the precision of a DOUBLE are compared exactly."""
-    number, text = sort_key(value)
-    exact = F.when(number.isNotNull(), F.try_variant_get(value, "$", "decimal(38,0)"))
+def _key(side: str) -> list[Column]:
+    """What the bounds in a column are compared by. Integers beyond the precision of a DOUBLE are compared exactly."""
+    number, text = map(F.expr, sort_key(side))
+    exact = F.when(number.isNotNull(), F.try_variant_get(side, "$", "decimal(38,0)"))
     return [number.alias("number"), exact.alias("exact"), F.when(number.isNull(), text).alias("text")]
 
 

@@ -32,7 +32,7 @@ from delta_variant.summary import summary
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.driver import write_rows
+from delta_variant.writer.driver import retype
 
 if TYPE_CHECKING:
     import os
@@ -191,14 +191,14 @@ class VariantTable:
             return Commit(int(self._table.snapshot().version()), 0, 0, 0, ())
         df = self.toDF()
         request = Request.of(
-            df, "overwrite", shred=shred, partition_by=(), cluster_by=cluster_by, replace_where=None,
-            partition_overwrite="static", merge_schema=None, overwrite_schema=True, compression=compression,
-            max_rows_per_file=max_rows_per_file, txn=None, user_metadata=user_metadata, parse_json=parse_json,
-            on_error=on_error, corrupt=corrupt,
+            df, "overwrite", shred=shred, cluster_by=cluster_by, overwrite_schema=True, compression=compression,
+            max_rows_per_file=max_rows_per_file, user_metadata=user_metadata, parse_json=parse_json, on_error=on_error,
+            corrupt=corrupt,
         )  # fmt: skip
         if not request.texts.columns:
             raise InvalidSchemaError("parse_json is empty: name the VARIANT columns and the columns with their texts")
-        return write_rows(df, self._table.name, replace(request, in_place=True), self._table.options)[0]
+        with own_session(self._table.spark) as spark:
+            return retype(replace(self._table, spark=spark), request)
 
     def optimize(
         self,

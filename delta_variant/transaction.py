@@ -1,12 +1,8 @@
-"""Delta's own transaction, step by step: target → Table → Transaction → the version committed.
+"""A table as a user names it, the session in which it is written, and Delta's transactions on it.
 
-In: a target as a user names it, the options of a write, and the plan of a job that writes files. Out: one commit by
-Delta's OptimisticTransaction. The steps are those of Delta's WriteIntoDelta, each by Delta's own method, called through
-`scala/Write.scala`; only the data files are not written by Delta. Conflict detection, schema merging, log stores, row ids,
-checkpoints and post-commit hooks are therefore Delta's (PROTOCOL.md, "Actions"; `protocol/README.md`, "Steps of a write").
+In: a target: a path or a name. Out: the table's log, snapshot and features; and transactions for what Delta has no command for.
 
-Invariants: everything that a write reads from the table is read in its transaction. An error after a successful commit says
-that the table is committed. Data that grows with the number of files stays in the JVM.
+Invariant: data that grows with the number of files stays in the JVM.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
@@ -16,9 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,31 +22,34 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm, stats
-from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
+from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
-from delta_variant.messages import Identifiers, SortKey, Written, decoded, encoded
+from delta_variant.messages import Identifiers, decoded, encoded
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql.types import StructType
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _QUOTED_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
-_SESSION_CATALOG = "spark_catalog"
+SESSION_CATALOG = "spark_catalog"
 
 
 @contextmanager
-def own_session(spark: SparkSession) -> Iterator[SparkSession]:
+def own_session(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A clone of the session that has the settings of a write and is the active session of this thread in a `with` block.
 
-    Delta uses the active session, so files that Delta writes in it, such as those of an auto compaction after the commit,
-    have bounds.
+    Delta uses the active session, so files that Delta writes in it have bounds.
+
+    storage_options: Hadoop's settings for file systems (`fs.…`), which take precedence over the session's. Raises
+    UnsupportedFeatureError for others.
     """
+    for key in storage_options or {}:
+        if not key.startswith("fs."):
+            raise UnsupportedFeatureError(f"storage_options: {key} is not a setting of Hadoop's, such as fs.s3a.endpoint")
     with jvm.cloned_session(spark) as clone:
-        for key, value in delta_settings(clone.conf.get).items():
+        for key, value in {**delta_settings(clone.conf.get), **(storage_options or {})}.items():
             clone.conf.set(key, value)
         yield clone
 
@@ -69,29 +67,22 @@ class Table:
     """Spark's TableIdentifier, with the database, of a table that is given by its name."""
     entry: Any = None
     """Its CatalogTable in the JVM; None if the catalog does not have the table."""
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Hadoop settings for its storage, `fs.…`. They take precedence over the session's."""
 
     @classmethod
-    def of(cls, spark: SparkSession, target: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Table:
+    def of(cls, spark: SparkSession, target: str | os.PathLike[str]) -> Table:
         """The table at a target: a path, delta.`path`, or a name.
 
-        Text without a slash is a name: `events` is the table, `./events` the directory. Raises UnsupportedFeatureError for an
-        option that is not a setting of Hadoop's file systems and for another catalog, TableError for a view and for a table
-        of another format.
+        Text without a slash is a name: `events` is the table, `./events` the directory. Raises UnsupportedFeatureError for
+        another catalog, TableError for a view and for a table of another format.
         """
         jvm.classic(spark)
-        options = dict(options or {})
-        for key in options:
-            if not key.startswith("fs."):
-                raise UnsupportedFeatureError(f"storage_options: {key} is not a setting of Hadoop's, such as fs.s3a.endpoint")
         text = os.fspath(target)
         found = _QUOTED_PATH.fullmatch(text)
         if found:
             text = found[1].replace("``", "`")
         if found or not isinstance(target, str) or "/" in text or os.sep in text:
-            return cls(spark, f"delta.{quoted(text)}", text, options=options)
-        return cls(spark, text, None, *_in_catalog(spark, text), options=options)
+            return cls(spark, f"delta.{quoted(text)}", text)
+        return cls(spark, text, None, *_in_catalog(spark, text))
 
     @property
     def log(self) -> Any:
@@ -101,8 +92,7 @@ class Table:
         Storage.of(str(path if path.toUri().getScheme() else default))
         with jvm.delta_errors(f"opening {self.name}"):
             log = jvm.static(self.spark, "org.apache.spark.sql.delta.DeltaLog")
-            options = jvm.scala_map(self.spark, self.options)
-            return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry, options)
+            return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry)
 
     def _location(self) -> Any:
         """Where the table is or will be, as a path or a URI."""
@@ -113,8 +103,7 @@ class Table:
         return self.spark._jsparkSession.sessionState().catalog().defaultTablePath(self.identifier)
 
     def _hadoop_conf(self) -> Any:
-        state = self.spark._jsparkSession.sessionState()
-        return state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.options))
+        return self.spark._jsparkSession.sessionState().newHadoopConf()
 
     def snapshot(self) -> Any:
         """Delta's newest Snapshot; its version is -1 if there is no table."""
@@ -133,24 +122,31 @@ class Table:
         with jvm.delta_errors(f"reading the storage settings of {self.name}"):
             return storage_of(self.spark, log.dataPath(), log.newDeltaHadoopConf())
 
-    def features(self, *, to_change: bool = False) -> TableFeatures:
+    def features(self, *, to_change: bool = False, of: Any = None) -> TableFeatures:
         """The table features of the newest snapshot.
 
-        to_change: raises UnsupportedFeatureError if Delta does not know a feature and would refuse every commit.
+        to_change: raises UnsupportedFeatureError if Delta does not know a feature and would refuse every commit. of: another
+        snapshot.
         """
-        snapshot = self.snapshot()
+        snapshot = self.snapshot() if of is None else of
         if to_change:
             _check_protocol(self, self.log, snapshot.protocol())
         return TableFeatures.from_json(self.name, snapshot.protocol().json(), snapshot.metadata().json())
 
     def exists(self) -> bool:
         """Whether there is a Delta table. Raises TableError for a path where something else is."""
-        if self.path is None:
-            return self.entry is not None
-        if int(self.snapshot().version()) >= 0:
-            return True
-        self.check_free()
-        return False
+        return self.entry is not None or self.found() is not None
+
+    def found(self) -> Any:
+        """Delta's newest Snapshot; None if there is no table. Raises TableError for a path where something else is."""
+        if self.path is None and self.entry is None:
+            return None
+        snapshot = self.snapshot()
+        if int(snapshot.version()) >= 0:
+            return snapshot
+        if self.path is not None:
+            self.check_free()
+        return None
 
     def check_free(self) -> None:
         """Raises TableError if the location of a new table holds something else."""
@@ -191,9 +187,9 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
     with jvm.delta_errors(f"finding the table {name!r}"):
         parts = jvm.items(state.sqlParser().parseMultipartIdentifier(name))
         catalog = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
-        if catalog != _SESSION_CATALOG or len(parts) > 3:
+        if catalog != SESSION_CATALOG or len(parts) > 3:
             raise UnsupportedFeatureError(
-                f"{name} is in the catalog {catalog}, and delta_variant supports only tables of {_SESSION_CATALOG} and paths: "
+                f"{name} is in the catalog {catalog}, and delta_variant supports only tables of {SESSION_CATALOG} and paths: "
                 "use the table's path"
             )
         given = jvm.static(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
@@ -210,60 +206,23 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
     return identifier, entry
 
 
-@dataclass(frozen=True)
-class Removal:
-    """What a commit removes: all files, or what one of the fields selects."""
-
-    where: str | None = None
-    """A predicate on partition columns, in SQL: the files for which it is true."""
-    dynamic: bool = False
-    """The files of the partitions that files are added to."""
-    rows: tuple[str, tuple[str, ...]] | None = None
-    """A column and texts: the rows that have one of these texts in it."""
-    files: tuple[str, ...] | None = None
-    """The paths of data files."""
-
-
 class Transaction:
-    """One of Delta's transactions on a table, from its snapshot to its commit."""
+    """One of Delta's transactions on a table, for what Delta has no command for (`scala/Rewrite.scala`)."""
 
-    _steps = "Write"
-    """The Scala class of its steps."""
-
-    def __init__(
-        self,
-        table: Table,
-        users: SparkSession | None = None,
-        *,
-        mode: str = "Append",
-        options: Mapping[str, str] | None = None,
-        partition_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, table: Table) -> None:
         """Starts a transaction on the table's newest snapshot; `version` is -1 if there is no table yet.
 
-        users: the session in which the rows are computed, by default the table's. mode: a save mode (Append, Overwrite,
-        ErrorIfExists, Ignore). options: those of Delta's DataFrameWriter. partition_by, properties: of a table to be created.
+        table: in the session of a call of `write` (`writer.calls`), if files are written. Raises UnsupportedFeatureError for
+        features that Delta does not know, TableError for other failures.
         """
         self.spark = table.spark
-        """The session of the table: the write's own."""
         self._table = table
         self.log = table.log
         """Delta's DeltaLog."""
         with jvm.delta_errors(f"reading {table.name}"):
-            self._write = jvm.construct(
-                self.spark,
-                self._steps,
-                self.spark._jsparkSession,
-                (users or self.spark)._jsparkSession,
-                self.log,
-                jvm.option(self.spark, table.entry),
-                mode,
-                dict(options or {}),
-                list(partition_by),
-                dict(properties or {}),
-            )
-            self.delta = self._write.transaction()
+            entry = jvm.option(self.spark, table.entry)
+            self._rewrite = jvm.construct(self.spark, "Rewrite", self.spark._jsparkSession, self.log, entry)
+            self.delta = self._rewrite.transaction()
             """Delta's OptimisticTransaction."""
             self.version = int(self.delta.readVersion())
             protocol = self.delta.protocol()
@@ -271,23 +230,8 @@ class Transaction:
 
     @cached_property
     def features(self) -> TableFeatures:
-        """The table features of the snapshot or, after `update_metadata`, of the changed table."""
+        """The table features of the snapshot."""
         return TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
-
-    @property
-    def storage(self) -> Storage:
-        """Where the data files go."""
-        return self._table.storage
-
-    @property
-    def files(self) -> int:
-        """How many data files the snapshot has: from its checksum file if there is one, since counting them takes a job."""
-        if self.version < 0:
-            return 0
-        with jvm.delta_errors(f"reading {self._table.name}"):
-            snapshot = self.delta.snapshot()
-            checksum = snapshot.checksumOpt()
-            return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
 
     @property
     def clustering_columns(self) -> list[str]:
@@ -296,42 +240,11 @@ class Transaction:
             info = jvm.scala_object(self.spark, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
             return list(jvm.items(info.extractLogicalNames(self.delta.snapshot())))
 
-    def executed_version(self) -> int | None:
-        """The version of this write's application (`txnAppId`) in the table, if it is this write's version or a later one.
-
-        Else None; if the application then records another version in between, Delta refuses the commit.
-        """
-        version = self._write.executedVersion()
-        return None if version is None else int(version)
-
-    def identify(self, identifiers: Mapping[str, int]) -> dict[str, int]:
-        """Commit transaction identifiers with the rest: versions by application. Returns those that the table has already.
-
-        If another writer commits one of them in between, Delta refuses the commit.
-        """
-        return dict(decoded(Identifiers, self._write.identify(encoded(Identifiers(identifiers)))).versions)
-
-    def announce(self, application: str) -> None:
-        """Commit the first transaction identifier of an application too, if the table has none. This never conflicts."""
+    def identifiers(self, applications: Iterable[str]) -> dict[str, int]:
+        """Which of these applications have transaction identifiers in the snapshot, with their versions."""
+        asked = encoded(Identifiers(dict.fromkeys(applications, 0)))
         with jvm.delta_errors(f"reading {self._table.name}"):
-            self._write.announce(application)
-
-    @property
-    def merges_schema(self) -> bool:
-        """Whether columns that the table lacks are added to it, by the option of the write or the session's setting."""
-        return bool(self._write.canMergeSchema())
-
-    def update_metadata(self, schema: StructType | None) -> None:
-        """Create the table, or merge or overwrite its schema, as mode and options say.
-
-        schema: None for rows that have the schema of the table. Delta derives the protocol and gives new columns their ids.
-        Raises TableError for names, types and changes that Delta refuses.
-        """
-        doing = "creating" if self.version < 0 else "changing the schema of"
-        with jvm.delta_errors(f"{doing} {self._table.name}"):
-            parsed = schema and jvm.data_type(self.spark, schema)
-            self._write.updateMetadata(parsed or self.delta.metadata().schema())
-        self.__dict__.pop("features", None)
+            return dict(decoded(Identifiers, self._rewrite.identifiers(asked)).versions)
 
     def replace_metadata(self, schema: str, properties: Mapping[str, str]) -> None:
         """Give the table another schema, in the JSON that Delta stores, and further properties. All its files must be removed.
@@ -348,91 +261,45 @@ class Transaction:
                 old.createdTime(),
             )  # fmt: skip
             self.delta.updateMetadataForTableOverwrite(new)
-        self.__dict__.pop("features", None)
 
-    def rows(self, users: SparkSession) -> DataFrame:
-        """The rows of the snapshot, as a DataFrame of a session. They do not come from Spark's cache, which may be older."""
+    def rows(self) -> DataFrame:
+        """The rows of the snapshot. They do not come from Spark's cache, which may be older."""
         with jvm.delta_errors(f"reading {self._table.name}"):
-            return jvm.data_frame(users, self._write.rows().logicalPlan())
+            return DataFrame(self._rewrite.rows(), self.spark)
 
-    def planned(self, df: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Returns the rows of a DataFrame, to be planned anew in its own session, and a placeholder for them in this session.
+    def add_actions(self, where: str | None) -> DataFrame:
+        """A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics."""
+        with jvm.delta_errors(f"reading the log of {self._table.name}"):
+            return DataFrame(self._rewrite.files(where), self.spark)
 
-        The placeholder is a DataFrame with the same columns and no rows. `run` puts the rows in its place.
-        """
-        source = jvm.data_frame(df.sparkSession, df._jdf.logicalPlan())
-        return source, DataFrame(self._write.placeholder(source._jdf.schema()), self.spark)
-
-    def ordering(self, source: DataFrame) -> tuple[SortKey, ...]:
-        """How the rows of a DataFrame are sorted within its tasks, from its physical plan; the DataFrame is not run."""
-        return decoded(tuple[SortKey, ...], self._write.ordering(source._jdf))
-
-    def run(self, source: DataFrame, rows: DataFrame, task: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> Written:
-        """Run a job that writes files, and keep their Add actions. Returns the totals, or the first error that a task reported.
-
-        source: the rows, as `planned` returned them; the listeners of their session are told of the job. rows: a DataFrame over
-        their placeholder. task: a function from the number of a task and the record batches of its rows
-        (`writer.record_batches`) to WriteReports in JSON (`writer.task`). Raises what Spark raises.
-        """
-        function = jvm.python_function(self.spark, task)
-        with jvm.delta_errors(f"creating {self._table.name}"):
-            self._write.createLog()
-        return decoded(Written, self._write.run(source._jdf, rows._jdf, function, jvm.executor_source()))
-
-    def remove(self, removal: Removal) -> None:
-        """Remove files. The transaction thereby reads them, so conflicts about them are detected. Call it after `run`.
-
-        Raises ConflictError if the table does not have `removal.files` any more.
-        """
-        if self.version < 0:
-            return
+    def open(self, paths: Sequence[str]) -> DataFrame:
+        """The rows of these files, or of those that the table still has; with row tracking, with the columns that keep ids."""
         with jvm.delta_errors(f"reading {self._table.name}"):
-            if removal.rows is not None:
-                self._write.removeRows(removal.rows[0], list(removal.rows[1]))
-            elif removal.files is not None:
-                if not self._write.removeFiles(list(removal.files)):
-                    raise ConflictError(f"another writer has changed files of {self._table.name} that were to be replaced")
-            elif removal.where is not None:
-                self._write.removeWhere(removal.where)
-            elif removal.dynamic:
-                self._write.removePartitions()
-            else:
-                self._write.removeAll()
+            return DataFrame(self._rewrite.open(list(paths)), self.spark)
 
-    def commit(self) -> int:
-        """Commit, put a new table that was given by its name into the catalog, and return the version.
+    @property
+    def opened(self) -> tuple[int, int]:
+        """The number and the size in bytes of the files that `open` found."""
+        return int(self._rewrite.opened()), int(self._rewrite.openedBytes())
 
-        If there is nothing to commit, this is the version of the snapshot. Raises ConflictError if another writer's commit
-        conflicts, and TableError for other failures, both with Delta's message; the table is then as it was. If one of Delta's
-        hooks fails after the commit, this is a DeltaVariantWarning.
+    def replace(self, rows: DataFrame, operation: Operation, tags: Mapping[str, str], task_bytes: int) -> None:
+        """Write rows in the place of the opened files, and commit. Raises what Delta raises.
+
+        tags: of all new files. task_bytes: about how many bytes of a partition a task is to get; 0 if rows stay as they are.
         """
-        is_new_name = self.version < 0 and self._table.identifier is not None and self._table.entry is None
-        try:
-            with jvm.delta_errors(f"committing to {self._table.name}"):
-                self._commit(is_new_name)
-        except TableError as error:
-            if self._write.conflict():
-                raise ConflictError(str(error)) from error.__cause__
-            if self._write.version() < 0:
-                raise
-            done = f"{self._table.name} is committed as version {self._write.version()}"
-            warnings.warn(f"{done}; a step of Delta's after that failed: {error}", DeltaVariantWarning, stacklevel=4)
-        version = int(self._write.version())
-        if version < 0:
-            return self.version
-        if is_new_name:
-            self._register()
-        return version
+        shown = operation.reorganizes, operation.where, list(operation.cluster_by)
+        self._rewrite.replace(rows._jdf, *shown, dict(tags), task_bytes)
 
-    def _commit(self, is_new_name: bool) -> None:
-        self._write.commit(is_new_name)
+    def overwrite(self, rows: DataFrame, options: Mapping[str, str]) -> None:
+        """Write rows in the place of all others, and commit. options: of Delta's DataFrameWriter. Raises what Delta raises."""
+        self._rewrite.overwrite(rows._jdf, dict(options))
 
-    def _register(self) -> None:
-        location = self._table._location()
-        try:
-            self._write.register(self._table.identifier, location)
-        except (Py4JError, PySparkException) as error:
-            raise TableError(
-                f"{self._table.name} is committed at {location}, but could not be put into the catalog: "
-                f"{jvm.message(error)}: run CREATE TABLE … USING delta LOCATION '{location}'"
-            ) from error
+
+@dataclass(frozen=True)
+class Operation:
+    """How DESCRIBE HISTORY shows that files were written anew."""
+
+    reorganizes: bool
+    """Whether as REORG, else as OPTIMIZE."""
+    where: str | None = None
+    cluster_by: tuple[str, ...] = ()

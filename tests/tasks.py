@@ -22,7 +22,7 @@ from delta_variant.writer.task import write_files
 def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Plan:
     """A plan for a table without partitions, in a directory that exists."""
     given = {
-        "location": Storage.of(str(directory)), "variants": frozenset(variants), "not_null": (), "partition_by": (),
+        "location": Storage.of(str(directory)), "variants": frozenset(variants), "partition_by": (),
         "timestamps": frozenset(), "shredding_schemas": {}, "infer": True, "compression": "zstd", "max_rows": None,
         "max_bytes": 128 << 20,
         "footer": {}, "string_prefix": 32, "tight_bounds": False,

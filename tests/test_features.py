@@ -85,22 +85,19 @@ def test_unknown_features_are_refused_by_name(feature):
         table(features=("appendOnly", feature)).check_writable(overwrite=False)
 
 
-IN_USE = {
-    "columnMapping": (table(delta__columnMapping__mode="future"), "delta.columnMapping.mode = future"),
-    "icebergCompatV2": (table(delta__enableIcebergCompatV2="True"), "delta.enableIcebergCompatV2"),
-    "identityColumns": (table(columns=(column(**{"delta.identity.start": 1}),)), "column c"),
-    "materializePartitionColumns": (
-        table(features=("materializePartitionColumns",), partition_by=("id",)), "id",
-    ),
-}  # fmt: skip
+def test_unknown_modes_of_column_mapping_are_refused():
+    """A mode of column mapping that this writer does not know is an error that names it."""
+    with pytest.raises(UnsupportedFeatureError, match=r"delta\.columnMapping\.mode = future"):
+        table(delta__columnMapping__mode="future").check_writable()
 
 
-@pytest.mark.parametrize("feature", IN_USE)
-def test_features_in_use_are_refused_by_name_and_place(feature):
-    """A feature in use that is not supported is an error that names it, and the column or property that uses it."""
-    features, place = IN_USE[feature]
-    with pytest.raises(UnsupportedFeatureError, match=rf"table feature {feature} of t is in use \(.*{place}"):
-        features.check_writable(overwrite=False)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_iceberg_compat_takes_no_bounds(version):
+    """A table with IcebergCompat does not get the feature for bounds, and the message says what works."""
+    features = table(**{f"delta__enableIcebergCompatV{version}": "True"})
+    features.check_writable()
+    with pytest.raises(UnsupportedFeatureError, match=rf"icebergCompatV{version} of t is in use .*tags_only"):
+        features.check_new_bounds()
 
 
 def test_append_only_refuses_overwrite_only():

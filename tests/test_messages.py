@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import delta_variant
 from delta_variant import messages
-from delta_variant.messages import AllOf, Compare, Failure, Like, ScanReport, SortKey, WriteReport, decoded, encoded
+from delta_variant.messages import AllOf, ClusterReply, Compare, Failure, Like, ScanReport, WriteReport, decoded, encoded
 
 CLASSES = [one for one in vars(messages).values() if is_dataclass(one)]
 SCALA = Path(delta_variant.__file__).with_name("scala") / "Messages.scala"
@@ -55,19 +55,19 @@ def test_messages_survive(kind, data):
 @pytest.mark.parametrize(
     ("kind", "text", "error"),
     [
-        (SortKey, "", "SortKey: no JSON"),
-        (SortKey, "[]", r"SortKey: \[\] is not an object"),
-        (SortKey, '{"column": 0}', "SortKey.ascending is missing"),
-        (SortKey, '{"column": true, "ascending": true, "nulls_first": true}', "SortKey.column: true is not an integer"),
-        (SortKey, '{"column": 1.0, "ascending": true, "nulls_first": true}', "SortKey.column: 1.0 is not an integer"),
-        (SortKey, '{"column": null, "ascending": true, "nulls_first": true}', "SortKey.column: null is not an integer"),
+        (ClusterReply, "", "ClusterReply: no JSON"),
+        (ClusterReply, "[]", r"ClusterReply: \[\] is not an object"),
+        (ClusterReply, '{"keys": []}', "ClusterReply.bytes is missing"),
+        (ClusterReply, '{"keys": [], "bytes": true, "reason": ""}', "ClusterReply.bytes: true is not an integer"),
+        (ClusterReply, '{"keys": [], "bytes": 1.0, "reason": ""}', "ClusterReply.bytes: 1.0 is not an integer"),
+        (ClusterReply, '{"keys": [], "bytes": null, "reason": ""}', "ClusterReply.bytes: null is not an integer"),
         (
-            SortKey,
-            '{"column": 0, "ascending": true, "nulls_first": true, "more": 0}',
-            "SortKey has column, .*, more: its members",
+            ClusterReply,
+            '{"keys": [], "bytes": 0, "reason": "", "more": 0}',
+            "ClusterReply has keys, .*, more: its members",
         ),
-        (tuple[SortKey, ...], "{}", "tuple: {} is not a list"),
-        (tuple[SortKey, ...], "[null]", "null is not an object"),
+        (tuple[ClusterReply, ...], "{}", "tuple: {} is not a list"),
+        (tuple[ClusterReply, ...], "[null]", "null is not an object"),
         (messages.FilePredicate, '{"is": "AllOf", "parts": [{"is": "Filter"}]}', "AllOf.parts: .* is not one of AllOf, AnyOf"),
         (
             messages.FilePredicate,

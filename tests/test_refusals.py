@@ -68,27 +68,22 @@ KINDS = {
     "unknown": upgraded,
 }  # fmt: skip
 UNSUPPORTED = r"does not handle it yet: "
-WRITE = UNSUPPORTED + r"write with DataFrame\.write\.format\('delta'\) instead"
-OPTIMIZE = UNSUPPORTED + r"run OPTIMIZE delta"
-UPDATE = UNSUPPORTED + r"run UPDATE delta"
 WHERE = "is not a predicate on the partition columns"
-OF_WRITES = {"append": WRITE, "overwrite": WRITE, "ingest": WRITE, "ingest beside": WRITE, "load": WRITE}
-REFUSED = {"shred": UPDATE, "unshred": UPDATE, "optimize": OPTIMIZE, **OF_WRITES}
+IDENTITY = "has the identity column id, and all rows of a file would get one value"
 BY_DELTA = "notInventedYet"
 CASES = {
-    "identity": {**REFUSED, "drop_feature": UNSUPPORTED + "copy the rows"},
-    "identity always": {**REFUSED, "append": WRITE + ", which fills identity columns"},
-    "iceberg": {**REFUSED, "analyze": UNSUPPORTED + r"call analyze\(tags_only=True\)", "analyze paths and bloom": "tags_only="},
-    "iceberg of texts": {**OF_WRITES, "convert": UNSUPPORTED + "write to another table", "optimize": OPTIMIZE},
-    "materialized": REFUSED,
-    "append-only": {"overwrite": "set the property to false"},
+    "identity": {"ingest": IDENTITY},
+    "identity always": {"append": "GENERATED ALWAYS AS IDENTITY", "ingest": IDENTITY},
+    "iceberg": {"analyze": UNSUPPORTED + r"call analyze\(tags_only=True\)", "analyze paths and bloom": "tags_only="},
+    "iceberg of texts": {"convert": UNSUPPORTED + "write to another table"},
+    "append-only": {"overwrite": "only allow appends"},
     "clustered": {"optimize": "run OPTIMIZE delta.*, or first ALTER TABLE"},
     "without statistics": {"analyze": "keeps no statistics of v", "optimize": "keeps no statistics", "shred": "Switch it on"},
     "plain": {
         "shred": r"Switch it on with ALTER TABLE", "analyze where": WHERE, "analyze bloom where": WHERE,
         "optimize where": WHERE, "unshred where": WHERE, "analyze unknown": "is not a VARIANT column",
         "analyze budget": "is not a share", "bloom unknown": "is not a VARIANT column", "keys": "there is no column",
-        "shred given": "leave out shred=", "replace_where": "is not partitioned", "optimize size": "must be 1 or more",
+        "shred given": "leave out shred=", "replace_where": "Cannot recognize", "optimize size": "must be 1 or more",
     },
     "texts": {"convert": "row ids", "drop_feature": "there is nothing to drop", "bloom unknown": "is not a VARIANT column"},
     "unknown": dict.fromkeys(
@@ -107,7 +102,7 @@ def operations(spark, path, documents):
         "append": lambda: dv.write(rows, path),
         "overwrite": lambda: dv.write(rows, path, mode="overwrite"),
         "shred given": lambda: dv.write(rows, path, shred={"v": "a int"}),
-        "replace_where": lambda: dv.write(rows, path, mode="overwrite", replace_where="id = 1"),
+        "replace_where": lambda: dv.write(rows, path, mode="overwrite", replace_where="id ="),
         "ingest": lambda: dv.ingest(spark, documents, path, column="v"),
         "ingest beside": lambda: dv.ingest(spark, documents, path.parent / "beside", column="v", bad_records=path),
         "load": lambda: dv.convert(spark, documents.replace(".json", ".parquet"), path),
@@ -188,7 +183,6 @@ NEW = {
     "partition": ("1L AS id", {"partition_by": ["nope"]}),
     "keys": ("1L AS id", {"cluster_by": ["w:a"]}),
     "shred": ("1L AS id", {"shred": {"w": "a int"}}),
-    "where": ("1L AS id", {"mode": "overwrite", "replace_where": "id = 1"}),
     "interval": ("INTERVAL '1' DAY AS i", {}),
 }
 
@@ -223,46 +217,33 @@ def shredded(spark, path):
     return {row.schema is not None for row in dv.VariantTable.forPath(spark, path).inspect().select("schema").collect()}
 
 
-REWRITABLE = ["identity", "identity always", "iceberg", "materialized"]
-
-
-@pytest.mark.parametrize("kind", REWRITABLE)
-def test_write_with_spark(spark, copy, kind):
-    """Where `write` refuses a table, Delta's writer takes the rows, without a column of ALWAYS AS IDENTITY (W8)."""
+@pytest.mark.parametrize("kind", ["identity", "identity always", "iceberg", "materialized"])
+def test_tables_that_once_were_refused(spark, copy, kind):
+    """Tables with identity columns, IcebergCompat or partition columns in files are written, and written anew (W8)."""
     path = copy(kind)
     rows = spark.range(3).selectExpr("id", "parse_json('1') AS v").drop(*(["id"] if kind == "identity always" else []))
-    assert "format('delta')" in refused(spark, lambda: dv.write(rows, path))[0]
-    rows.write.format("delta").mode("append").save(str(path))
-    assert rows_of(spark, path) == ROWS + 3
+    assert dv.write(rows, path).rows == 3
+    table = dv.VariantTable.forPath(spark, path)
+    table.optimize()
+    if kind != "iceberg":
+        table.unshred()
+        assert shredded(spark, path) == {False}
+        table.shred()
+        assert rows_of(spark, path) == ROWS + 3
+    assert spark.read.format("delta").load(str(path)).where("v:a::int >= 0").count() == ROWS
 
 
-@pytest.mark.parametrize("kind", [*REWRITABLE, "clustered"])
-def test_optimize_with_delta(spark, copy, kind):
-    """Where `optimize` refuses a table, the statement of its message puts files together (W8)."""
-    path = copy(kind)
+def test_optimize_with_delta(spark, copy):
+    """Where `optimize` refuses a table that Delta clusters, the statements of its message put files together (W8)."""
+    path = copy("clustered")
     message, _ = refused(spark, dv.VariantTable.forPath(spark, path).optimize)
     [statement] = re.findall(r"run (OPTIMIZE delta\.`[^`]*`)", message)
     before = newest(path)
     spark.sql(statement)
-    assert newest(path) == before + (kind != "materialized"), "a partition has one file"
-    if kind == "clustered":
-        [statement] = re.findall(r"ALTER TABLE delta\.`[^`]*` CLUSTER BY NONE", message)
-        spark.sql(statement)
-        dv.VariantTable.forPath(spark, path).optimize(cluster_by=["v:a"])
-    assert rows_of(spark, path) == ROWS
-
-
-@pytest.mark.parametrize("kind", REWRITABLE)
-def test_rewrite_with_delta(spark, copy, kind):
-    """Where `shred` and `unshred` refuse a table, the statement of their message writes its files anew (W8)."""
-    path = copy(kind)
-    table = dv.VariantTable.forPath(spark, path)
-    for on in (False, True) if kind != "iceberg" else (False,):
-        (table.enable_shredding if on else table.disable_shredding)()
-        message, _ = refused(spark, table.shred if on else table.unshred)
-        [statement] = re.findall(r"run (UPDATE .*?) instead", message)
-        spark.sql(statement)
-        assert shredded(spark, path) == {on}
+    assert newest(path) == before + 1
+    [statement] = re.findall(r"ALTER TABLE delta\.`[^`]*` CLUSTER BY NONE", message)
+    spark.sql(statement)
+    dv.VariantTable.forPath(spark, path).optimize(cluster_by=["v:a"])
     assert rows_of(spark, path) == ROWS
 
 
@@ -284,13 +265,6 @@ def test_further_advice(spark, copy, tmp_path):
     [statement] = re.findall(r"ALTER TABLE .*\)", message)
     spark.sql(statement)
     assert dv.VariantTable.forPath(spark, path).shred().files_added > 0
-
-    path = copy("identity")
-    message, _ = refused(spark, dv.VariantTable.forPath(spark, path).drop_feature)
-    [select] = re.findall(r"USING delta (AS SELECT .*)", message)
-    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'copied'}` USING delta {select}")
-    assert rows_of(spark, tmp_path / "copied") == ROWS
-    assert "variantShredding" not in features(tmp_path / "copied")
 
     for kind in ("texts", "iceberg of texts"):
         table = dv.VariantTable.forPath(spark, copy(kind))

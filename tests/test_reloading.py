@@ -16,7 +16,7 @@ import delta_variant as dv
 from delta_variant import ingestion, parquet
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.sources import SourceFile
-from delta_variant.transaction import Transaction
+from delta_variant.writer import planning
 from tests.logs import commits, last, live, newest
 from tests.test_convert import rows as variants
 from tests.test_writer import read
@@ -371,17 +371,21 @@ def test_another_writer_in_between(spark, tmp_path, monkeypatch, path_column):
     Json.put(tmp_path / "in" / "a.jsonl", [0, 1])
     dv.ingest(spark, tmp_path / "in", table, **options)
     Json.put(tmp_path / "in" / "a.jsonl", [2])
-    commit = Transaction.commit
+    plan = planning.plan
 
-    def after_another(transaction):
+    def after_another():
         monkeypatch.undo()
         others = "OPTIMIZE {t}" if path_column else "DELETE FROM {t}"
         sql(spark, others, table)
         spark.sql(f"INSERT INTO delta.`{table}` (v) VALUES (parse_json('{{\"id\": 1000}}'))")
-        return commit(transaction)
+
+    def after_another_threads(*args):  # this one has an active transaction
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(after_another).result()
+        return plan(*args)
 
     sql(spark, "INSERT INTO {t} (v) VALUES (parse_json('{\"id\": 999}'))", table)
-    monkeypatch.setattr(Transaction, "commit", after_another)
+    monkeypatch.setattr(planning, "plan", after_another_threads)
     take(spark, tmp_path / "in", table, **options)
     assert Json.found(spark, table) == ([2, 999, 1000] if path_column else [2, 1000])
     assert sum("txn" in action for action in commits(table)[-1]) == 1

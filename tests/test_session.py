@@ -216,9 +216,9 @@ def test_classes_of_the_package(spark):
     with ThreadPoolExecutor(4) as pool:
         found = [loaded.loader.hashCode() for loaded in pool.map(lambda _: jvm.loaded(spark), range(4))]
     assert len(set(found)) == 1
-    key = jvm.construct(spark, "Messages$SortKey", 1, True, False)
-    text = jvm.companion(spark, "Messages").encoded(key)
-    assert json.loads(text) == {"column": 1, "ascending": True, "nulls_first": False}
+    failure = jvm.construct(spark, "Messages$Failure", "TableError", "é")
+    text = jvm.companion(spark, "Messages").encoded(failure)
+    assert json.loads(text) == {"name": "TableError", "text": "é"}
 
 
 def test_connect_is_refused():

@@ -1,140 +1,25 @@
-"""Commits through Delta's own transaction: conflicts, retries, history, and how a target is understood."""
+"""How a target is understood, and the session of a write."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import time
+import os
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import types as t
 
 from delta_variant import jvm
-from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
+from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES
-from delta_variant.messages import WriteReport, Written, encoded
-from delta_variant.transaction import Removal, Table, Transaction, own_session
+from delta_variant.transaction import Table
+from delta_variant.writer import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
-
-SCHEMA = t.StructType([t.StructField("id", t.LongType())])
-
-
-def add(directory, number: int) -> str:
-    """A data file of one row, and its Add action."""
-    path = Path(directory) / f"{number}.parquet"
-    path.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"id": pa.array([number])}), path)
-    action = {
-        "path": path.name,
-        "partitionValues": {},
-        "size": path.stat().st_size,
-        "modificationTime": int(time.time() * 1000),
-    }
-    return json.dumps({"add": {**action, "dataChange": True, "stats": json.dumps({"numRecords": 1})}})
-
-
-def start(target: Table, **options) -> Transaction:
-    transaction = Transaction(target, **options)
-    transaction.update_metadata(SCHEMA if transaction.version < 0 else None)
-    return transaction
-
-
-def run(transaction: Transaction, adds: list[str], rows: int = 1) -> Written:
-    """The job of a write whose tasks report these Add actions."""
-    reports = [WriteReport(add=add, rows=rows, size=1) for add in adds]
-
-    def task(number, batches):
-        list(batches)
-        return (encoded(report).encode() for report in reports if number == 0)
-
-    return transaction.run(*transaction.planned(transaction.spark.range(1)), task)
-
-
-@pytest.fixture(scope="module")
-def base(spark, tmp_path_factory) -> Path:
-    """A table with one row."""
-    path = tmp_path_factory.mktemp("tables") / "base"
-    transaction = start(Table.of(spark, path))
-    run(transaction, [add(path, 0)])
-    transaction.commit()
-    return path
-
-
-@pytest.fixture
-def table(spark, base, tmp_path) -> Table:
-    return Table.of(spark, shutil.copytree(base, tmp_path / "t"))
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(row.id for row in table.spark.read.format("delta").load(table.path).collect())
-
-
-def commit(transaction: Transaction, number: int, removal: Removal | None = None) -> int:
-    run(transaction, [add(transaction.storage.root, number)])
-    if removal is not None:
-        transaction.remove(removal)
-    return transaction.commit()
-
-
-def test_appends_do_not_conflict(table):
-    """Three transactions on one snapshot that append are all committed, one after the other."""
-    transactions = [Transaction(table) for _ in range(3)]
-    assert [commit(transaction, i) for i, transaction in enumerate(transactions, 1)] == [1, 2, 3]
-    assert ids(table) == [0, 1, 2, 3]
-
-
-def test_overwrite_conflicts_with_an_append_in_between(table):
-    """An overwrite whose snapshot lacks appended rows is refused with Delta's message, and the table is unchanged."""
-    overwrite, append = Transaction(table, mode="Overwrite"), Transaction(table)
-    commit(append, 1)
-    with pytest.raises(ConflictError, match="DELTA_CONCURRENT_APPEND") as caught:
-        commit(overwrite, 2, Removal())
-    assert "ConcurrentAppendException" in type(caught.value.__cause__).__name__
-    assert ids(table) == [0, 1]
-
-
-def test_overwrite_removes_every_file_in_one_version(table):
-    """After an overwrite only the new rows are there, and the version before still has the old ones."""
-    commit(Transaction(table), 1)
-    version = commit(Transaction(table, mode="Overwrite"), 2, Removal())
-    assert ids(table) == [2]
-    before = table.spark.read.format("delta").option("versionAsOf", version - 1).load(table.path)
-    assert sorted(row.id for row in before.collect()) == [0, 1]
-
-
-def test_history_tells_mode_rows_files_and_bytes(table):
-    """DESCRIBE HISTORY shows the operation, its mode and its metrics, those of removed files too."""
-    commit(Transaction(table, mode="Overwrite"), 1, Removal())
-    last = table.spark.sql(f"DESCRIBE HISTORY delta.`{table.path}`").first()
-    assert (last.operation, last.operationParameters["mode"], last.isBlindAppend) == ("WRITE", "Overwrite", False)
-    metrics = {"numFiles": "1", "numOutputRows": "1", "numOutputBytes": "1", "numRemovedFiles": "1"}
-    assert metrics.items() <= last.operationMetrics.items()
-
-
-def test_many_actions(spark, tmp_path):
-    """Twelve thousand Add actions are all committed."""
-    table = Table.of(spark, tmp_path / "t")
-    transaction = start(table)
-    one = json.loads(add(transaction.storage.root, 0))
-    written = run(transaction, [json.dumps(one).replace("0.parquet", f"{n}.parquet") for n in range(12_000)])
-    assert (written.files, written.rows, written.bytes) == (12_000, 12_000, 12_000)
-    assert transaction.commit() == 0
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 't'}`").first()
-    assert detail.numFiles == 12_000
 
 
 def test_creation_uses_the_stable_feature(spark, tmp_path):
     """A new table has variantShredding and variantType, although the session asks for previews; the session is unchanged."""
-    schema = t.StructType([t.StructField("v", t.VariantType())])
     with jvm.settings(spark, {PREVIEW_NAMES: "true"}):
-        with own_session(spark) as own:
-            transaction = Transaction(Table.of(own, tmp_path / "t"), properties={"delta.enableVariantShredding": "true"})
-            transaction.update_metadata(schema)
-            transaction.commit()
+        write(spark.sql("SELECT parse_json('1') v"), tmp_path / "t")
         assert spark.conf.get(PREVIEW_NAMES) == "true"
         features = Table.of(spark, tmp_path / "t").features()
     assert {"variantType", "variantShredding"} <= features.names
@@ -142,11 +27,15 @@ def test_creation_uses_the_stable_feature(spark, tmp_path):
     assert features.shredding
 
 
-def test_delta_refuses_names_before_the_commit(spark, tmp_path):
-    """A column name that Delta does not allow is an error when the table is created, not after files were written."""
-    transaction = Transaction(Table.of(spark, tmp_path / "t"))
-    with pytest.raises(TableError, match=r"(?s)creating delta\.`.*a b"):
-        transaction.update_metadata(t.StructType([t.StructField("a b", t.LongType())]))
+@pytest.mark.parametrize("on_files", ["true", "false"])
+def test_relative_paths(spark, tmp_path, on_files):
+    """A relative path is one to every write, whatever the session says of queries on paths."""
+    path = os.path.relpath(tmp_path / "t", spark._jvm.System.getProperty("user.dir"))
+    with jvm.settings(spark, {"spark.sql.runSQLOnFiles": on_files}):
+        for mode in ("append", "append", "overwrite"):
+            write(spark.range(3), path, mode)
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
+    assert spark.read.format("delta").option("versionAsOf", 1).load(str(tmp_path / "t")).count() == 6
 
 
 def test_targets(spark, tmp_path):

@@ -8,12 +8,15 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, MalformedVariantError
+from delta_variant.session import disable, enable
 from delta_variant.stats import decode_bounds
+from delta_variant.table import VariantTable
 from delta_variant.writer import clustering, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -53,12 +56,13 @@ ORDERED = [
 ]  # fmt: skip
 
 
-def arranged(df, cluster_by, partitions=()):
-    """(task, columns of the row) in the order in which tasks get them."""
-    keys = [key.alias(f"k{i}") for i, key in enumerate(clustering.keys(df.schema, cluster_by))]
-    data = [F.col(f"`{name}`").alias(f"c{i}") for i, name in enumerate(df.columns)]
-    rows = clustering.clustered(df.select(*data, *partitions, *keys), len(partitions), len(keys))
-    assert len(rows.columns) == len(df.columns) + len(partitions)
+def arranged(df, cluster_by, partition_by=()):
+    """(columns of the row, task) in the order in which tasks get them."""
+    spark = df.sparkSession
+    keys = jvm.scala_seq(spark, clustering.keys(df.schema, cluster_by))
+    rows = jvm.companion(spark, "Clustering").clustered(df._jdf, jvm.scala_seq(spark, partition_by), keys, 1 << 20)
+    rows = DataFrame(rows, spark)
+    assert rows.columns == df.columns
     return [tuple(row) for row in rows.select("*", F.spark_partition_id()).collect()]
 
 
@@ -82,7 +86,7 @@ def test_tasks_get_ranges(spark):
     df = spark.range(2000).selectExpr("id", "parse_json(concat('{\"k\":', id * 7919 % 2000, '}')) v", "id % 3 p")
     with jvm.settings(spark, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}):
         rows = arranged(df.selectExpr("v:k::int k", "v"), ["v:k"])
-        by_partition = arranged(df.selectExpr("p", "v:k::int k", "v"), ["v:k"], [F.col("p").cast("string").alias("by")])
+        by_partition = arranged(df.selectExpr("p", "v:k::int k", "v"), ["v:k"], ["p"])
     assert [row[0] for row in rows] == list(range(2000))
     assert len({row[-1] for row in rows}) == 2
     assert [row[:2] for row in by_partition] == sorted(row[:2] for row in by_partition)
@@ -104,6 +108,67 @@ def test_clustered_files(spark, tmp_path):
     assert spark.read.format("delta").load(str(tmp_path / "t")).selectExpr("sum(id)").first()[0] == 499_500
     with pytest.raises(InvalidSchemaError, match="there is no column w"):
         write(df, tmp_path / "t", cluster_by=["w:x"])
+
+
+@pytest.mark.parametrize("source", ["option", "setting", "property"])
+def test_keys_for_ordinary_writers(spark, tmp_path, source):
+    """An option, a setting and a table property cluster what Delta's own commands write, also texts that tasks parse (W12)."""
+    path, keys = tmp_path / "t", "v:z.t"
+    text = "to_json(named_struct('z', named_struct('t', id * 7919 % 1000)))"
+    df = spark.range(0, 1000, 1, 4).selectExpr("id", f"parse_json({text}) v")
+    write(df.limit(0), path)
+    options = {"maxRecordsPerFile": "200", **({"delta_variant.cluster_by": keys} if source == "option" else {})}
+    if source == "property":
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.cluster_by' = '{keys}')")
+    settings = {"spark.delta_variant.cluster_by": keys} if source == "setting" else {}
+    enable(spark)
+    try:
+        with jvm.settings(spark, settings):
+            df.write.format("delta").mode("append").options(**options).save(str(path))
+    finally:
+        disable(spark)
+    sides = ("minValues", "maxValues")
+    ranges = sorted(tuple(decode_bounds(stats[side]["v"])["$['z']['t']"] for side in sides) for stats in statistics(path))
+    assert len(ranges) >= 5
+    assert all(low[1] < high[0] for low, high in pairwise(ranges))
+    assert spark.read.format("delta").load(str(path)).selectExpr("sum(id)").first()[0] == 499_500
+
+
+def test_keys_are_for_new_rows(spark, tmp_path):
+    """A property with keys does not change the order in which `optimize` writes, and keys that rows lack change nothing."""
+    path = tmp_path / "t"
+    df = spark.range(0, 40_000, 1, 4).selectExpr("id", "parse_json(to_json(named_struct('a', id * 7919 % 40000, 'b', id))) v")
+    with jvm.settings(spark, {"spark.delta_variant.cluster_by": "w:x"}):
+        assert write(df, path).rows == 40_000
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.cluster_by' = 'v:b')")
+    assert VariantTable.forPath(spark, path).optimize(["v:a"], max_file_size=1 << 13).files_added > 2
+    ranges = sorted(
+        tuple(decode_bounds(stats[side]["v"])["$['a']"] for side in ("minValues", "maxValues")) for stats in statistics(path)
+    )
+    assert all(low[1] < high[0] for low, high in pairwise(ranges))
+
+
+def test_shredding_for_ordinary_writers(spark, tmp_path):
+    """Options say whether and how the files of Delta's own commands are shredded, and go before table properties (W12)."""
+    path = tmp_path / "t"
+    df = spark.range(0, 3000, 1, 1).selectExpr("id", "parse_json(concat('{\"a\":', id, ',\"b\":1}')) v")
+    write(df.limit(0), path)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.shredding.v' = 'b int')")
+    enable(spark)
+    try:
+        for option, fields in (
+            ({}, ["b"]),
+            ({"delta_variant.shredding.v": "a bigint"}, ["a"]),
+            ({"delta_variant.shred": "false"}, []),
+        ):
+            before = set(path.glob("*.parquet"))
+            df.write.format("delta").mode("append").options(**option).save(str(path))
+            (file,) = set(path.glob("*.parquet")) - before
+            column = pq.read_schema(file).field("v").type
+            typed = column.field("typed_value").type if column.get_field_index("typed_value") >= 0 else []
+            assert [field.name for field in typed] == fields
+    finally:
+        disable(spark)
 
 
 def test_stored_schemas_and_bounds(spark, tmp_path):

@@ -339,7 +339,7 @@ def test_one_write_while_another_runs(spark, tmp_path, case):
         finally:
             (gate / "open").touch()
         if refused:
-            with pytest.raises(TableError, match=rf"committing to delta\.`.*` failed: .*({refused})") as error:
+            with pytest.raises(TableError, match=rf"writing to delta\.`.*` failed: .*({refused})") as error:
                 waiting.result()
             assert "\tat " not in str(error.value)
         else:
@@ -370,7 +370,7 @@ def test_two_writes_create_one_table(spark, tmp_path):
             assert write(rows(spark, "second"), path).version == 0
         finally:
             (gate / "open").touch()
-        with pytest.raises(TableError, match=r"committing to delta\.`.*` failed: ") as error:
+        with pytest.raises(TableError, match=r"writing to delta\.`.*` failed: ") as error:
             waiting.result()
     assert "\tat " not in str(error.value)
     assert writes_in(read(spark, path)) == {"second": [0]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ from delta_variant import jvm
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.writer import write
+from delta_variant.writer.calls import Call
 from tests.logs import actions, adds, features, newest
 from tests.support import share
 from tests.test_writer import canonical, canonicals, read
@@ -66,6 +68,15 @@ def test_the_plan_of_the_rows_keeps_the_settings_of_its_session(spark, tmp_path)
     in_tasks, in_batches = canonicals(read(spark, tmp_path / "t").select("task"), read(spark, tmp_path / "batches"))
     assert max(in_tasks) == ("6",)
     assert set(in_batches) == {("3",)}
+
+
+def test_a_call_is_released(spark, tmp_path):
+    """What a write held, such as its session and its plan, is let go of at its end, also if it fails."""
+    write(spark.range(3), tmp_path / "t")
+    with pytest.raises(InvalidSchemaError):
+        write(spark.sql("SELECT parse_json('1') id"), tmp_path / "t")
+    gc.collect()
+    assert not [held for held in gc.get_objects() if isinstance(held, Call)]
 
 
 def test_cached_rows_are_written_as_they_are(spark, tmp_path):
@@ -141,7 +152,7 @@ def test_empty_text_in_a_partition_is_null_before_it_is_checked(spark, tmp_path)
     with pytest.raises(InvalidSchemaError, match=r"CHECK constraint c .* violated by row with values: - p : null"):
         write(df, tmp_path / "t")
     write(df, tmp_path / "free", partition_by=["p"])
-    with pytest.raises(InvalidSchemaError, match="constraint replace_where"):
+    with pytest.raises(InvalidSchemaError, match="does not conform to"):
         write(df.where("id = 2"), tmp_path / "free", "overwrite", replace_where="p = ''")
     write(df.where("id = 2"), tmp_path / "free", "overwrite", replace_where="p IS NULL")
     assert {tuple(row) for row in read(spark, tmp_path / "free").collect()} == {(1, "a"), (2, None)}
@@ -192,7 +203,7 @@ def test_schemas_merge_by_the_session(spark, tmp_path):
     write(spark.range(0, 1, 1, 1), tmp_path / "t")
     more = spark.range(0, 1, 1, 1).withColumn("more", F.lit(1))
     with jvm.settings(spark, {"spark.databricks.delta.schema.autoMerge.enabled": "true"}):
-        with pytest.raises(InvalidSchemaError, match="column more is not in"):
+        with pytest.raises(InvalidSchemaError, match=r"(?s)schema mismatch.*more: integer"):
             write(more, tmp_path / "t", merge_schema=False)
         write(more, tmp_path / "t")
     assert read(spark, tmp_path / "t").columns == ["id", "more"]
@@ -205,7 +216,7 @@ def test_overwrite_schema(spark, tmp_path):
     spark.range(0, 3, 1, 1).selectExpr("id", "id p").write.format("delta").partitionBy("p").save(ours)
     shutil.copytree(ours, twin)
     new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").partitionBy("q").save(twin)
-    with pytest.raises(InvalidSchemaError, match="column v is not in"):
+    with pytest.raises(InvalidSchemaError, match="column id is STRING in the DataFrame and BIGINT in"):
         write(new, ours, "overwrite")
     write(new, ours, "overwrite", overwrite_schema=True, partition_by=["q"])
     found, expected = canonicals(read(spark, ours), new)
@@ -281,7 +292,7 @@ def test_a_creation_by_name_happens_or_not(spark):
     assert {row.data_type for row in detail} == {"MANAGED", "delta"}
     place = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"), "made_by_name")
     assert [commit["operation"] for commit in actions(place, "commitInfo")] == ["CREATE TABLE AS SELECT"]
-    with pytest.raises(TableError, match="made_by_name exists already"):
+    with pytest.raises(TableError, match="already exists"):
         write(spark.range(5), "made_by_name", "error")
     assert write(spark.range(5), "made_by_name", "overwrite").version == 1
     spark.sql("DROP TABLE made_by_name")

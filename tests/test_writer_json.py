@@ -108,9 +108,9 @@ def test_what_the_table_computes_and_checks(spark, tmp_path):
     with pytest.raises(InvalidSchemaError, match="positive"):
         write(broken, by_text, parse_json={"v": "value"})
     malformed = spark.createDataFrame([(1, BROKEN, "p")], "id bigint, value string, p string")
-    with pytest.raises(InvalidJsonError, match="column v: a text is not valid JSON, and begins with") as error:
+    with pytest.raises(InvalidJsonError, match="MALFORMED_RECORD") as error:  # Spark parses what a constraint uses
         write(malformed, by_text, parse_json={"v": "value"})
-    assert repr(BROKEN) in str(error.value)
+    assert BROKEN in str(error.value)
     with pytest.raises(InvalidSchemaError, match="positive"):
         write(malformed, by_text, parse_json={"v": "value"}, on_error="null")
 
@@ -119,7 +119,7 @@ def test_columns_that_the_table_lacks(spark, tmp_path):
     """merge_schema adds the VARIANT column and the one for malformed texts; without it they are unknown columns."""
     write(spark.range(3), tmp_path / "t")
     rows = texts(spark, 20)
-    with pytest.raises(InvalidSchemaError, match="column v is not in"):
+    with pytest.raises(InvalidSchemaError, match=r"(?s)schema mismatch .*root.* v: variant"):
         write(rows, tmp_path / "t", parse_json={"v": "value"})
     write(rows, tmp_path / "t", parse_json={"v": "value"}, corrupt="bad", merge_schema=True)
     assert read(spark, tmp_path / "t").columns == ["id", "v", "bad"]

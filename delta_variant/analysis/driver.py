@@ -26,9 +26,10 @@ from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decod
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
-from delta_variant.writer import indexing, job, mapping, shredding_schemas
-from delta_variant.writer.alignment import leaves
+from delta_variant.writer import indexing, mapping, shredding_schemas
+from delta_variant.writer.column_types import leaves
 
+_STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
 BATCH_FILES = 5000
 """A commit has about so many files, 20 MiB of statistics at most."""
 
@@ -195,7 +196,7 @@ def _plan(
         indexed = {tuple(names) for names in table.statistics(snapshot).columnNames()}
         counted = {field["name"]: field["type"] for field in json.loads(snapshot.statsSchema().json())["fields"]}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
-    schema, _ = job.schemas(features.schema)
+    schema, _ = mapping.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
     variants = {physical[path] for path in _in_structs(schema)}
     if tags_only:  # which need no statistics
@@ -226,7 +227,7 @@ def _plan(
             f"{table.name} keeps no statistics of {', '.join(lacking)}: Delta keeps them for the first "
             "delta.dataSkippingNumIndexedCols columns, and not inside arrays and maps"
         )
-    prefix = int(table.spark.conf.get(job.STRING_PREFIX, "32") or 32)
+    prefix = int(table.spark.conf.get(_STRING_PREFIX, "32") or 32)
     return AnalysisPlan(table.storage, tuple(planned), by_name, prefix, few, tags_only)
 
 

@@ -53,7 +53,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
     message = batch.serialize().to_pybytes()  # for Numba, arrays that cannot be written to are of another type
     with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
         plan = Plan(
-            location=Storage.of(folder), variants=frozenset({("v",)}), not_null=(), partition_by=(), timestamps=frozenset(),
+            location=Storage.of(folder), variants=frozenset({("v",)}), partition_by=(), timestamps=frozenset(),
             shredding_schemas={("v",): parse(shredding_schema)}, infer=True, compression="zstd", max_rows=None,
             max_bytes=128 << 20, footer={}, string_prefix=32, tight_bounds=False, tags=True,
         )  # fmt: skip

@@ -2,8 +2,8 @@
 
     statistics in the log ─▶ sets of files (`arrangement`) ─▶ rows in order (`source`) ─▶ `writer` ─▶ one commit for each job
 
-`driver` tells an operation from its beginning to its end; `transaction` is Delta's transaction for it. `feature` takes the
-table feature out of the protocol. `advice` says which keys are worth it.
+`driver` tells an operation from its beginning to its end. `feature` takes the table feature out of the protocol. `advice` says
+which keys are worth it.
 
 Invariants: rows never change. Commits have `dataChange` = false. A job that is killed, or that conflicts, leaves the table as
 it was before.

@@ -13,7 +13,7 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,11 +42,11 @@ from delta_variant.rewriting.arrangement import (
     expected_bytes,
     grouped,
 )
-from delta_variant.rewriting.transaction import Operation, Rewriting
-from delta_variant.transaction import Table
+from delta_variant.transaction import Operation, Table, Transaction
 from delta_variant.writer import clustering, file_sizes, mapping
-from delta_variant.writer import job as spark_job
 from delta_variant.writer.arguments import Request
+from delta_variant.writer.calls import Call
+from delta_variant.writer.planning import WHOLE
 
 if TYPE_CHECKING:
     from delta_variant.writer.shredding_schemas import Shred
@@ -55,7 +55,6 @@ JOB_BYTES = 32 << 30
 """A job writes files of about so many bytes, or one set of files that belong together."""
 TRIES = 3
 """How often a job is begun again after a conflict."""
-_WHOLE = 1 << 62
 _BEHIND_A_CUT = r"[\x{7f}\x{10ffff}]+$"
 """What delta-spark and this package put behind the prefix of a string, so that it is not below the string."""
 _MOST_DELETED = 0.05
@@ -164,7 +163,7 @@ def is_shredded() -> Column:
     return F.col("schema").isNotNull() | (F.col("layout") != "final")
 
 
-def optimizing(table: Table) -> Rewriting:
+def optimizing(table: Table) -> Transaction:
     """The snapshot by which `optimize` chooses files. Raises UnsupportedFeatureError for a table that it refuses."""
     chosen = _planning(table, "optimize", f"run OPTIMIZE {table.name} instead")
     if chosen.clustering_columns:
@@ -175,7 +174,7 @@ def optimizing(table: Table) -> Rewriting:
     return chosen
 
 
-def reorganizing(table: Table, *, shreds: bool) -> Rewriting:
+def reorganizing(table: Table, *, shreds: bool) -> Transaction:
     """The snapshot by which `shred` and `unshred` choose files. Raises UnsupportedFeatureError and TableError."""
     columns = [field["name"] for field in table.features().schema["fields"] if '"variant"' in json.dumps(field["type"])]
     updates = ", ".join(f"{quoted(name)} = {quoted(name)}" for name in columns)
@@ -186,9 +185,9 @@ def reorganizing(table: Table, *, shreds: bool) -> Rewriting:
     return chosen
 
 
-def _planning(table: Table, operation: str, instead: str) -> Rewriting:
+def _planning(table: Table, operation: str, instead: str) -> Transaction:
     """A transaction that is not committed, on the snapshot by which files are chosen. instead: what works if it is refused."""
-    transaction = Rewriting(table, Operation(reorganizes=False), {})
+    transaction = Transaction(table)
     transaction.features.check_writable(overwrite=False, operation=operation, instead=instead)
     return transaction
 
@@ -200,7 +199,7 @@ def checked_keys(features: TableFeatures, keys: Sequence[str]) -> tuple[str, ...
     """The clustering keys. Raises InvalidSchemaError and InvalidPathError for those that the table cannot have."""
     if isinstance(keys, str):
         raise InvalidSchemaError(f"cluster_by={keys!r} must be a list of columns and paths: [{keys!r}]")
-    schema, _ = spark_job.schemas(features.schema)
+    schema, _ = mapping.schemas(features.schema)
     clustering.keys(schema, keys)
     for key in keys:
         column, path = parse_column_path(key)
@@ -212,7 +211,7 @@ def checked_keys(features: TableFeatures, keys: Sequence[str]) -> tuple[str, ...
 
 
 def files_of(
-    snapshot: Rewriting, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
+    snapshot: Transaction, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
 ) -> tuple[list[str], NDArray[np.int64], Files]:
     """The files of the partitions that `where` selects: their paths, the numbers of their partitions, and their ranges.
 
@@ -236,7 +235,7 @@ def files_of(
             of_path = bounds().where(of_column & (F.col("path") == normalized(keys)))
             of_path = of_path.dropDuplicates(["file"]).select(
                 F.col("file").alias("path"),
-                *(F.struct(*clustering.sort_key(F.col(side))).alias(f"{side}Values {key}") for side in ("min", "max")),
+                *(F.struct(*map(F.expr, clustering.sort_key(side))).alias(f"{side}Values {key}") for side in ("min", "max")),
             )
             rows = rows.join(of_path, "path", "left")
     table = rows.toArrow().combine_chunks()
@@ -256,7 +255,7 @@ def files_of(
     return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
 
 
-def _statistic(snapshot: Rewriting, add: DataFrame, side: str, key: str) -> Column:
+def _statistic(snapshot: Transaction, add: DataFrame, side: str, key: str) -> Column:
     """The smallest or the largest value of an ordinary column, from the statistics of a file."""
     physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(snapshot.features.schema).items()}
     column, _ = parse_column_path(key)
@@ -352,33 +351,27 @@ def _tried(work: _Work, job: _Job, done: Rewritten, tries: int = TRIES) -> Rewri
 
 
 def _run(work: _Work, job: _Job, done: Rewritten) -> Rewritten:
-    rewriting = Rewriting(work.table, work.operation, work.tags)
-    rows = rewriting.open(job.paths)
-    count, size = rewriting.opened
+    table, spark, cluster_by = work.table, work.table.spark, work.operation.cluster_by
+    most = WHOLE if work.file_bytes is None else 2 * work.file_bytes
+    call = Call(spark, spark, Request.rewriting(spark, work.shred, cluster_by, most), table.name)
+    transaction = Transaction(table)
+    rows = transaction.open(job.paths)
+    count, size = transaction.opened
     if not count:
+        call.close()
         return done
-    spark, features, cluster_by = work.table.spark, rewriting.features, work.operation.cluster_by
-    settings: Mapping[str, str] = {}
-    if work.file_bytes is None:
-        settings = source.one_by_one()
-    elif cluster_by:
-        schema, _ = spark_job.schemas(features.schema)
-        rows = source.clustered(rows, schema, cluster_by, features.partition_by, job.files)
-    else:
-        settings = source.packed(work.file_bytes)
-    request = Request.of(
-        rows, "append", shred=work.shred, partition_by=(), cluster_by=cluster_by, replace_where=None, partition_overwrite=None,
-        merge_schema=None, overwrite_schema=False, compression=None, max_rows_per_file=None, txn=None, user_metadata=None,
-        parse_json=None, on_error="fail", corrupt=None,
-    )  # fmt: skip
-    plan = spark_job.make_plan(rewriting, request)
-    plan = replace(plan, max_bytes=_WHOLE if work.file_bytes is None else 2 * work.file_bytes)
-    with jvm.settings(spark, settings):
-        read, rows = rewriting.planned(rows)
-        rows = spark_job.transport(rows, rewriting, plan, read, replace(request, cluster_by=()))
-        written = spark_job.run(rewriting, plan, read, rows)
+    features, settings = transaction.features, source.one_by_one()
+    if work.file_bytes is not None:
+        schema, _ = mapping.schemas(features.schema)
+        if cluster_by:
+            rows = source.clustered(rows, schema, cluster_by, features.partition_by, job.files)
+        settings = {} if cluster_by else source.packed(work.file_bytes)
+    gathers = work.file_bytes is not None and not cluster_by
+    with jvm.settings(spark, settings), call.running("writing to"):
+        transaction.replace(rows, work.operation, work.tags, work.file_bytes or 0 if gathers else 0)
+    written = call.written
     return Rewritten(
-        rewriting.commit(), done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
+        call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
         done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
     )  # fmt: skip
 

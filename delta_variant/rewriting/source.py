@@ -37,7 +37,7 @@ def clustered(
     schema: the columns of the table; `rows` may have more. partition_by: partition columns, which come before the keys.
     """
     spark = rows.sparkSession
-    keys = [clustering.keys(schema, [key]) for key in cluster_by]
+    keys = [[F.expr(text) for text in clustering.keys(schema, [key])] for key in cluster_by]
     partitions = [F.col(quoted(name)) for name in partition_by]
     position = keys[0] if len(keys) == 1 else [_hilbert(spark, [F.struct(*key) for key in keys])]
     columns = rows.columns
@@ -79,5 +79,4 @@ def one_by_one() -> Mapping[str, str]:
     return {
         "spark.sql.files.maxPartitionBytes": whole,
         "spark.sql.files.openCostInBytes": whole,
-        clustering.OPTIMIZE_WRITE_OF_SESSION: "false",  # files of one partition are not gathered
     }

@@ -10,18 +10,23 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.api.python.{PythonFunction, SimplePythonFunction}
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.delta.{OptimisticTransaction, TransactionExecutionObserver}
 import org.apache.spark.sql.delta.actions.Metadata
 import org.apache.spark.sql.types.VariantType
 
 /**
- * What the writes of an enabled session need (`WritingTransaction`).
+ * What the writes of an enabled session need (`WritingTransaction`), or those of the session of a call of `write`.
  *
  * @param python makes the plan of a write (delta_variant/writer/every_write.py)
  * @param function a PySpark function, in whose place a write puts its own
  * @param batches the source of a class body that makes record batches of rows (Batches.java)
+ * @param asked null in an enabled session
  */
-final class EveryWrite(val python: Python, function: SimplePythonFunction, val batches: String, shared: Shared) {
+final class EveryWrite(
+    val python: Python, function: SimplePythonFunction, val batches: String, shared: Shared, asked: Call) {
+  val call: Option[Call] = Option(asked)
   private val numbers = new AtomicLong
   private val storages = new ConcurrentHashMap[Long, EveryWrite.Storage]
 
@@ -56,6 +61,19 @@ object EveryWrite {
   /** Why Delta makes the files of a write. isFailure: whether somebody has to do something about it. */
   final case class Reason(text: String, isFailure: Boolean)
 
+  /** The reason, for a call of `write`, whose files Delta does not make. */
+  final class Refused(reason: String) extends RuntimeException(reason)
+
+  /** An optimizer rule of a session whose writes are ours. */
+  trait Session {
+    def writes: EveryWrite
+  }
+
+  /** The rule of the session of a call of `write`: it changes no plan. */
+  final class SessionOfCall(val writes: EveryWrite) extends Rule[LogicalPlan] with Session {
+    override def apply(plan: LogicalPlan): LogicalPlan = plan
+  }
+
   /** A directory of a table, and the settings of its file system. */
   final class Storage(val path: Path, val conf: Configuration)
 
@@ -64,17 +82,20 @@ object EveryWrite {
 
   /** What the writes of a session to a table need, if the session is enabled and the table is one whose files are ours. */
   def of(session: SparkSession, metadata: Metadata): Option[EveryWrite] =
-    session.experimental.extraOptimizations.collectFirst { case rule: SkipFiles => rule.writes }.filter { writes =>
-      val (name, value) = metadata.configuration.get(Property).map(Property -> _).getOrElse(
-        Setting -> session.conf.get(Setting, "variant"))
-      value.toLowerCase(Locale.ROOT) match {
-        case "all" => true
-        case "off" => false
-        case known =>
-          if (known != "variant") writes.python.tell("setting", s"$name is $value, which is not one of variant, all, off")
-          metadata.schema.existsRecursively(_.isInstanceOf[VariantType])
-      }
+    session.experimental.extraOptimizations.collectFirst { case rule: Session => rule.writes }
+      .filter(writes => writes.call.isDefined || isAsked(writes, session, metadata))
+
+  private def isAsked(writes: EveryWrite, session: SparkSession, metadata: Metadata): Boolean = {
+    val (name, value) = metadata.configuration.get(Property).map(Property -> _).getOrElse(
+      Setting -> session.conf.get(Setting, "variant"))
+    value.toLowerCase(Locale.ROOT) match {
+      case "all" => true
+      case "off" => false
+      case known =>
+        if (known != "variant") writes.python.tell("setting", s"$name is $value, which is not one of variant, all, off")
+        metadata.schema.existsRecursively(_.isInstanceOf[VariantType])
     }
+  }
 
   /** Gives Delta our transactions in the place of its own. */
   final class Observer extends TransactionExecutionObserver {

@@ -1,12 +1,16 @@
 package org.apache.spark.sql.delta.variant
 
+import java.io.IOException
 import java.nio.channels.ClosedByInterruptException
+import java.util.{List => JList}
 
 import scala.util.control.ControlThrowable
 
 import org.apache.spark.{SparkException, SparkThrowable}
 import org.apache.spark.api.python.PythonException
-import org.apache.spark.sql.delta.DeltaConcurrentModificationException
+import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.delta.{DeltaConcurrentModificationException, DeltaThrowable}
+import org.apache.spark.sql.delta.schema.InvariantViolationException
 
 /** What a failure is, by itself and its causes. */
 object Failures {
@@ -44,6 +48,31 @@ object Failures {
       case _ => false
     }
     ofPython(failure).orElse(Option.when(!isOfRows && (isOfBatches || isOfSpark))(failure.toString))
+  }
+
+  /**
+   * Whether a failure of a command is about the table: an error of Delta's, of the analyzer or of a file system on the driver,
+   * and not one of a job, which may be one of the rows.
+   */
+  def isOfTable(failure: Throwable): Boolean = {
+    val isOfRows = causes(failure).exists {
+      case aborted: SparkException => String.valueOf(aborted.getMessage).startsWith("Job aborted")
+      case _ => false
+    }
+    !isOfRows && causes(failure).exists {
+      case _: DeltaThrowable | _: AnalysisException | _: IOException | _: InvariantViolationException => true
+      case _ => false
+    }
+  }
+
+  /** Why tasks cannot write what a call asks for; null if a failure is another one. */
+  def refusal(failure: Throwable): String =
+    causes(failure).collectFirst { case refused: EveryWrite.Refused => refused.getMessage }.orNull
+
+  /** The error condition and the SQLSTATE of a failure; empty if it has none. */
+  def condition(failure: Throwable): JList[String] = {
+    val known = causes(failure).collectFirst { case known: SparkThrowable if known.getCondition != null => known }
+    JList.of(known.fold("")(_.getCondition), known.fold("")(known => Option(known.getSqlState).getOrElse("")))
   }
 
   private val Workers = "org.apache.spark.api.python."

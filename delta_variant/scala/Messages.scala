@@ -109,15 +109,26 @@ object Messages {
       partitionBy: Seq[String], // physical names, behind that of Delta's column that marks change data
       steps: Map[String, Boolean], // physical names of the columns whose highest value, or else lowest, is reported
       texts: Option[TextColumns],
+      read: Seq[String], // the columns of files that tasks read from pieces of files, which the first column of the rows has
+      isCall: Boolean, // of `write`
+      settings: Map[String, String], // the session's, as the names of options
+      options: Map[String, String], // those whose names begin with "delta_variant."
       compression: Option[String],
       maxRows: Long, // 0 for no limit
       stringPrefix: Int,
       files: Option[Long]) // of the table; None if the log would have to be read for it
       extends Request[WriteReply]
 
-  /** Columns of JSON texts that become VARIANTs, and the options of Spark's parse_json. */
+  /** By what are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
+  final case class ClusterRequest(protocol: String, metadata: String, columns: String, keys: String)
+      extends Request[ClusterReply]
+
+  /** SQL expressions, and about how many bytes a task is to get; or the reason why there are none. */
+  final case class ClusterReply(keys: Seq[String], bytes: Long, reason: String)
+
+  /** Columns of JSON texts that become VARIANTs, the column that gets malformed ones, and the options of Spark's parse_json. */
   final case class TextColumns(
-      columns: Seq[String], fails: Boolean, allowDuplicateKeys: Boolean, validateUnicode: Boolean)
+      columns: Seq[String], corrupt: Option[String], fails: Boolean, allowDuplicateKeys: Boolean, validateUnicode: Boolean)
 
   /**
    * A pickled PySpark function in base64, and the application whose first transaction identifier is committed with the files;
@@ -284,21 +295,33 @@ object Messages {
 
   final case class Failure(name: String, text: String)
 
-  /** The totals of the reports of a job, or its first error. */
+  /** The totals of the reports of a job. */
   final case class Written(
       files: Int,
       rows: Long,
       bytes: Long,
       shredded: Seq[Seq[String]],
       leftPlain: Int,
-      malformed: Map[String, Long],
-      error: Option[Failure])
+      malformed: Map[String, Long])
+
+  /**
+   * What a call of `write` adds to Delta's commit.
+   *
+   * identifiers: those of transactions. known: those of them that the table may have. again: whether it may have all of them.
+   * removal: of other rows. pieces: "" for rows; of which files the rows are pieces, "json" or "parquet".
+   */
+  final case class Additions(
+      @JsonDeserialize(contentAs = classOf[JLong]) identifiers: Map[String, Long],
+      @JsonDeserialize(contentAs = classOf[JLong]) known: Map[String, Long],
+      again: Boolean,
+      removal: Option[Removal],
+      pieces: String)
+
+  /** The rows that have one of the texts in a column; without a column, the data files with these paths. */
+  final case class Removal(column: Option[String], texts: Seq[String])
 
   /** Transaction identifiers: versions by application. */
   final case class Identifiers(@JsonDeserialize(contentAs = classOf[JLong]) versions: Map[String, Long])
-
-  /** A key by which the rows of tasks are sorted. column: its index. */
-  final case class SortKey(column: Int, ascending: Boolean, nullsFirst: Boolean)
 
   /** The files at paths and globs and below directories. unmatched: paths and globs without files and directories. */
   final case class Listing(

@@ -4,32 +4,37 @@ import java.util.{List => JList, Map => JMap}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.sql.{AnalysisException, SaveMode}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
-import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, RowTracking}
-import org.apache.spark.sql.delta.actions.AddFile
+import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, DeltaOptions, OptimisticTransaction, RowTracking}
+import org.apache.spark.sql.delta.actions.{Action, AddFile}
+import org.apache.spark.sql.delta.commands.WriteIntoDelta
+import org.apache.spark.sql.execution.metric.SQLMetrics
 
 /**
- * One transaction that puts files with the same rows in the place of others, by the steps of Delta's OPTIMIZE: `dataChange` is
- * false, so that it conflicts only with writers that remove or change the same files. Not thread-safe.
+ * One transaction for what Delta has no command for: to write chosen files anew, or all rows with another schema. Not
+ * thread-safe. To make one starts a transaction on the newest snapshot.
+ *
+ * @param spark the session of a call of `write`, if files are written
+ * @param entry the table in the catalog, if it is there
  */
-final class Rewrite(
-    spark: SparkSession,
-    users: SparkSession,
-    log: DeltaLog,
-    entry: Option[CatalogTable],
-    mode: String,
-    options: JMap[String, String],
-    partitionBy: JList[String],
-    properties: JMap[String, String])
-    extends Write(spark, users, log, entry, mode, options, partitionBy, properties) {
-
+final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTable]) {
+  val transaction: OptimisticTransaction = log.startTransaction(entry)
   private var old: Seq[AddFile] = Nil
+
+  /** Which of these transaction identifiers the snapshot has, with their versions. */
+  def identifiers(asked: String): String =
+    Messages.encoded(Messages.Identifiers(Identifiers.of(transaction,
+          Messages.decoded[Messages.Identifiers](asked).versions.keys)))
 
   /** A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics. */
   def files(where: String): DataFrame = AddFiles.of(
     transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
     AddFiles.predicates(spark, transaction.metadata, where))
+
+  /** The rows of the snapshot, which the transaction thereby reads: from the files, whatever Spark has cached of the table. */
+  def rows: DataFrame = log.createDataFrame(transaction.snapshot, transaction.filterFiles()).asInstanceOf[DataFrame]
 
   /**
    * The rows of these files, as many of them as the snapshot still has. With row tracking there are two more columns, which
@@ -39,7 +44,7 @@ final class Rewrite(
     val snapshot = transaction.snapshot
     old = AddFiles.at(snapshot, paths)
     transaction.trackFilesRead(old)
-    val rows = transaction.deltaLog.createDataFrame(snapshot, old, actionTypeOpt = Some("Optimize"))
+    val rows = log.createDataFrame(snapshot, old, actionTypeOpt = Some("Optimize"))
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]
   }
 
@@ -50,34 +55,89 @@ final class Rewrite(
   def openedBytes: Long = PlannedFiles.bytes(old)
 
   /**
-   * Commits the new files in the place of the old ones.
+   * Writes rows in the place of the opened files, by the steps of Delta's OPTIMIZE: `dataChange` is false, so that the commit
+   * conflicts only with writers that remove or change the same files.
    *
    * @param reorganizes DESCRIBE HISTORY shows REORG, not OPTIMIZE
    * @param where the predicate on partition columns, or null
    * @param clusterBy what the rows are ordered by
    * @param tags more tags for the new files
+   * @param bytes about how many a task is to get of the rows of a partition; 0 if they stay as they are
    */
-  def replace(reorganizes: Boolean, where: String, clusterBy: JList[String], tags: JMap[String, String]): Unit = {
+  def replace(
+      rows: DataFrame,
+      reorganizes: Boolean,
+      where: String,
+      clusterBy: JList[String],
+      tags: JMap[String, String],
+      bytes: Long): Unit = {
     val now = System.currentTimeMillis()
+    val columns = transaction.metadata.partitionColumns
+    val gathered = if (bytes > 0) Clustering.gathered(rows, columns, rebalances = true, bytes) else rows
     val added =
-      actions.toSeq.map(_.asInstanceOf[AddFile]).map(add => AddFiles.copy(add, add.stats, add.tagsOrEmpty ++ tags.asScala))
-    actions.clear()
-    actions ++= added
-    actions ++= old.map(_.removeWithTimestamp(now, dataChange = false))
+      transaction.writeFiles(gathered, Some(deltaOptions(Map.empty)), isOptimize = true, Nil).collect { case add: AddFile =>
+        AddFiles.copy(add, add.stats, add.tagsOrEmpty ++ tags.asScala)
+      }
+    val removed = old.map(_.removeWithTimestamp(now, dataChange = false))
     val sizes = added.map(_.size).sorted
     val quartiles = Seq("minFileSize", "p25FileSize", "p50FileSize", "p75FileSize", "maxFileSize").zipWithIndex.map {
       case (name, quarter) => name -> (if (sizes.isEmpty) 0L else sizes((sizes.size - 1) * quarter / 4))
     }
-    registerMetrics(quartiles.toMap ++ Map(
+    val metrics = quartiles.toMap ++ Map(
       "numAddedFiles" -> added.size.toLong,
       "numAddedBytes" -> sizes.sum,
       "numRemovedFiles" -> old.size.toLong,
       "numRemovedBytes" -> openedBytes,
-      "numDeletionVectorsRemoved" -> old.count(_.deletionVector != null).toLong))
+      "numDeletionVectorsRemoved" -> old.count(_.deletionVector != null).toLong)
+    transaction.registerSQLMetrics(spark,
+      metrics.map { case (name, value) =>
+        val metric = SQLMetrics.createMetric(spark.sparkContext, name)
+        metric.set(value)
+        name -> metric
+      })
     val predicates = AddFiles.predicates(spark, transaction.metadata, where)
     val operation =
       if (reorganizes) DeltaOperations.Reorg(predicates, applyPurge = false)
       else DeltaOperations.Optimize(predicates, clusterBy.asScala.toSeq, auto = false, clusterBy = None, isFull = false)
-    commit(operation, if (keepsRowIds) RowTracking.addPreservedRowTrackingTagIfNotSet(transaction.snapshot) else Map.empty)
+    commit(
+      added ++ removed, operation,
+      if (keepsRowIds) RowTracking.addPreservedRowTrackingTagIfNotSet(transaction.snapshot) else Map.empty)
   }
+
+  private def deltaOptions(options: Map[String, String]) = new DeltaOptions(options, spark.sessionState.conf)
+
+  /** Writes rows in the place of all others, by the steps of Delta's WriteIntoDelta. */
+  def overwrite(rows: DataFrame, asked: JMap[String, String]): Unit = {
+    val options = deltaOptions(asked.asScala.toMap + (DeltaOptions.PARTITION_OVERWRITE_MODE_OPTION -> "static"))
+    val columns = transaction.metadata.partitionColumns
+    val command = WriteIntoDelta(log, SaveMode.Overwrite, options, columns, Map.empty, rows, entry)
+    val data = command.writeAndReturnCommitData(transaction, spark)
+    val operation = DeltaOperations.Write(SaveMode.Overwrite, Some(columns), userMetadata = options.userMetadata)
+    commit(data.actions, operation, data.stringTags)
+  }
+
+  private def commit(actions: Seq[Action], operation: DeltaOperations.Operation, tags: Map[String, String]): Unit =
+    try transaction.commitIfNeeded(actions, operation, tags)
+    finally if (transaction.getCommitted.isDefined) recache()
+
+  /** Has Spark read anew what it has cached of the table, as Delta's commands do. */
+  private def recache(): Unit = {
+    val cache = spark.sharedState.cacheManager
+    if (!cache.isEmpty) {
+      try cache.recacheByPath(spark, log.dataPath, log.dataPath.getFileSystem(log.newDeltaHadoopConf()))
+      catch {
+        // A plan with columns that the table has no longer. Spark has dropped all such plans before it planned the first anew.
+        case _: AnalysisException =>
+      }
+      transaction.catalogTable.foreach(table => cache.recacheTableOrView(spark, table.identifier.nameParts, false))
+    }
+  }
+}
+
+/** Transaction identifiers: versions by application. */
+object Identifiers {
+
+  /** Which of them the snapshot of a transaction has. The transaction thereby reads them all. */
+  def of(transaction: OptimisticTransaction, applications: Iterable[String]): Map[String, Long] =
+    applications.map(application => application -> transaction.txnVersion(application)).filter(_._2 >= 0).toMap
 }

@@ -25,7 +25,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
  */
 final class SkipFiles(
     python: Python, tags: Tags, shared: Shared, val found: JMap[String, String], val writes: EveryWrite)
-    extends SafeRule(SkipFiles.Name, "skipping", python, shared) {
+    extends SafeRule(SkipFiles.Name, "skipping", python, shared) with EveryWrite.Session {
   import SkipFiles._
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan = new Walk(new IdentityHashMap).visit(plan)

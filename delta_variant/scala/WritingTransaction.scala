@@ -8,7 +8,8 @@ import org.apache.spark.api.python.PythonFunction
 import org.apache.spark.sql.Dataset
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Alias, Ascending, Attribute, Cast, Empty2Null, Literal, SortOrder, UnixMicros}
-import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
+import org.apache.spark.sql.classic.{DataFrame, SparkSession}
 import org.apache.spark.sql.delta._
 import org.apache.spark.sql.delta.actions.{Action, AddFile, FileAction, SetTransaction}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader
@@ -25,6 +26,7 @@ import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStag
 import org.apache.spark.sql.execution.datasources.{BasicWriteJobStatsTracker, BasicWriteTaskStats, V1WritesUtils}
 import org.apache.spark.sql.execution.exchange.Exchange
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{
   DataType, DateType, MetadataBuilder, NullType, StringType, StructField, StructType, TimestampType
@@ -44,6 +46,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
   import WritingTransaction._
 
   @volatile private var announced: Option[String] = None
+  @volatile private var call: Option[Call] = None
 
   override def writeFiles(
       input: Dataset[_],
@@ -52,14 +55,24 @@ final class WritingTransaction(plain: OptimisticTransaction)
       additional: Seq[Constraint]): Seq[FileAction] = {
     def byDelta = super.writeFiles(input, options, isOptimize, additional)
     EveryWrite.of(input.sparkSession, metadata).fold(byDelta) { writes =>
-      val rows = new Rows(input, options, additional)
-      val files = rows.tasks(writes).flatMap { tasks =>
-        hasWritten = true
-        announced = announced.orElse(tasks.announces)
-        rows.write(writes, tasks.function, isOptimize)
+      // Delta's commands have options for new rows, and none for rows that they only copy.
+      val asked = writes.call.filter(_ => options.isDefined)
+      asked.foreach { asked =>
+        call = Some(asked)
+        asked.begin(this)
       }
-      files match {
+      val rows: Dataset[_] =
+        if (isOptimize || asked.exists(_.hasDocuments)) input
+        else
+          try ordered(writes, input, options, asked)
+          catch {
+            case failure: Throwable if asked.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
+              writes.python.tell("order", s"the rows of a statement to ${deltaLog.dataPath} are not clustered: $failure")
+              input
+          }
+      new Rows(rows, options, additional, asked).files(writes, isOptimize) match {
         case Right(files) => files
+        case Left(reason) if asked.isDefined => throw new EveryWrite.Refused(reason.text)
         case Left(reason) =>
           writes.tell(deltaLog.dataPath, reason)
           byDelta
@@ -67,14 +80,57 @@ final class WritingTransaction(plain: OptimisticTransaction)
     }
   }
 
-  /** Commits the first transaction identifier of the index of values, if the files have one. */
-  override protected def prepareCommit(actions: Seq[Action], operation: DeltaOperations.Operation): Seq[Action] = {
-    val first = announced.filterNot(application => readVersion >= 0 && snapshot.transactions.contains(application))
-    super.prepareCommit(actions ++ first.map(SetTransaction(_, 0, Some(System.currentTimeMillis()))), operation)
+  /** The value of an option of ours, of the table's property or of the session's setting of that name. */
+  private def ours(name: String, session: SparkSession, options: Option[DeltaOptions]): Option[String] =
+    options.flatMap(_.options.get(name)).orElse(metadata.configuration.get(name)).orElse(session.conf.getOption(s"spark.$name"))
+
+  /**
+   * New rows in the order of the keys that somebody asked for. Without keys, rows of a call of `write` that are of one partition
+   * are together. The rows of a stream stay as they are: their plan is bound to it.
+   */
+  private def ordered(
+      writes: EveryWrite, input: Dataset[_], options: Option[DeltaOptions], call: Option[Call]): Dataset[_] = {
+    val session = input.sparkSession.asInstanceOf[SparkSession]
+    val keys = options.flatMap(_ => ours(ClusterBy, session, options)).getOrElse("")
+    val isGathered = call.exists(!_.hasPieces) && metadata.partitionColumns.nonEmpty
+    if (keys.isEmpty && !isGathered || input.queryExecution.isInstanceOf[IncrementalExecution]) input
+    else {
+      val rows = input.asInstanceOf[DataFrame]
+      val reply = writes.python.ask[Messages.ClusterReply](
+        Messages.ClusterRequest(protocol.json, metadata.json, input.schema.json, keys))
+      if (reply.reason.nonEmpty)
+        writes.python.tell("order", s"the rows of a statement to ${deltaLog.dataPath} are not clustered: ${reply.reason}")
+      if (reply.keys.nonEmpty) Clustering.clustered(rows, metadata.partitionColumns, reply.keys, reply.bytes)
+      else if (isGathered && reply.bytes > 0) {
+        val setting = session.conf.getOption("spark.databricks.delta.optimizeWrite.enabled")
+        val rebalances = setting.orElse(metadata.configuration.get("delta.autoOptimize.optimizeWrite"))
+        Clustering.gathered(rows, metadata.partitionColumns, !rebalances.exists(_.equalsIgnoreCase("false")), reply.bytes)
+      } else input
+    }
+  }
+
+  /** Commits the first transaction identifier of the index of values, if new files have one, and what a call of `write` adds. */
+  override protected def commitImpl(
+      actions: Seq[Action],
+      operation: DeltaOperations.Operation,
+      canSkipEmptyCommits: Boolean,
+      tags: Map[String, String]): Option[Long] = {
+    val first = announced.filter { application =>
+      actions.exists(_.isInstanceOf[AddFile]) && !(readVersion >= 0 && snapshot.transactions.contains(application))
+    }
+    val all = actions ++ first.map(SetTransaction(_, 0, Some(System.currentTimeMillis()))) ++
+      call.fold(Seq.empty[Action])(_.actions(spark.asInstanceOf[SparkSession], this, actions))
+    try super.commitImpl(all, call.fold(operation)(_.operation(operation)), canSkipEmptyCommits, tags)
+    catch {
+      case failure: Throwable =>
+        call.foreach(_.failed(failure))
+        throw failure
+    }
   }
 
   /** The rows of a write, normalized as Delta does it. */
-  private final class Rows(input: Dataset[_], options: Option[DeltaOptions], additional: Seq[Constraint]) {
+  private final class Rows(
+      input: Dataset[_], options: Option[DeltaOptions], additional: Seq[Constraint], call: Option[Call]) {
     private val session = input.sparkSession.asInstanceOf[SparkSession]
     private val (data, partitionSchema) = performCDCPartition(input)
     private val (execution, output, generated, fromData) = normalizeData(deltaLog, options, data)
@@ -104,20 +160,58 @@ final class WritingTransaction(plain: OptimisticTransaction)
       StructField(column.name, SchemaUtils.typeAsNullable(column.dataType), nullable = true, id.build())
     })
 
-    /** VARIANT columns in whose place tasks get JSON texts, and their names. */
-    private lazy val texts = JsonTexts.of(execution.executedPlan, constraints)
-    private lazy val textNames = texts.fold(Seq.empty[String])(_.columns.map(output(_).name))
+    /** What tasks make of other columns: Variants of JSON texts, or rows of pieces of files. */
+    private def lastStep: Option[LastStep] = if (isThere) found else None
+    private var isThere = true
+    private lazy val found =
+      if (call.exists(_.hasPieces) && constraints.isEmpty && metadata.columnMappingMode == NoMapping)
+        Pieces.of(execution.executedPlan).filter(_.columns.forall(index => stored.contains(output(index))))
+      else JsonTexts.of(execution.executedPlan, constraints)
 
-    /** The columns that tasks get: those of files, then the partition values as text. */
-    private def rowSchema = StructType(
-      columns.map(column => if (textNames.contains(column.name)) column.copy(dataType = StringType) else column) ++
-        partitioning.map(column => StructField(column.name, StringType)))
+    private def texts: Option[JsonTexts] = lastStep.collect { case texts: JsonTexts => texts }
+    private def textNames = texts.fold(Seq.empty[String])(_.columns.map(output(_).name))
+    private def read: Seq[Attribute] = lastStep.fold(Seq.empty[Attribute]) {
+      case pieces: Pieces => pieces.columns.map(output)
+      case _ => Nil
+    }
+
+    /** The columns that tasks get: pieces; columns of files; and the partition values as text. */
+    private def rowSchema = {
+      val names = read.map(_.name)
+      StructType(
+        names.take(1).map(StructField(_, StringType)) ++
+          columns.filterNot(column => names.contains(column.name)).map { column =>
+            if (textNames.contains(column.name)) column.copy(dataType = StringType) else column
+          } ++
+          partitioning.map(column => StructField(column.name, StringType)))
+    }
+
+    /** The new files, or the reason why Delta has to make them. */
+    def files(writes: EveryWrite, isOptimize: Boolean): Either[EveryWrite.Reason, Seq[FileAction]] =
+      tasks(writes).flatMap { tasks =>
+        hasWritten = true
+        announced = announced.orElse(tasks.announces)
+        SQLExecution.withNewExecutionId(execution, Some("deltaTransactionalWrite")) {
+          val plan = execution.executedPlan
+          val counted = new Counted(plan, isRunAgain = execution eq input.queryExecution)
+          lastStep.fold(Option(plan))(_.in(plan)).map { plan =>
+            val reports =
+              try run(writes, tasks.function, checked(plan, isOptimize))
+              finally call.foreach(_.observe(execution))
+            if (reports.isLeft) counted.restore()
+            reports.map(done(_, isOptimize))
+          }
+        }.getOrElse {
+          isThere = false // by adaptive execution, to another step
+          files(writes, isOptimize)
+        }
+      }
 
     /** The tasks, or the reason why Delta has to make the files. */
-    def tasks(writes: EveryWrite): Either[EveryWrite.Reason, EveryWrite.Tasks] =
+    private def tasks(writes: EveryWrite): Either[EveryWrite.Reason, EveryWrite.Tasks] =
       try reasonForDelta.map(EveryWrite.Reason(_, isFailure = false)).toLeft(()).flatMap(_ => asked(writes))
       catch {
-        case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
+        case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
           Left(EveryWrite.Reason(failure.toString, isFailure = true))
       }
 
@@ -131,7 +225,15 @@ final class WritingTransaction(plain: OptimisticTransaction)
           columns.json,
           partitioning.map(_.name),
           steps,
-          texts.map(t => Messages.TextColumns(textNames, t.fails, t.allowDuplicateKeys, t.validateUnicode)),
+          texts.map { texts =>
+            Messages.TextColumns(
+              textNames, texts.corrupt.map(output(_).name), texts.fails, texts.allowDuplicateKeys, texts.validateUnicode)
+          },
+          read.map(_.name),
+          call.isDefined,
+          session.conf.getAll.collect { case (name, value) if name.startsWith(s"spark.$Ours") => name.substring(6) -> value },
+          options.fold(Map.empty[String, String])(_.options.asInstanceOf[CaseInsensitiveMap[String]].originalMap.filter(
+              _._1.toLowerCase.startsWith(Ours))),
           option(DeltaOptions.COMPRESSION).orElse(setting("spark.sql.parquet.compression.codec")),
           option(DeltaOptions.MAX_RECORDS_PER_FILE).map(_.toLong).getOrElse(session.sessionState.conf.maxRecordsPerFile),
           StatsCollectionUtils.getDataSkippingStringPrefixLength(session, metadata),
@@ -163,28 +265,17 @@ final class WritingTransaction(plain: OptimisticTransaction)
       DeltaColumnMapping.getPhysicalName(column) -> (column.metadata.getLong(sources.DeltaSourceUtils.IDENTITY_INFO_STEP) > 0)
     }.toMap
 
-    /** The new files; or why tasks failed, if not because of the rows. */
-    def write(writes: EveryWrite, task: PythonFunction, isOptimize: Boolean): Either[EveryWrite.Reason, Seq[FileAction]] =
-      SQLExecution.withNewExecutionId(execution, Some("deltaTransactionalWrite")) {
-        val counted = new Counted(execution.executedPlan, isRunAgain = execution eq input.queryExecution)
-        texts.fold(Option(execution.executedPlan))(_.in(execution.executedPlan)) match {
-          case None => Left(EveryWrite.Reason("adaptive execution moved a column that tasks were to parse", isFailure = false))
-          case Some(plan) =>
-            val reports = run(writes, task, checked(plan, isOptimize))
-            if (reports.isLeft) counted.restore()
-            reports.map(done(_, isOptimize))
-        }
-      }
-
+    /** The reports of tasks; or why they failed, if not because of the rows. */
     private def run(
         writes: EveryWrite, task: PythonFunction, plan: SparkPlan): Either[EveryWrite.Reason, Seq[Messages.WriteReport]] =
       try {
         val rows = plan.execute()
-        Right(WriteFiles.run(session, rows, rowSchema, task, writes.batches, Some(deltaLog.dataPath.toString)).toSeq)
+        val location = if (call.isDefined) None else Some(deltaLog.dataPath.toString) // whose errors rows then have
+        Right(WriteFiles.run(session, rows, rowSchema, task, writes.batches, location).toSeq)
       } catch {
         case InnerInvariantViolationException(violation) => throw violation
         // A failure of Python may be one of the user's functions, whose errors are then those of Delta's own write.
-        case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
+        case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
           Failures.ofTasks(failure).map(EveryWrite.Reason(_, isFailure = true)).toLeft(throw failure)
       }
 
@@ -195,17 +286,20 @@ final class WritingTransaction(plain: OptimisticTransaction)
       val isOptimized = !isOptimize && options.flatMap(_.optimizeWrite).getOrElse(
         TransactionalWrite.shouldOptimizeWrite(metadata, session.sessionState.conf))
       val rows = if (isOptimized) DeltaOptimizedWriterExec(checked, metadata.partitionColumns, deltaLog) else checked
-      if (partitioning.isEmpty && missing.isEmpty) rows else projected(sorted(rows))
+      if (partitioning.isEmpty && missing.isEmpty && read.isEmpty) rows
+      else projected(if (!isOptimized && isSorted(plan)) rows else sorted(rows))
     }
 
     /** What the plan gives for a column of `output`: the plan may have other expression ids (SPARK-21165). */
     private def in(plan: SparkPlan)(column: Attribute): Attribute = plan.output(output.indexWhere(_.exprId == column.exprId))
 
-    private def sorted(plan: SparkPlan): SparkPlan = {
-      val keys = partitioning.map(in(plan))
-      if (keys.isEmpty || V1WritesUtils.isOrderingMatched(keys, finalPlan(plan).outputOrdering)) plan
-      else SortExec(keys.map(SortOrder(_, Ascending)), global = false, plan)
-    }
+    /** Whether the rows are sorted by partition, before empty strings become NULL. */
+    private def isSorted(plan: SparkPlan): Boolean =
+      partitioning.isEmpty || V1WritesUtils.isOrderingMatched(partitioning.map(in(plan)), finalPlan(plan).outputOrdering)
+
+    private def sorted(plan: SparkPlan): SparkPlan =
+      if (partitioning.isEmpty) plan
+      else SortExec(partitioning.map(column => SortOrder(in(plan)(column), Ascending)), global = false, plan)
 
     /** The plan without the nodes of adaptive execution, which do not know the order of their rows (SPARK-40588). */
     private def finalPlan(plan: SparkPlan): SparkPlan = plan match {
@@ -230,13 +324,16 @@ final class WritingTransaction(plain: OptimisticTransaction)
         val value = in(plan)(column)
         if (value.dataType == StringType) Alias(Empty2Null(value), column.name)() else value
       }
-      ProjectExec(stored.map(in(plan)) ++ absent ++ kept ++ texts, plan)
+      val own = read.take(1) ++ stored.filterNot(read.contains)
+      ProjectExec(own.map(in(plan)) ++ absent ++ kept ++ texts, plan)
     }
 
     private def done(reports: Seq[Messages.WriteReport], isOptimize: Boolean): Seq[FileAction] = {
       val hasStatistics = session.sessionState.conf.getConf(DeltaSQLConf.DELTA_COLLECT_STATS)
       val version = IcebergCompat.anyEnabled(metadata).map(_.version).filter(_ >= 2)
-      val files = reports.flatMap(_.add).map(Action.fromJson).map {
+      val written = reports.map(report => report -> report.add.map(Action.fromJson))
+      call.foreach(_.count(written))
+      val files = written.flatMap(_._2).map {
         case add: AddFile =>
           val marked = version.fold(add.tags) { number =>
             add.tagsOrEmpty + (CompatTag -> number.toString)
@@ -276,6 +373,8 @@ final class WritingTransaction(plain: OptimisticTransaction)
 }
 
 private object WritingTransaction {
+  private val ClusterBy = "delta_variant.cluster_by"
+  private val Ours = "delta_variant."
   private val IsChange = CDCReader.CDC_PARTITION_COL
   private val FieldId = DeltaColumnMapping.PARQUET_FIELD_ID_METADATA_KEY
   private val CompatTag = AddFile.Tags.ICEBERG_COMPAT_VERSION.name

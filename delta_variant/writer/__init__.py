@@ -1,7 +1,8 @@
 """The writer: a DataFrame → shredded Parquet files with statistics → one commit of Delta's.
 
-`driver` tells a write from its beginning to its end; `streaming` makes it a function for streams. On the driver: `arguments`,
-`modes`, `evolution`, `alignment`, `constraints`, `mapping`, `job`. In the tasks: `task` and what it imports.
+`driver` tells a call of `write` from its beginning to its end, and `streaming` makes it a function for streams. `calls` runs
+Delta's command. When Delta's transaction asks for the files, `every_write` answers: for a call, and for every other command in
+an enabled session. In the tasks: `task` and what it imports.
 """
 
 from delta_variant.writer.driver import Commit, write

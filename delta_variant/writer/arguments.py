@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.writer.alignment import check_types
+from delta_variant.writer.column_types import check_types
 from delta_variant.writer.json_texts import JsonTexts
 
 if TYPE_CHECKING:
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.messages import Removal
     from delta_variant.parquet_files.reader import ParquetFiles
-    from delta_variant.transaction import Removal
     from delta_variant.writer.shredding_schemas import Shred
 
+CLUSTER_BY = "delta_variant.cluster_by"
+"""The option, setting (after `spark.`) and table property with the keys by which new rows are sorted."""
+SHRED = "delta_variant.shred"
+"""Those for whether VARIANT columns are shredded: `auto` or `false`."""
 _SAVE_MODES = {
     "append": "Append",
     "overwrite": "Overwrite",
@@ -29,8 +33,6 @@ _SAVE_MODES = {
     "errorifexists": "ErrorIfExists",
     "ignore": "Ignore",
 }
-DYNAMIC_BY_SESSION = "spark.sql.sources.partitionOverwriteMode"
-"""The session's setting for `partition_overwrite`."""
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
 _SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -47,10 +49,7 @@ class Request:
     shred: Shred | Mapping[str, str | pa.DataType]
     partition_by: tuple[str, ...]
     cluster_by: tuple[str, ...]
-    replace_where: str | None
     overwrite_schema: bool
-    dynamic: bool
-    """Whether an overwrite without `replace_where` replaces only the partitions that the new rows are in."""
     compression: str
     max_rows: int | None
     """The rows after which a file ends; None for no limit."""
@@ -67,8 +66,13 @@ class Request:
     """Those that the table has, and that this write replaces, with their rows (`removal`)."""
     removal: Removal | None = None
     """What is removed, if the mode does not say it."""
-    in_place: bool = False
-    """Whether the rows are those of the table, whose texts become VARIANT, and everything else about it stays."""
+    max_bytes: int | None = None
+    """Bytes after which a file ends; None for the target size of the table's files."""
+
+    @property
+    def follows_options(self) -> bool:
+        """Whether options, properties and settings say how VARIANT columns are shredded, for new rows."""
+        return self.shred == "auto" and self.max_bytes is None
 
     @classmethod
     def of(
@@ -76,22 +80,22 @@ class Request:
         df: DataFrame,
         mode: str,
         *,
-        shred: Shred | Mapping[str, str | pa.DataType],
-        partition_by: Sequence[str],
-        cluster_by: Sequence[str],
-        replace_where: str | None,
-        partition_overwrite: str | None,
-        merge_schema: bool | None,
-        overwrite_schema: bool,
-        compression: str | None,
-        max_rows_per_file: int | None,
-        txn: tuple[str, int] | None,
-        user_metadata: str | None,
-        parse_json: Mapping[str, str] | None,
-        on_error: str,
-        corrupt: str | None,
+        shred: Shred | Mapping[str, str | pa.DataType] = "auto",
+        partition_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
+        replace_where: str | None = None,
+        partition_overwrite: str | None = None,
+        merge_schema: bool | None = None,
+        overwrite_schema: bool = False,
+        compression: str | None = None,
+        max_rows_per_file: int | None = None,
+        txn: tuple[str, int] | None = None,
+        user_metadata: str | None = None,
+        parse_json: Mapping[str, str] | None = None,
+        on_error: str = "fail",
+        corrupt: str | None = None,
     ) -> Request:
-        """The request of a call of `write`.
+        """The request of a call of `write`, with its arguments.
 
         Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text and for columns with texts.
         """
@@ -110,14 +114,25 @@ class Request:
             shred=shred,
             partition_by=tuple(partition_by),
             cluster_by=tuple(cluster_by),
-            replace_where=replace_where,
             overwrite_schema=overwrite_schema,
-            dynamic=_is_dynamic_overwrite(spark, partition_overwrite),
             compression=_codec(spark, compression),
             max_rows=_max_rows(spark, max_rows_per_file),
-            options=_delta_options(replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata),
+            options=_options(
+                replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata, cluster_by
+            ),
             texts=JsonTexts.of(df.schema, parse_json, on_error, corrupt),
         )
+
+    @classmethod
+    def rewriting(
+        cls, spark: SparkSession, shred: Shred | Mapping[str, str | pa.DataType], cluster_by: Sequence[str], max_bytes: int
+    ) -> Request:
+        """The request for rows that the table has already."""
+        texts = JsonTexts({}, fails=True, corrupt=None)
+        return cls(
+            save_mode="Overwrite", shred=shred, partition_by=(), cluster_by=tuple(cluster_by), overwrite_schema=False,
+            compression=_codec(spark, None), max_rows=_max_rows(spark, None), options={}, texts=texts, max_bytes=max_bytes,
+        )  # fmt: skip
 
 
 def _check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
@@ -138,11 +153,6 @@ def _check_mode(mode: str, replace_where: str | None, partition_overwrite: str |
     chosen = [name for name, is_chosen in {**partial, "overwrite_schema": overwrite_schema}.items() if is_chosen]
     if len(chosen) > 1:
         raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
-
-
-def _is_dynamic_overwrite(spark: SparkSession, partition_overwrite: str | None) -> bool:
-    """Whether overwrites are dynamic: by the argument, else by the session's setting, as for Spark's own writes."""
-    return _is_dynamic(partition_overwrite or spark.conf.get(DYNAMIC_BY_SESSION, None))
 
 
 def _is_dynamic(mode: str | None) -> bool:
@@ -182,15 +192,19 @@ def _max_rows(spark: SparkSession, given: int | None) -> int | None:
     return rows if rows > 0 else None
 
 
-def _delta_options(
+def _options(
     replace_where: str | None,
     partition_overwrite: str | None,
     merge_schema: bool | None,
     overwrite_schema: bool,
     txn: tuple[str, int] | None,
     user_metadata: str | None,
+    cluster_by: Sequence[str],
 ) -> dict[str, str]:
-    """The arguments as options of Delta's DataFrameWriter. Those that are not given are left out: the session decides."""
+    """The arguments as options of Delta's DataFrameWriter, and the keys as one of ours.
+
+    Those that are not given are left out: the session decides.
+    """
     given: dict[str, str | None] = {
         "replaceWhere": replace_where,
         "partitionOverwriteMode": partition_overwrite,
@@ -199,6 +213,7 @@ def _delta_options(
         "txnAppId": txn and txn[0],
         "txnVersion": None if txn is None else str(txn[1]),
         "userMetadata": user_metadata,
+        CLUSTER_BY: ", ".join(cluster_by) or None,
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -1,39 +1,47 @@
 """`write`: a DataFrame → shredded Parquet files with statistics → one commit.
 
-The steps are those of Delta's own writer, in its order (`protocol/README.md`, "Steps of a write"). The driver starts a
-transaction, checks what the table's features allow, brings the columns to the table's schema, plans the job and runs it
-with the transaction active. The tasks write files (`task`). The driver commits their Add actions. Everything that can be
-checked without the rows is checked before a file is written, and a table changes by one commit or not at all.
+The commit is that of Delta's own writer, which runs in a clone of the caller's session; its files are those of this package
+(`calls`). What is done here comes before: arguments are checked, the rows are brought into the order of the files, and JSON
+texts become VARIANT columns.
 
-Invariants: only files reported by successful tasks are committed, each once. The rows are computed once, in the caller's
-session and under its settings; the settings that a write needs for itself are set in a clone of that session.
+Invariants: only files reported by successful tasks are committed, each once, and a table changes by one commit or not at all.
+The rows are computed once, under the settings of the caller's session.
 """
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant.errors import ConflictError, TableError, UnsupportedFeatureError
-from delta_variant.features import SHREDDING_PROPERTY
+from delta_variant import jvm
+from delta_variant.errors import InvalidSchemaError
 from delta_variant.paths import quoted
-from delta_variant.transaction import Table, Transaction, own_session
-from delta_variant.writer import clustering, constraints, evolution, job, modes, retyping, shredding_schemas
-from delta_variant.writer.alignment import align, leaves, storable_schema, without_empty_text
-from delta_variant.writer.arguments import Request, check_partitioning, partition_columns
+from delta_variant.transaction import SESSION_CATALOG, Table, Transaction, own_session
+from delta_variant.writer import clustering, retyping, shredding_schemas
+from delta_variant.writer.arguments import CLUSTER_BY, Request, check_partitioning, partition_columns
+from delta_variant.writer.calls import Call
+from delta_variant.writer.column_types import leaves, type_name
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from delta_variant.transaction import Removal
+    from delta_variant.features import TableFeatures
+    from delta_variant.writer.json_texts import JsonTexts
     from delta_variant.writer.shredding_schemas import Shred
+
+_RUN_ON_FILES = "spark.sql.runSQLOnFiles"  # without it, there is no table delta.`path`
+_SHREDDING_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableVariantShredding"
+_APPLICATION_OF_SESSION = "spark.databricks.delta.write.txnAppId"
+_VERSION_OF_SESSION = "spark.databricks.delta.write.txnVersion"
 
 
 @dataclass(frozen=True)
@@ -83,20 +91,21 @@ def write(
     target: a path, delta.`path`, or a table's name; text without a slash is a name. A missing table is created, with the
     table features for VARIANT columns and their shredding.
     mode: append, overwrite, error (also errorifexists) or ignore, as in Spark. An overwrite replaces all rows.
-    replace_where: a predicate on partition columns. An overwrite then replaces only the rows for which it is true, and it must
-    be true for the new rows too.
+    replace_where: a predicate. An overwrite then replaces only the rows for which it is true, and it must be true for the new
+    rows too. On partition columns it removes whole files; for other columns Delta reads the files that may have such rows.
     partition_overwrite: with "dynamic", an overwrite replaces only the partitions that the new rows are in. If neither this nor
     replace_where is given, the session's setting spark.sql.sources.partitionOverwriteMode decides.
     shred: "auto" shreds every VARIANT column if the table allows shredding. The shredding schema is the one in the table
-    property `delta_variant.shredding.<column>`, or else one inferred for each file; a file of few rows then stays plain if
-    shredding would make it larger. A mapping gives the schemas (Spark DDL or Arrow types) of the columns that it names; other
-    columns get the stored schema, or are plain. False writes plain files.
+    property or setting `delta_variant.shredding.<column>`, or else one inferred for each file; a file of few rows then stays
+    plain if shredding would make it larger. A mapping gives the schemas (Spark DDL or Arrow types) of the columns that it
+    names; other columns get the stored schema, or are plain. False writes plain files.
     partition_by: the partition columns of a new table; an existing table keeps its own.
     cluster_by: columns (`id`) and paths of VARIANT columns (`v:actor.id`) by which the rows are sorted, so that files hold
-    narrow ranges of them. Spark samples the rows first, and computes `df` a second time for that unless `df` is cached.
+    narrow ranges of them; by default those of the table property or setting `delta_variant.cluster_by`. Spark samples the rows
+    first, and computes `df` a second time for that unless `df` is cached.
     merge_schema: adds columns and fields that the table lacks, and widens types if the table has type widening. By default
-    the session's spark.databricks.delta.schema.autoMerge.enabled decides. Columns that `df` lacks get their default value,
-    their generated value, or null.
+    the session's spark.databricks.delta.schema.autoMerge.enabled decides. Columns are found by name. Those that `df` lacks get
+    their default value, their generated value, the next value of an identity column, or null.
     overwrite_schema: an overwrite of all rows replaces the table's schema and partitioning by those of `df` and partition_by.
     compression: zstd, snappy, gzip, lz4 or none; by default the session's spark.sql.parquet.compression.codec, or else zstd.
     max_rows_per_file: the rows after which a new file begins; by default the session's spark.sql.files.maxRecordsPerFile.
@@ -110,10 +119,12 @@ def write(
     corrupt: a STRING column that gets malformed texts, and NULL in all other rows; it implies on_error="null".
 
     Returns what was committed. Raises InvalidSchemaError for columns, rows or schemas that do not fit, including violations of
-    NOT NULL and CHECK constraints; InvalidPathError for an invalid path in cluster_by or in a table property; ConflictError if
-    another writer's commit conflicts with this one; TableError for a target that is not a Delta table or cannot take the write;
-    UnsupportedFeatureError for a table feature, argument or setting that is not supported; MalformedVariantError for Variant
-    bytes that the encoding does not allow; InvalidJsonError for malformed texts. After an error the table is as it was before.
+    NOT NULL and CHECK constraints and of replace_where; InvalidPathError for an invalid path in cluster_by, a table property or
+    a setting; ConflictError if another writer's commit conflicts with this one; TableError for a target that is not a Delta
+    table or cannot take the write; UnsupportedFeatureError for a table feature, type, argument or setting that is not
+    supported; MalformedVariantError for Variant bytes that the encoding does not allow; InvalidJsonError for malformed texts.
+    What Delta refuses has Delta's message. Errors in computing the rows, such as those of user-defined functions, are Spark's.
+    After an error the table is as it was before.
     """
     request = Request.of(
         df, mode, shred=shred, partition_by=partition_by, cluster_by=cluster_by, replace_where=replace_where,
@@ -125,143 +136,111 @@ def write(
 
 
 def write_rows(
-    df: DataFrame,
-    target: str | os.PathLike[str],
-    request: Request,
-    storage_options: Mapping[str, str] | None,
-    pieces: DataFrame | None = None,
+    df: DataFrame, target: str | os.PathLike[str], request: Request, storage_options: Mapping[str, str] | None
 ) -> tuple[Commit, Mapping[str, int]]:
-    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file.
+    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file."""
+    with own_session(df.sparkSession, storage_options) as spark:
+        table = Table.of(spark, target)
+        snapshot = table.found()
+        features = None if snapshot is None else table.features(to_change=True, of=snapshot)
+        is_new = features is None or request.save_mode in ("ErrorIfExists", "Ignore")
+        schema = request.texts.schema(df.schema)
+        if features is None or is_new or request.overwrite_schema:
+            shredding_schemas.given(request.shred, schema, {})
+            by = partition_columns(request.partition_by, schema)
+        else:
+            check_partitioning(request.partition_by, features.partition_by, table.name)
+            _check_types(schema, request.texts, features, spark)
+            by = []
+        clustering.keys(schema, request.cluster_by)
+        spark.conf.set(_RUN_ON_FILES, "true")
+        if request.identifiers:  # the commits of one session's identifier would be one, and others left out
+            _forget_identifier(spark)
+        call = Call(spark, df.sparkSession, request, table.name)
+        with call.running("writing to"):
+            rows = jvm.data_frame(spark, df._jdf.logicalPlan())
+            _run(request.texts.parsed(rows), table, request, by, is_new=is_new)
+        _take_back_identifier(df.sparkSession, spark)
+        return _committed(table, call, request)
 
-    df: the rows; for a request in place, a DataFrame with the columns of the table, whose rows the transaction reads.
 
-    pieces: pieces of Parquet files, and the columns of their directories. Tasks read these pieces instead of getting the rows
-    of `df`, which are the same, if no column has to be computed.
+def _check_types(rows: t.StructType, texts: JsonTexts, features: TableFeatures, spark: SparkSession) -> None:
+    """Raises InvalidSchemaError for a column that Spark's rules for storing values do not allow: Delta would cast all.
+
+    A column that is made of texts has to be VARIANT, and that for malformed ones STRING.
+
+    Delta checks the types inside structs, arrays and maps, and the names of columns.
     """
-    schema = request.texts.schema(df.schema)
-    with own_session(df.sparkSession) as spark:
-        table = Table.of(spark, target, storage_options)
-        transaction = Transaction(
-            table,
-            df.sparkSession,
-            mode=request.save_mode,
-            options=request.options,
-            partition_by=request.partition_by,
-            properties=_new_properties(schema, request),
-        )
-        exists = transaction.version >= 0
-        done = transaction.executed_version()
-        if done is not None or (exists and request.save_mode == "Ignore"):
-            return Commit(transaction.version, 0, 0, 0, (), txn_version=done), {}
-        if exists and request.save_mode == "ErrorIfExists":
-            raise TableError(f"{table.name} exists already: use mode='append' or 'overwrite'")
-        if transaction.identify(request.identifiers) != request.known and not request.again:
-            raise ConflictError(f"another writer has committed the same input to {table.name} in between")
-        if not exists:
-            table.check_free()
-        else:
-            _check_writable(transaction, request)
-        if request.in_place:
-            retyping.retype(transaction, request)
-        elif not exists or request.overwrite_schema:
-            _define(transaction, schema, request)
-        else:
-            check_partitioning(request.partition_by, transaction.features.partition_by, table.name)
-            evolution.evolve(spark, schema, transaction)
-        features = transaction.features
-        removal = _check_writable(transaction, request)
-        if request.in_place:
-            df = transaction.rows(df.sparkSession)
-        direct = None
-        if pieces is not None:
-            direct = _direct(df, pieces, transaction, request)
-            request = request if direct is not None else replace(request, files=None)
-        plan = job.make_plan(transaction, request)
-        source, rows = transaction.planned(df if direct is None else direct)
-        if direct is None:
-            rows = _checked(request.texts.parsed(rows), transaction, request)
-        else:
-            rows = without_empty_text(rows, features.partition_by)
-        rows = job.transport(rows, transaction, plan, source, request)
-        written = job.run(transaction, plan, source, rows)
-        if removal is not None:
-            transaction.remove(removal)
-        version = transaction.commit()
-    shredded = job.shredded_columns(written, features)
-    return Commit(version, written.files, written.rows, written.bytes, shredded, written.left_plain), written.malformed
+    wanted = {column.name.lower(): column.dataType for column in t.StructType.fromJson(dict(features.schema))}
+    cast = jvm.scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
+    for column in rows:
+        have, want = column.dataType, wanted.get(column.name.lower(), column.dataType)
+        nested = (t.StructType, t.ArrayType, t.MapType)
+        if have == want or (isinstance(have, nested) and isinstance(want, nested)):
+            continue
+        if column.name in texts.columns or column.name == texts.corrupt:
+            raise InvalidSchemaError(f"parse_json: {column.name} is {type_name(want)} in the table, and not {type_name(have)}")
+        if not cast.canANSIStoreAssign(jvm.data_type(spark, have), jvm.data_type(spark, want)):
+            way = "make it one with parse_json={…}" if isinstance(want, t.VariantType) else "cast it first"
+            raise InvalidSchemaError(
+                f"column {column.name} is {type_name(have)} in the DataFrame and {type_name(want)} in {features.table}: {way}"
+            )
 
 
-def _check_writable(transaction: Transaction, request: Request) -> Removal | None:
-    """Refuses a table that cannot take the write. Returns what the write removes from it."""
-    removal = modes.removal(transaction.features, request)
-    removes = transaction.version >= 0 and removal is not None
-    if request.in_place:
-        transaction.features.check_writable(overwrite=removes, operation="VariantTable.convert", instead=retyping.ELSEWHERE)
+def _run(rows: DataFrame, table: Table, request: Request, partition_by: Sequence[str], *, is_new: bool) -> None:
+    """Runs the command of Delta's writer. Columns of a table that exists are found by name, and cast as by Spark's writers."""
+    options = {**request.options, "optimizeWrite": "false"}  # which would undo the order of the rows
+    if not is_new and not request.overwrite_schema:
+        path = None if table.path is None else f"{SESSION_CATALOG}.delta.{quoted(str(table.log.dataPath()))}"
+        into = rows.writeTo(path or table.name).options(**options)
+        if request.save_mode == "Overwrite":
+            into.overwrite(F.lit(True))
+        else:
+            into.append()
+        return
+    if is_new and request.shred is not False and any(isinstance(kind, t.VariantType) for _, kind in leaves(rows.schema)):
+        rows.sparkSession.conf.set(_SHREDDING_BY_DEFAULT, "true")
+    writer = rows.write.format("delta").mode(request.save_mode).options(**options).partitionBy(*partition_by)
+    if table.path is not None:
+        writer.save(table.path)
     else:
-        transaction.features.check_writable(overwrite=removes)
-    return removal
+        writer.saveAsTable(table.name)
 
 
-def _new_properties(schema: t.StructType, request: Request) -> dict[str, str]:
-    """The properties of a table that is created for these columns."""
-    has_variant = any(isinstance(data_type, t.VariantType) for _, data_type in leaves(schema))
-    return {SHREDDING_PROPERTY: "true"} if has_variant and request.shred is not False else {}
+def retype(table: Table, request: Request) -> Commit:
+    """Make VARIANT columns of columns of JSON texts of a table, in one commit. table: in a session of its own."""
+    call = Call(table.spark, table.spark, request, table.name)
+    transaction = Transaction(table)
+    retyping.retype(transaction, request)
+    rows = transaction.rows()
+    clustering.keys(request.texts.schema(rows.schema), request.cluster_by)
+    options = {name: value for name, value in request.options.items() if name in ("userMetadata", CLUSTER_BY)}
+    _forget_identifier(table.spark)
+    with call.running("writing to"):
+        transaction.overwrite(request.texts.parsed(rows), options)
+    return _committed(table, call, request)[0]
 
 
-def _define(transaction: Transaction, schema: t.StructType, request: Request) -> None:
-    """Give the table the columns and the partitioning of this write, after a check of the arguments that depend on them."""
-    schema = storable_schema(schema)
-    shredding_schemas.given(request.shred, schema, {})
-    clustering.keys(schema, request.cluster_by)
-    partition_columns(request.partition_by, schema)
-    transaction.update_metadata(schema)
+def _committed(table: Table, call: Call, request: Request) -> tuple[Commit, Mapping[str, int]]:
+    version, done = call.version, None
+    if version is None:
+        snapshot = table.snapshot()
+        version = int(snapshot.version())
+        application = request.options.get("txnAppId") or table.spark.conf.get(_APPLICATION_OF_SESSION, None)
+        if not call.has_begun and application:
+            done = Transaction(table).identifiers([application]).get(application)
+    written = call.written
+    commit = Commit(version, written.files, written.rows, written.bytes, call.shredded, written.left_plain, txn_version=done)
+    return commit, written.malformed
 
 
-def _direct(df: DataFrame, pieces: DataFrame, transaction: Transaction, request: Request) -> DataFrame | None:
-    """The pieces, with the table's names of partition columns; None if Spark has to compute something of the rows.
-
-    Tasks know neither casts, defaults, constraints and physical names, nor the order of rows.
-    """
-    features, given = transaction.features, {field.name.lower(): field for field in df.schema}
-    table = t.StructType.fromJson(dict(features.schema))
-    if request.cluster_by or features.mapping != "none" or constraints.computed(table) or constraints.known(transaction):
-        return None
-    folders = {name.lower(): name for name in pieces.columns[1:]}
-    columns = [F.col(quoted(pieces.columns[0]))]
-    for column in table:
-        name = column.name.lower()
-        have = given.pop(name, None)
-        if (have.dataType != column.dataType) if have is not None else not column.nullable:
-            return None
-        if (name in folders) != (column.name in features.partition_by):
-            return None
-        if name in folders:
-            columns.append(F.col(quoted(folders[name])).alias(column.name))
-    return None if given else pieces.select(*columns)
+def _forget_identifier(spark: SparkSession) -> None:
+    spark.conf.unset(_APPLICATION_OF_SESSION)
+    spark.conf.unset(_VERSION_OF_SESSION)
 
 
-def _checked(rows: DataFrame, transaction: Transaction, request: Request) -> DataFrame:
-    """The rows with all columns of the table, including computed ones, and with the table's checks.
-
-    The columns with JSON texts follow those of the table.
-    """
-    features, replace_where, carried = transaction.features, request.replace_where, request.texts.carried()
-    schema = t.StructType([*t.StructType.fromJson(dict(features.schema)), *carried])
-    computed = constraints.computed(schema)
-    rows = align(rows, schema, features.table, computed, {field.name for field in carried})
-    if request.files is not None:
-        for column in request.texts.columns:
-            for user in constraints.users(transaction, column):
-                raise UnsupportedFeatureError(
-                    f"{user} of {features.table} uses {column} and needs the documents in Spark, and ingest reads them in the "
-                    "tasks that write: use write(spark.read.text(…), …, parse_json={…})"
-                )
-    further: list[Any] = []
-    if computed:
-        rows, further = constraints.filled(rows, transaction, carried)
-        rows = align(rows, schema, features.table)
-    rows = without_empty_text(rows, features.partition_by)
-    if replace_where is not None:
-        modes.check_predicate(rows, replace_where, features)
-        further.append(constraints.check(rows.sparkSession, "replace_where", replace_where))
-    return constraints.checked(rows, transaction, further)
+def _take_back_identifier(users: SparkSession, own: SparkSession) -> None:
+    """Delta takes the version of `txnVersion` out of the settings of the session in which it is committed."""
+    taken = own.conf.get(_APPLICATION_OF_SESSION, None) is not None and own.conf.get(_VERSION_OF_SESSION, None) is None
+    if taken and users.conf.get(_VERSION_OF_SESSION, None) is not None:
+        users.conf.unset(_VERSION_OF_SESSION)

@@ -1,10 +1,8 @@
 """JSON texts: columns of a DataFrame that become VARIANT columns of the table.
 
-In: the arguments `parse_json`, `on_error` and `corrupt` of a write. Out: for the checks of the table, rows with these VARIANT
-columns as Spark's `try_parse_json` makes them; for the tasks, the texts themselves, which `record_batches` parses. What no
-check, computed column or sort key uses, Spark does not compute: the optimizer drops it from the plan.
-
-Invariant: the texts travel beside the rows under names of their own, so that they cannot be taken for columns of the table.
+In: the arguments `parse_json`, `on_error` and `corrupt` of a write. Out: rows with these VARIANT columns as Spark's
+`parse_json` makes them, in the last step of the plan, from where `scala/JsonTexts.scala` moves them to the tasks. Spark parses
+what a constraint or a computed column of the table uses.
 """
 
 from __future__ import annotations
@@ -17,16 +15,13 @@ from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import quoted
-from delta_variant.writer.alignment import type_name
-from delta_variant.writer.plan import JsonColumns
+from delta_variant.writer.column_types import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_CARRIED = "delta_variant JSON text of "
-_MALFORMED, _SHOWN = "delta_variant found a text that is not valid JSON for ", 50
 _DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
 
 
@@ -44,21 +39,6 @@ def parsing(spark: SparkSession) -> Parsing:
         return (spark.conf.get(name, default) or "").strip().lower() == "true"
 
     return Parsing(allow_duplicate_keys=is_on(_DUPLICATE_KEYS, "false"), validate_unicode=is_on(_VALIDATE, "true"))
-
-
-def malformed(message: str) -> str | None:
-    """The message of `write` about a malformed text that Spark met before a task did; None if a message is about another error.
-
-    message: that of Spark's error.
-    """
-    _, found, rest = message.partition(_MALFORMED)
-    if not found:
-        return None
-    column, text = rest.splitlines()[0].split(": ", 1)
-    return (
-        f"{column}: a text is not valid JSON, and begins with {text[:_SHOWN]!r}; on_error='null' makes such texts NULL, and "
-        "corrupt='…' keeps them in a column"
-    )
 
 
 @dataclass(frozen=True)
@@ -121,62 +101,29 @@ class JsonTexts:
             fields += [t.StructField(name, t.VariantType()) for name in named] or [field]
         return t.StructType([*fields, *([] if self.corrupt is None else [t.StructField(self.corrupt, t.StringType())])])
 
-    def carried(self) -> list[t.StructField]:
-        """The columns beside the rows that have the texts."""
-        return [t.StructField(_CARRIED + name, source.dataType) for name, source in self.columns.items()]
+    def variants(self) -> dict[str, Column]:
+        """The VARIANT columns, made of the texts; NULL for malformed ones."""
+        return {name: F.try_parse_json(self._text(source)) for name, source in self.columns.items()}
 
     def parsed(self, rows: DataFrame) -> DataFrame:
-        """The rows with the columns of `schema`, followed by those of `carried`."""
+        """The rows with the columns of `schema`."""
         if not self.columns:
             return rows
-        texts = {name: F.col(quoted(source.name)) for name, source in self.columns.items()}
-        variants = {name: self._variant(name, text.cast("string")) for name, text in texts.items()}
+        variants = self.variants()
+        texts = {name: self._text(source) for name, source in self.columns.items()}
         columns: list[Column] = []
         for field in self.schema(rows.schema):
             if field.name in variants:
-                columns.append(variants[field.name].alias(field.name))
+                column = F.parse_json(texts[field.name]) if self.fails else variants[field.name]
             elif field.name == self.corrupt:
-                (text,), (variant,) = texts.values(), variants.values()
-                columns.append(F.when(variant.isNull(), text.cast("string")).alias(field.name))
+                ((name, text),) = texts.items()
+                column = F.when(variants[name].isNull(), text)
             else:
-                columns.append(F.col(quoted(field.name)))
-        return rows.select(*columns, *(text.alias(_CARRIED + name) for name, text in texts.items()))
+                column = F.col(quoted(field.name))
+            columns.append(column.alias(field.name))
+        return rows.select(*columns)
 
-    def _variant(self, name: str, text: Column) -> Column:
-        """The Variant of a text, for checks, computed columns and sort keys. A NULL would be blamed on a CHECK constraint."""
-        variant = F.try_parse_json(text)
-        if not self.fails:
-            return variant
-        what = F.concat(F.lit(f"{_MALFORMED}column {name}: "), text.substr(1, _SHOWN), F.lit("\n"))  # Spark appends its own
-        return F.coalesce(variant, F.when(text.isNotNull(), F.raise_error(what)))
-
-    def transported(self, name: str) -> Column | None:
-        """What the tasks get in the place of a column of the table; None for the column itself."""
-        for variant in self.columns:
-            if variant.lower() == name.lower():
-                return F.col(quoted(_CARRIED + variant))
-        if self.corrupt is not None and self.corrupt.lower() == name.lower():
-            return F.lit(None).cast("string")
-        return None
-
-    def plan(self, spark: SparkSession, schema: t.StructType, physical: t.StructType) -> JsonColumns | None:
-        """What the tasks are told; None if there are no texts.
-
-        schema, physical: the table's schema with its logical and with its physical names. Raises InvalidSchemaError for columns
-        that have another type there; those that are missing there are left to `align`.
-        """
-        if not self.columns:
-            return None
-        kinds = dict.fromkeys(self.columns, t.VariantType()) | ({} if self.corrupt is None else {self.corrupt: t.StringType()})
-        there = {field.name.lower(): (field.dataType, name) for field, name in zip(schema, physical.names, strict=True)}
-        for name, kind in kinds.items():
-            found, _ = there.get(name.lower(), (kind, ""))
-            if found != kind:
-                raise InvalidSchemaError(f"parse_json: {name} is {type_name(found)} in the table, and not {type_name(kind)}")
-        names = {name: there[name.lower()][1] for name in kinds if name.lower() in there}
-        return JsonColumns(
-            columns=tuple(names[name] for name in self.columns if name in names),
-            fails=self.fails,
-            corrupt=names.get(self.corrupt or ""),
-            **parsing(spark),
-        )
+    @staticmethod
+    def _text(source: t.StructField) -> Column:
+        text = F.col(quoted(source.name))
+        return text if isinstance(source.dataType, t.StringType) else text.cast("string")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import types as t
 
 from delta_variant import nested
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
@@ -28,6 +29,11 @@ _NESTED_IDS = "delta.columnMapping.nested.ids"
 _STEPS = {"element": ELEMENT, "key": MAP_KEY, "value": MAP_VALUE}
 _CHILDREN = {"elementType": _STEPS["element"], "keyType": _STEPS["key"], "valueType": _STEPS["value"]}
 _FIELD_ID = b"PARQUET:field_id"
+
+
+def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
+    """A table's schema, given in JSON, with its logical names and with its physical names."""
+    return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(physical_schema(schema))
 
 
 def physical_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

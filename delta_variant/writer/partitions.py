@@ -60,10 +60,6 @@ def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
             f"partition column {name} has text that is not UTF-8: replace it, or partition by another column"
         ) from None
     if value is None:
-        if (name,) in plan.not_null:
-            raise InvalidSchemaError(
-                f"column {name} is NOT NULL and a row has null there, or an empty string, which is null in a partition column"
-            )
         return None
     if name in plan.timestamps:
         return timestamp_text(int(value), "UTC", digits=6)

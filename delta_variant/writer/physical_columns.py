@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from delta_variant import nested, shredding
 from delta_variant.binary.parse import parse_texts
-from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidSchemaError
+from delta_variant.errors import DeltaVariantError, InvalidJsonError
 from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
@@ -96,31 +96,6 @@ def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=nulls)
 
 
-def check_nulls(rows: pa.RecordBatch, not_null: tuple[ColumnPath, ...]) -> None:
-    """Raises InvalidSchemaError for a null in a NOT NULL column.
-
-    A NOT NULL field of a struct may be null where the struct is null.
-    """
-    names = set(rows.schema.names)
-    for path in not_null:
-        if path[0] not in names:
-            continue  # a partition column
-        array = rows.column(path[0])
-        present = None
-        for name in path[1:]:
-            present = array.is_valid() if present is None else pc.and_(present, array.is_valid())
-            array = array.field(name)
-        if not array.null_count:
-            continue
-        nulls = array.is_null() if present is None else pc.and_(present, array.is_null())
-        missing = pc.sum(nulls).as_py()
-        if missing:
-            raise InvalidSchemaError(
-                f"column {'.'.join(path)} is NOT NULL and {missing} of {len(array)} rows have null there, "
-                f"the first of them with values:{_shown(rows, pc.index(nulls, True).as_py())}"
-            )
-
-
 def parsed(rows: pa.RecordBatch, columns: JsonColumns) -> pa.RecordBatch:
     """The rows with VARIANT columns in the place of JSON texts. Raises InvalidJsonError, as `columns` says."""
     for name in columns.columns:
@@ -159,6 +134,6 @@ def _text(array: pa.Array) -> pa.Array:
 
 def _shown(rows: pa.RecordBatch, row: int) -> str:
     """Some values of a row, in the format of Delta's own error messages."""
-    simple = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
-    values = ((name, rows.column(name)[row].as_py()) for name in simple[:_SHOWN])
+    simple = [number for number, kind in enumerate(rows.schema.types) if not pa.types.is_nested(kind)]
+    values = ((rows.schema.names[number], rows.column(number)[row].as_py()) for number in simple[:_SHOWN])
     return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

@@ -1,4 +1,4 @@
-"""The plan of a write: what the driver (`job`) tells every task (`task`). It is data, and knows no Spark."""
+"""The plan of a write: what the driver (`planning`) tells every task (`task`). It is data, and knows no Spark."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class Plan:
     """The directory of the table."""
     variants: frozenset[ColumnPath]
     """The VARIANT columns, as paths of Parquet groups."""
-    not_null: tuple[ColumnPath, ...]
-    """Columns, and fields of structs, that must not be null."""
     partition_by: tuple[str, ...]
     timestamps: frozenset[str]
     """TIMESTAMP columns. As partition values they arrive as microseconds since 1970; the log has them as UTC timestamps."""

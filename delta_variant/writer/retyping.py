@@ -7,16 +7,20 @@ every other column, the partitioning and the properties stay as they are. New co
 Invariant: what would be lost or wrong after the change is refused, by name, before anything is written.
 """
 
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as t
+
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import listed, parse_column, parse_column_path
-from delta_variant.writer import clustering, constraints
+from delta_variant.writer import clustering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from delta_variant.transaction import Transaction
     from delta_variant.writer.arguments import Request
 
+_GENERATED = "delta.generationExpression"
 _ROW_IDS = "delta.enableRowTracking"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
@@ -39,6 +44,14 @@ def retype(transaction: Transaction, request: Request) -> None:
     Raises UnsupportedFeatureError and InvalidSchemaError for what would be lost.
     """
     features = transaction.features
+    features.check_writable(overwrite=True, operation="VariantTable.convert", instead=ELSEWHERE)
+    features.check_no_iceberg("VariantTable.convert", ELSEWHERE)
+    for field in features.schema["fields"]:
+        if field["metadata"].get("delta.identity.allowExplicitInsert") is False:
+            raise UnsupportedFeatureError(
+                f"{features.table} has the column {field['name']} GENERATED ALWAYS AS IDENTITY, and takes no rows that have "
+                f"it: {ELSEWHERE}"
+            )
     for source in request.texts.columns.values():
         for reason in _uses(transaction, source.name):
             raise UnsupportedFeatureError(
@@ -76,11 +89,11 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
     features = transaction.features
     if column in features.partition_by:
         raise InvalidSchemaError(f"{column} is a partition column of {features.table} and cannot be VARIANT")
-    yield from constraints.users(transaction, column)
+    yield from _expressions(transaction, column)
     (field,) = (field for field in features.schema["fields"] if field["name"] == column)
     if any(key in field["metadata"] for key in _DEFAULTS):
         yield f"the default value of {column}"
-    if any(key.startswith("delta.generationExpression") for key in field["metadata"]):
+    if any(key.startswith(_GENERATED) for key in field["metadata"]):
         yield f"the generated column {column}"
     for key in (_STATS_COLUMNS, clustering.CLUSTER_BY):
         named = [parse_column_path(text)[0][0] for text in listed(features.properties.get(key, ""))]
@@ -88,3 +101,30 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
             yield f"the property {key}"
     if column.lower() in {parse_column(name)[0].lower() for name in transaction.clustering_columns}:
         yield "the clustering"
+
+
+def _expressions(transaction: Transaction, column: str) -> list[str]:
+    """The CHECK constraints, invariants and generated columns whose expressions use a column, for messages."""
+    parser = transaction.spark._jsparkSession.sessionState().sqlParser()
+    with jvm.delta_errors("reading the constraints of the table"):
+        expressions = [(f"the CHECK constraint {c.name()}", c.expression()) for c in _constraints(transaction)]
+        expressions += [
+            (f"the generated column {field.name}", parser.parseExpression(field.metadata[_GENERATED]))
+            for field in t.StructType.fromJson(dict(transaction.features.schema))
+            if _GENERATED in field.metadata
+        ]
+        return [name for name, expression in expressions if column.lower() in _names(expression)]
+
+
+def _constraints(transaction: Transaction) -> list[Any]:
+    """Delta's constraints of the table, NOT NULL aside."""
+    functions = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.constraints.Constraints")
+    found = functions.getAll(transaction.delta.metadata(), transaction.spark._jsparkSession)
+    return [constraint for constraint in jvm.items(found) if constraint.getClass().getSimpleName() != "NotNull"]
+
+
+def _names(expression: Any) -> set[str]:
+    """The parts, in lower case, of the names of columns in an expression of the parser."""
+    leaves = jvm.items(expression.collectLeaves())
+    columns = [leaf for leaf in leaves if leaf.getClass().getSimpleName() == "UnresolvedAttribute"]
+    return {part.lower() for column in columns for part in jvm.items(column.nameParts())}

@@ -41,7 +41,7 @@ from delta_variant.version import __version__
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import check_nulls, naming, parsed, physical, physical_type
+from delta_variant.writer.physical_columns import naming, parsed, physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
@@ -394,7 +394,6 @@ class _File:
         )
 
     def write(self, rows: pa.RecordBatch) -> None:
-        check_nulls(rows, self._plan.not_null)
         step = max(1, rows.num_rows * SLICE_BYTES // max(1, rows.nbytes))
         for start in range(0, rows.num_rows, step):
             self._write(rows.slice(start, step))

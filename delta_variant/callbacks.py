@@ -1,0 +1,60 @@
+"""Python objects that the JVM calls (`scala/Python.scala`): requests in pieces → replies, and texts to be told.
+
+An exception in a reply reaches the JVM as an exception there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta_variant import jvm, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+
+class Callbacks:
+    """The functions that the JVM calls, until `close`: py4j keeps what it can call until the JVM has let go of it."""
+
+    def __init__(self, spark: SparkSession, reply: Callable[[Any], messages.Reply], tell: Callable[[str, str], object]) -> None:
+        """tell: gets what it is about, and a text."""
+        jvm.start_callbacks(spark)
+        self._replies, self._told = _Replies(reply), _Told(tell)
+        self.python = jvm.construct(spark, "Python", self._replies, self._told)
+        """The `scala/Python.scala` that calls them."""
+
+    def close(self) -> None:
+        """Lets go of the functions, and of what they hold."""
+        self._replies.reply = self._told.tell = None
+
+
+class _Replies:
+    def __init__(self, reply: Callable[[Any], messages.Reply]) -> None:
+        self.reply: Callable[[Any], messages.Reply] | None = reply
+        self._pieces: dict[str, list[str]] = {}
+
+    def apply(self, piece: str) -> str:
+        number, position, text = piece.split(" ", 2)
+        if position == "more":
+            self._pieces.setdefault(number, []).append(text)
+            return ""
+        assert self.reply is not None
+        request = messages.decoded(messages.Request, "".join([*self._pieces.pop(number, ()), text]))
+        return messages.encoded(self.reply(request))
+
+    class Java:
+        implements = ("java.util.function.UnaryOperator",)
+
+
+class _Told:
+    def __init__(self, tell: Callable[[str, str], object]) -> None:
+        self.tell: Callable[[str, str], object] | None = tell
+
+    def accept(self, about: str, text: str) -> None:
+        if self.tell is not None:
+            self.tell(about, text)
+
+    class Java:
+        implements = ("java.util.function.BiConsumer",)

@@ -1,0 +1,53 @@
+package org.apache.spark.sql.delta.variant
+
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, ExprId, Literal, NamedExpression}
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.python.MapInArrowExec
+
+/**
+ * Rows that a plan makes of pieces of Parquet files in its last step, by mapInArrow (delta_variant/conversion.py): tasks get the
+ * pieces and read the files. The first column below mapInArrow has the pieces; the others are the last ones above it, too.
+ *
+ * @param columns the indexes, in the plan's output, of the columns that tasks read; the first gets the pieces
+ */
+final case class Pieces(columns: Seq[Int]) extends LastStep {
+
+  protected def replaced(plan: SparkPlan): Option[SparkPlan] =
+    Pieces.chosen(plan).filter(_ => Pieces.of(plan).contains(this)).map {
+      case (chosen, map) =>
+        val below = Pieces.kept(map)
+        ProjectExec(
+          chosen.zipWithIndex.map {
+            case (column, index) if columns.head == index => Alias(map.child.output.head, column.name)()
+            case (column, index) if columns.contains(index) => Alias(Literal(null, column.dataType), column.name)()
+            case (column, _) => Alias(below(column.exprId), column.name)()
+          }, map.child)
+    }
+}
+
+object Pieces {
+
+  /** The columns of a plan that are columns of mapInArrow under their own names, and mapInArrow. */
+  private def chosen(plan: SparkPlan): Option[(Seq[Attribute], MapInArrowExec)] = plan match {
+    case map: MapInArrowExec => Some((map.output, map))
+    case ProjectExec(list, map: MapInArrowExec) =>
+      val names = map.output.map(column => column.exprId -> column).toMap
+      val columns = list.collect {
+        case column: Attribute => column
+        case Alias(column: Attribute, name) if column.name == name => names(column.exprId)
+      }
+      Option.when(columns.size == list.size)((columns, map))
+    case _ => None
+  }
+
+  /** The columns below mapInArrow that are there above it, too. */
+  private def kept(map: MapInArrowExec): Map[ExprId, NamedExpression] = {
+    val below = map.child.output.tail
+    map.output.takeRight(below.size).map(_.exprId).zip(below).toMap
+  }
+
+  def of(plan: SparkPlan): Option[Pieces] = chosen(LastStep.of(plan)).flatMap { case (columns, map) =>
+    val read = columns.zipWithIndex.collect { case (column, index) if !kept(map).contains(column.exprId) => index }
+    Option.when(read.nonEmpty)(Pieces(read))
+  }
+}

@@ -1,0 +1,200 @@
+"""A call of `write`, `ingest`, `convert` or a rewriting: Delta's command in a session of its own, whose files are ours.
+
+In: what the call asks for beside Delta's options. Out: the totals of the files, the version that was committed, and errors of
+this package. The session has an optimizer rule that changes no plan (`scala/EveryWrite.scala`), by which Delta's transactions
+find the call; `scala/Call.scala` holds what the commit adds and what became of it.
+
+Invariant: a failure of a task, a conflict, and what Delta refuses about the table reach the caller as one error of this
+package, with the logical names of columns. A failure of the rows themselves stays Spark's error.
+"""
+
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
+from __future__ import annotations
+
+import re
+import warnings
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+
+from delta_variant import callbacks, errors, jvm
+from delta_variant.errors import (
+    ConflictError,
+    DeltaVariantError,
+    DeltaVariantWarning,
+    InvalidJsonError,
+    InvalidSchemaError,
+    TableError,
+    UnsupportedFeatureError,
+)
+from delta_variant.messages import Additions, ClusterReply, ClusterRequest, WriteReply, Written, decoded, encoded
+from delta_variant.parquet_files.reader import ParquetFiles
+from delta_variant.writer import every_write, mapping, planning
+from delta_variant.writer.task_events import TaskEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from delta_variant.messages import WriteRequest
+    from delta_variant.writer.arguments import Request
+    from delta_variant.writer.plan import Plan
+    from delta_variant.writer.task_events import EventSender
+
+_WORKER_GONE = "Python worker exited unexpectedly"
+_IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')
+_UNKNOWN_FEATURES = re.compile("DELTA_(UNSUPPORTED_FEATURES_FOR|INVALID_PROTOCOL_VERSION)")
+_SCHEMAS = "\nroot\n"  # as Delta shows the schemas of a table and of rows that do not fit
+_MALFORMED = "MALFORMED_RECORD_IN_PARSING"
+_OF_ROWS = ("22", "23", "44", "42601", "42703", "42711", "42808", "42846", "42K09", "42K0E", "KD007", "42KDG", "42P10")
+"""How the SQLSTATEs of errors begin that are about columns, types and values, and not about the table."""
+
+
+class Call:
+    """A call whose Delta command runs in a session."""
+
+    def __init__(self, spark: SparkSession, users: SparkSession, request: Request, table: str) -> None:
+        """spark: the session, which is the call's own. users: the session of the rows. table: its name in messages."""
+        self._spark, self._request, self._table = spark, request, table
+        self._events = TaskEvents(spark)
+        self._sender: EventSender | None = None
+        self._error: DeltaVariantError | None = None
+        self._plan: Plan | None = None
+        self._names: Mapping[str, str] = {}
+        pieces = "" if request.files is None else "parquet" if isinstance(request.files, ParquetFiles) else "json"
+        additions = Additions(request.identifiers, request.known, request.again, request.removal, pieces)
+        self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(additions))
+        self._callbacks = callbacks.Callbacks(spark, self._reply, lambda about, text: every_write.tell(spark, about, text))
+        self._writes = every_write.writes(spark, self._callbacks.python, self._call)
+        rule = jvm.construct(spark, "EveryWrite$SessionOfCall", self._writes)
+        others = [other for other in jvm.rules(spark) if other.ruleName() != rule.ruleName()]  # of an earlier call
+        jvm.set_rules(spark, [rule, *others])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a transaction began to make files: not, if the table has the version of `txn` already."""
+        return bool(self._call.hasBegun())
+
+    @property
+    def version(self) -> int | None:
+        """The version that was committed."""
+        version = int(self._call.version())
+        return version if version >= 0 else None
+
+    @property
+    def written(self) -> Written:
+        """The totals of the files."""
+        return decoded(Written, self._call.written())
+
+    @property
+    def shredded(self) -> tuple[str, ...]:
+        """The logical names of the VARIANT columns that were shredded in at least one file."""
+        return tuple(sorted({self._names.get(name, name) for columns in self.written.shredded for name in columns}))
+
+    @contextmanager
+    def running(self, doing: str) -> Iterator[None]:
+        """Runs Delta's command in a `with` block, after which the call has ended. doing: for messages, such as "writing to".
+
+        The first error of a task cancels the job. If the command fails before its commit, the files of finished tasks are
+        deleted here; the other tasks delete their own. A failure after the commit is a DeltaVariantWarning.
+        """
+        try:
+            with self._events.watched() as self._sender:
+                yield
+        except BaseException as error:
+            if self.version is not None:
+                if not isinstance(error, Py4JError | PySparkException):
+                    raise
+                done = f"{self._table} is committed as version {self.version}"
+                told = f"{done}; a step of Delta's after that failed: {jvm.message(error)}"
+                warnings.warn(told, DeltaVariantWarning, stacklevel=5)
+                return
+            self._delete_files()
+            explained = self._explained(error, f"{doing} {self._table}")
+            if explained is None:
+                raise
+            raise explained from (None if explained is self._error else error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends a call, whose session is not used any more."""
+        self._callbacks.close()
+
+    def _reply(self, request: WriteRequest | ClusterRequest) -> WriteReply | ClusterReply:
+        # The keys of the call are checked. Rows that Delta copies, as in an auto compaction, are not those of the call.
+        if isinstance(request, ClusterRequest) or not request.is_call:
+            return every_write.answer(request, self._spark, self._writes)
+        try:
+            location = every_write.storage(request, self._spark, self._writes)
+            self._plan = planning.plan(request, location, self._spark.version, self._request)
+            self._names = mapping.logical_names(planning.features(request).schema)
+            return planning.reply(request, self._plan, self._sender)
+        except DeltaVariantError as error:
+            self._error = error
+            return WriteReply(None, None, str(error), is_failure=False)
+
+    def _explained(self, error: BaseException, doing: str) -> DeltaVariantError | None:
+        """An error as one of this package if it is about the table, its files or what the call asks for, else None."""
+        if self._error is not None:
+            return self._error
+        failed = self._events.error
+        if failed is not None:
+            text = failed.text if self._request.texts.columns else failed.text.split("; on_error=")[0]  # no arguments to advise
+            return getattr(errors, failed.name, DeltaVariantError)(f"{doing}: {_in_logical_names(text, self._names)}")
+        if not isinstance(error, Py4JError | PySparkException):
+            return None
+        text = jvm.message(error)
+        text = text if _SCHEMAS in text else " ".join(text.split())
+        cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        if self._call.conflict():
+            return ConflictError(f"{doing} failed: {text}")
+        if isinstance(error, PythonException):
+            advice = jvm.not_loaded(str(error))
+            if advice is None and not _IN_A_TASK.search(str(error)):
+                return None
+            return TableError(f"writing the files of {self._table} failed: {advice or jvm.raised(str(error))}")
+        if _WORKER_GONE in str(error):
+            return TableError(
+                f"writing the files of {self._table} failed: a Python worker was killed, perhaps for lack of memory: try again"
+            )
+        if cause is None:
+            return None
+        failures = jvm.companion(self._spark, "Failures")
+        refusal = failures.refusal(cause)
+        if refusal is not None:
+            return UnsupportedFeatureError(f"{doing}: {refusal}")
+        condition, state = (str(part) for part in failures.condition(cause))
+        if self._request.texts.columns and condition.startswith(_MALFORMED):
+            return InvalidJsonError(f"{doing}: {text}; on_error='null' makes such texts NULL, and corrupt='…' keeps them")
+        if condition == "TABLE_OR_VIEW_ALREADY_EXISTS" and self._request.save_mode in ("Append", "Overwrite"):
+            return ConflictError(f"{doing} failed: {text}")  # another writer has created it in between
+        if condition == "CAST_OVERFLOW_IN_TABLE_INSERT":
+            return InvalidSchemaError(f"{doing} failed: {text}")
+        if not failures.isOfTable(cause):
+            return None
+        if _UNKNOWN_FEATURES.match(condition):
+            return UnsupportedFeatureError(f"{doing} failed: {text}")
+        kind = InvalidSchemaError if state.startswith(_OF_ROWS) else TableError
+        return kind(f"{doing} failed: {text}")
+
+    def _delete_files(self) -> None:
+        """Deletes the files of finished tasks as far as possible, if no commit can have them; VACUUM deletes the rest."""
+        if self._plan is None or self._call.isCommitting():
+            return
+        storage = self._plan.location.open()
+        for file in self._events.files:
+            with suppress(OSError):
+                storage.delete_file(file)
+
+
+def _in_logical_names(text: str, names: Mapping[str, str]) -> str:
+    """A message of a task with logical names in the place of physical ones."""
+    if not names:
+        return text
+    physical = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<!\S)(column|-) ({physical})(?![\w-])", lambda found: f"{found[1]} {names[found[2]]}", text)

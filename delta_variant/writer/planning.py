@@ -1,0 +1,180 @@
+"""The tasks of a write: Delta's request → the plan, and the PySpark function that makes the files.
+
+In: what Delta's transaction knows of the table, the columns of its rows, in the names and the order of
+`scala/WritingTransaction.scala`, and what a call of `write` asks for. Out: the plan that every task gets, and the pickled
+function. The rows have passed Delta's own checks, so tasks check nothing but what the encoding and Parquet require.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as t
+
+from delta_variant import jvm, stats
+from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
+from delta_variant.features import TableFeatures
+from delta_variant.json_files.pieces import JsonFiles
+from delta_variant.membership import APPLICATION
+from delta_variant.messages import ClusterReply, WriteReply
+from delta_variant.parquet_files.reader import PIECE, ParquetFiles
+from delta_variant.paths import ColumnPath, listed, quoted
+from delta_variant.stats.files import column_names
+from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
+from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
+from delta_variant.writer.column_types import check_types, leaves
+from delta_variant.writer.plan import JsonColumns, Plan
+from delta_variant.writer.task import write_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from delta_variant.messages import ClusterRequest, WriteRequest
+    from delta_variant.storage import Storage
+    from delta_variant.writer.arguments import Request
+    from delta_variant.writer.shredding_schemas import Shred
+    from delta_variant.writer.task import Events
+
+_FIELD_ID = "parquet.field.id"
+WHOLE = 1 << 62
+"""The size after which a file ends: a task of Delta's writes one file, however large."""
+_UNKNOWN = 1 << 31
+"""The files of a table whose log would have to be read to count them."""
+
+
+def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Request | None = None) -> Plan:
+    """The plan of a write. asked: what a call of `write` asks for.
+
+    Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for what tasks do not write, and for
+    arguments, options and properties that do not fit the table.
+    """
+    table, columns, by = features(request), _columns(request), request.partition_by
+    table.check_writable()
+    check_types(columns)
+    schema, physical = mapping.schemas(table.schema)
+    for field in physical:
+        if field.name in by and isinstance(field.dataType, t.BinaryType):
+            raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
+    shred = _shred(table) if asked is None or asked.follows_options else asked.shred
+    cluster_by = (asked and asked.cluster_by) or listed(table.properties.get(CLUSTER_BY, ""))
+    given = shredding_schemas.given(shred, schema, table.properties)
+    if shred not in ("auto", False):
+        table.check_shredding(", or leave out shred=")
+    data = t.StructType([field for field in physical if field.name not in by])
+    stored = {path for path, kind in leaves(data) if isinstance(kind, t.VariantType)}
+    variants = frozenset(path for path, kind in leaves(columns) if isinstance(kind, t.VariantType))
+    if not variants <= stored:
+        raise UnsupportedFeatureError("VARIANT columns of the rows are not those of the table")
+    paths = mapping.physical_paths(table.schema)
+    first = shredding_schemas.first_bounds(schema, table.properties, cluster_by)
+    to_index, budget = indexing.stored(schema, table.properties), indexing.share(None, table.properties)
+    files = _UNKNOWN if request.files is None else request.files
+    max_bytes = file_sizes.target_bytes(table.properties)
+    ids: dict[ColumnPath, int] = {(field.name,): field.metadata[_FIELD_ID] for field in columns if _FIELD_ID in field.metadata}
+    return Plan(
+        location=location,
+        variants=variants,
+        partition_by=by,
+        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
+        shredding_schemas={paths[path]: kind for path, kind in given.items() if table.shredding and paths[path] in variants},
+        infer=shred == "auto" and table.shredding and bool(variants),
+        compression=sparks_codec(request.compression) if asked is None else asked.compression,
+        max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
+        max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
+        footer={"org.apache.spark.version": spark_version},  # without this key Spark shifts or refuses old dates
+        string_prefix=request.string_prefix,
+        indexed=frozenset(_indexed(table, data, stored, paths)),
+        tight_bounds="deletionVectors" in table.names,
+        tags=files < stats.MAX_TAGGED_FILES,
+        field_ids={**ids, **mapping.field_ids(table.schema)},
+        random_prefix=table.random_prefix,
+        first_bounds={paths[path]: keys for path, keys in first.items()},
+        index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
+        steps=request.steps,
+        **_sources(request, columns, asked, table.table),
+    )
+
+
+def _shred(table: TableFeatures) -> Shred:
+    value = table.properties.get(SHRED, "auto").lower()
+    if value not in ("auto", "false"):
+        raise UnsupportedFeatureError(f"{SHRED}={value!r} is not one of auto, false")
+    return "auto" if value == "auto" else False
+
+
+def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:
+    """What tasks make rows of: JSON texts, or pieces of files; nothing for rows."""
+    texts = None if request.texts is None else JsonColumns(**asdict(request.texts))
+    files = None if asked is None else asked.files
+    if request.steps and (isinstance(files, JsonFiles) or request.read):
+        raise UnsupportedFeatureError(
+            f"{table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: write "
+            "the files to another table, and its rows to this one"
+        )
+    if isinstance(files, JsonFiles):
+        if texts is None or len(texts.columns) != 1:
+            raise UnsupportedFeatureError(
+                f"Spark needs the documents, as for a constraint or a generated column of {table} that uses them, and ingest "
+                "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
+            )
+        return {"files": replace(files, column=texts.columns[0])}
+    if isinstance(files, ParquetFiles) and request.read:
+        read = t.StructType([field for field in columns if field.name in request.read])
+        return {"files": replace(files, schema=record_batches.schema_of(read, tuple(read.names)))}
+    return {"json": texts}
+
+
+def _indexed(
+    features: TableFeatures,
+    data: t.StructType,
+    variants: Collection[ColumnPath],
+    physical_paths: Mapping[ColumnPath, ColumnPath],
+) -> list[ColumnPath]:
+    """The leaf columns that get statistics, by their physical names, as the table's properties say.
+
+    data: the columns of the table without the partition columns, by their physical names.
+    """
+    count = int(features.properties.get("delta.dataSkippingNumIndexedCols", "32"))
+    named = features.properties.get("delta.dataSkippingStatsColumns")
+    if named is not None:
+        folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
+        paths = [folded.get(parts, parts) for parts in column_names(named)]
+        named = ",".join(".".join(map(quoted, path)) for path in paths)
+    return stats.indexed_columns(record_batches.schema_of(data, tuple(data.names)), variants, count, named)
+
+
+def reply(request: WriteRequest, plan: Plan, events: Events | None) -> WriteReply:
+    """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
+    columns, texts = _columns(request), request.texts.columns if request.texts else ()
+    kinds = [t.StructField(field.name, t.StringType()) if field.name in texts else field for field in columns]
+    if request.read:
+        kinds = [t.StructField(PIECE, t.StringType()), *(field for field in columns if field.name not in request.read)]
+    rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
+    task = jvm.pickled(partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events))
+    return WriteReply(base64.b64encode(task).decode(), APPLICATION if plan.index else None, "", is_failure=False)
+
+
+def features(request: WriteRequest) -> TableFeatures:
+    """The table features, with our options and the session's settings as properties: an option goes before a property."""
+    found = TableFeatures.from_json(f"delta.{quoted(request.location)}", request.protocol, request.metadata)
+    return replace(found, properties={**request.settings, **found.properties, **request.options})
+
+
+def _columns(request: WriteRequest) -> t.StructType:
+    return t.StructType.fromJson(json.loads(request.columns))
+
+
+def cluster(request: ClusterRequest) -> ClusterReply:
+    """The keys by which new rows are sorted; none, with the reason, for what are none."""
+    table = TableFeatures.from_json("the table", request.protocol, request.metadata)
+    task_bytes = 0
+    try:
+        task_bytes = file_sizes.target_bytes(table.properties)
+        keys = clustering.keys(t.StructType.fromJson(json.loads(request.columns)), listed(request.keys))
+    except DeltaVariantError as error:
+        return ClusterReply((), task_bytes, str(error))
+    return ClusterReply(tuple(keys), task_bytes, "")
