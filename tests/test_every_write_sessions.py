@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import delta_variant as dv
-from delta_variant.writer import every_write
+from delta_variant.writer import planning
 from tests import logs
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
@@ -152,7 +152,7 @@ def test_tasks_that_fail(spark, tmp_path, caplog, monkeypatch):
         with contextlib.ExitStack() as stack:
             if kind == "failing":
                 stack.enter_context(enabled(session))
-                stack.enter_context(monkeypatch.context()).setattr(every_write, "partial", lambda *_: fail)
+                stack.enter_context(monkeypatch.context()).setattr(planning, "partial", lambda *_: fail)
             merged = session.sql(
                 f"merge into delta.`{path}` t using ({ROWS}) s on t.id = s.id + 2 when matched then update set * "
                 "when not matched then insert *"
