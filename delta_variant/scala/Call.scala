@@ -21,6 +21,7 @@ final class Call(users: SparkSession, asked: String) {
   private val additions = Messages.decoded[Messages.Additions](asked)
   private var transaction: Option[WritingTransaction] = None
   private var totals = Messages.Written(0, 0, 0, Nil, 0, Map.empty)
+  private var reported: Option[Messages.Failure] = None
   private var hasConflict = false
   private var commits = false
 
@@ -50,7 +51,10 @@ final class Call(users: SparkSession, asked: String) {
   def count(written: Seq[(Messages.WriteReport, Option[Action])]): Unit = {
     val reports = written.map(_._1)
     val files = written.collect { case (report, Some(_: AddFile)) => report }
-    for (error <- reports.flatMap(_.error).headOption) throw new Call.Failed(error)
+    for (error <- reports.flatMap(_.error).headOption) {
+      reported = Some(error)
+      throw new Call.Failed(error)
+    }
     totals = Messages.Written(
       files = files.size,
       rows = files.map(_.rows).sum,
@@ -94,6 +98,9 @@ final class Call(users: SparkSession, asked: String) {
   /** The totals of the files. */
   def written: String = Messages.encoded(totals)
 
+  /** The error that a task reported; null if none did. */
+  def error: String = reported.map(Messages.encoded(_)).orNull
+
   /** Whether a transaction began to make files: not, if the table has the application's version already. */
   def hasBegun: Boolean = transaction.isDefined
 
@@ -112,7 +119,7 @@ final class Call(users: SparkSession, asked: String) {
 
 object Call {
 
-  /** A task reported an error, of which Python knows more (delta_variant/writer/task_events.py). */
+  /** A task reported an error. */
   final class Failed(error: Messages.Failure) extends RuntimeException(s"${error.name}: ${error.text}")
 
   /** Delta's counts of removed rows, which are protected there. */

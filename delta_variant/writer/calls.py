@@ -30,7 +30,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.messages import Additions, ClusterReply, ClusterRequest, WriteReply, Written, decoded, encoded
+from delta_variant.messages import Additions, ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
 from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.writer import every_write, mapping, planning
 from delta_variant.writer.task_events import TaskEvents
@@ -142,7 +142,8 @@ class Call:
         """An error as one of this package if it is about the table, its files or what the call asks for, else None."""
         if self._error is not None:
             return self._error
-        failed = self._events.error
+        reported = self._call.error()  # also by a task of another version of this package, which sends no events
+        failed = self._events.error or (None if reported is None else decoded(Failure, reported))
         if failed is not None:
             text = failed.text if self._request.texts.columns else failed.text.split("; on_error=")[0]  # no arguments to advise
             return getattr(errors, failed.name, DeltaVariantError)(f"{doing}: {_in_logical_names(text, self._names)}")
