@@ -2,11 +2,11 @@
 
 `scala/SkipFiles.scala` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a
 filter, a join, or an ORDER BY with LIMIT (twice for the last). It sends the filters (`Filters.scala`) and gets a predicate on
-bounds (`skipping.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`).
+bounds (`queries.requests.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`).
 
 `scala/TypedScans.scala` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.scala`):
-which bounds answer MIN and MAX, if the plan asks for nothing else (`skipping.extremes`, `LogAggregates.scala`); which bounds
-prove that a path is in a typed column (`reading.proofs`); and how the files are read (`reading.groups`, `TypedPlan.scala`).
+which bounds answer MIN and MAX, if the plan asks for nothing else (`extremes`, `LogAggregates.scala`); which bounds
+prove that a path is in a typed column (`queries.typed.proofs`); and how the files are read (`groups`, `TypedPlan.scala`).
 
 No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
 the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import callbacks, jvm, messages, reading, report, skipping, transaction
+from delta_variant import callbacks, jvm, messages, report, transaction
 from delta_variant.errors import SessionError
+from delta_variant.queries import requests, typed
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
 
@@ -50,13 +51,13 @@ class _Session:
         """An exception leaves the plan unchanged, and the JVM warns."""
         match request:
             case messages.PruneRequest():
-                return skipping.answer(request)
+                return requests.answer(request)
             case messages.ExtremesRequest():
-                return skipping.extremes(request)
+                return requests.extremes(request)
             case messages.ProofsRequest():
-                return reading.proofs(request)
+                return typed.proofs(request)
             case messages.GroupsRequest():
-                return reading.groups(request)
+                return typed.groups(request)
             case messages.WriteRequest() | messages.ClusterRequest():
                 return every_write.answer(request, self._spark, self.writes)
 

@@ -103,6 +103,12 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
+def object_keys(steps: Sequence[str | int]) -> tuple[str, ...] | None:
+    """The keys of a path through objects only; None if it goes through an array, which has no bounds."""
+    keys = tuple(step for step in steps if isinstance(step, str))
+    return keys if len(keys) == len(steps) else None
+
+
 def rooted(path: str) -> str:
     """A `variant_get` path with its `$`, which users may omit; empty text is the root.
 
@@ -189,9 +195,8 @@ def parse_bounded_path(text: str) -> tuple[ColumnPath, tuple[str, ...]]:
     column, variant_path = parse_column_path(text)
     if variant_path is None:
         raise InvalidPathError(f"{text!r} is not a column and a path: write it as v:actor.id")
-    steps = parse_variant_path(variant_path)
-    keys = tuple(step for step in steps if isinstance(step, str))
-    if len(keys) < len(steps):
+    keys = object_keys(parse_variant_path(variant_path))
+    if keys is None:
         raise InvalidPathError(f"{text!r} goes through an array, which has no bounds: choose a path through objects only")
     return column, keys
 

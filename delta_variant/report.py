@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from delta_variant import jvm, messages, reading
+from delta_variant import jvm, messages
 from delta_variant.errors import UnsupportedFeatureError
-from delta_variant.skipping import MAX_QUESTIONS, Finding, finding, leaves, questions
+from delta_variant.queries import typed
+from delta_variant.queries.findings import Finding, finding
+from delta_variant.queries.predicates import leaves
+from delta_variant.queries.requests import MAX_QUESTIONS, questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -174,8 +177,8 @@ def _scan(scan: messages.ScanReport, enabled: bool) -> Scan:
         skipping.predicates if skipping else (),
         tuple(dict.fromkeys(reasons)),
         findings,
-        *reading.outcome(read),
-        typed_files={reading.shown(path): path.files for path in read.paths} if read else {},
+        *typed.outcome(read),
+        typed_files={typed.shown(path): path.files for path in read.paths} if read else {},
         files_from_log=read.logged if read else 0,
     )
 

@@ -21,11 +21,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from delta_variant import jvm, skipping
+from delta_variant import jvm
 from delta_variant.messages import Bound, Compare, PruneReply
+from delta_variant.queries import requests
+from delta_variant.queries.casts import INTEGERS, kinds_for
 from delta_variant.report import Report, explain, has_rules
 from delta_variant.session import disable, enable
-from delta_variant.skipping.casts import KINDS, KINDS_FOR
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, TIMES_TAG
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
@@ -390,10 +391,15 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+KINDS = {"exact": {"integer", "decimal"}, "approximate": {"float", "double"}}
+"""Rows of the table of casts whose values are one list here."""
+
+
+@pytest.mark.parametrize("kind", VALUES)
 def test_casts_keep_order(spark, kind):
     """No cast in the table of casts reverses the order of two values, or gives other values in another time zone (Q3)."""
-    asked = [of.replace("decimal", "decimal(3,1)") for of, kinds in KINDS_FOR.items() if kind in kinds]
+    types = (*INTEGERS, "decimal(3,1)", "float", "double", "boolean", "string", "date", "timestamp", "timestamp_ntz")
+    asked = [of for of in types if KINDS.get(kind, {kind}).intersection(kinds_for(of))]
     columns = {f"c{at}": f"try_variant_get(v, '$', '{of}')" for at, of in enumerate(asked)}
     exact = {f"c{at}": f"unix_micros(c{at})" if of == "timestamp" else f"c{at}" for at, of in enumerate(asked)}
     seen = []
@@ -1050,18 +1056,18 @@ def test_a_version_that_cannot_be_read_is_not_tried_again(spark, small, tmp_path
     """If a version's bounds cannot be read, all files are opened with one warning, and the next version is skipped again."""
     path = copied(small, tmp_path / "broken")
     spark.conf.set("spark.delta_variant.keptFiles", "0")
-    right = skipping.answer
+    right = requests.answer
 
     def wrong(request):
         reply = right(request)
         return replace(reply, bounds=tuple(replace(bound, column=99) for bound in reply.bounds))
 
-    monkeypatch.setattr(skipping, "answer", wrong)
+    monkeypatch.setattr(requests, "answer", wrong)
     with caplog.at_level(logging.WARNING, "delta_variant"):
         for _ in range(2):
             df = read(spark, path).where("v:id::int = 5")
             assert (len(collected(df)), opened(df)) == (1, [2])
-            monkeypatch.setattr(skipping, "answer", right)
+            monkeypatch.setattr(requests, "answer", right)
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
     [scan] = explain(read(spark, path).where("v:id::int = 5")).scans
     assert "the bounds of this version could not be read" in scan.reasons[-1]
@@ -1126,7 +1132,7 @@ def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply)
             raise ValueError("a defect")
         return reply
 
-    monkeypatch.setattr(skipping, "answer", broken)
+    monkeypatch.setattr(requests, "answer", broken)
     with caplog.at_level(logging.WARNING, "delta_variant"):
         df = read(spark, path).where("v:id::int = 5")
         assert (len(collected(df)), opened(df)) == (1, [2])
@@ -1136,7 +1142,7 @@ def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply)
 def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
     """A query without a Delta scan that has a filter on a VARIANT is planned without Python."""
     asked = []
-    monkeypatch.setattr(skipping, "answer", asked.append)
+    monkeypatch.setattr(requests, "answer", asked.append)
     read(spark, table).write.parquet(str(tmp_path / "p"))
     for df in (
         read(spark, table),
@@ -1151,7 +1157,7 @@ def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
 
 def test_cancellation_goes_through(spark, table, monkeypatch):
     """Cancelling a query while the job over the bounds waits cancels the query; it does not go on without skipping."""
-    right, planning, done = skipping.answer, threading.Event(), threading.Event()
+    right, planning, done = requests.answer, threading.Event(), threading.Event()
     spark.conf.set("spark.delta_variant.keptFiles", "0")
     forget(spark)
 
@@ -1175,7 +1181,7 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
         with contextlib.suppress(Exception):
             run()
 
-    monkeypatch.setattr(skipping, "answer", slow)
+    monkeypatch.setattr(requests, "answer", slow)
     outcome: list[object] = []
 
     def ask():
@@ -1194,7 +1200,7 @@ def test_cancellation_goes_through(spark, table, monkeypatch):
     spark.sparkContext.cancelJobGroup("busy")
     spark.conf.unset("spark.delta_variant.keptFiles")
     assert "SPARK_JOB_CANCELLED" in str(outcome[0])
-    monkeypatch.setattr(skipping, "answer", right)
+    monkeypatch.setattr(requests, "answer", right)
     assert explain(read(spark, table).where("v:id::int = 5")).scans[0].files_after_bounds == 1
 
 

@@ -21,7 +21,8 @@ from pyspark.errors import PySparkException
 import delta_variant as dv
 from delta_variant import report
 from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
-from delta_variant.reading import MAX_GROUPS, cast, groups
+from delta_variant.queries.casts import cast
+from delta_variant.queries.typed import MAX_GROUPS, groups
 from tests.strategies import column
 from tests.support import SOAK, collected, deltas_own_files, generated, prepared, scans, share, viewed
 

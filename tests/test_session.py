@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from delta_variant import jvm, messages, report, skipping
+from delta_variant import jvm, messages, report
 from delta_variant import session as session_module
 from delta_variant.errors import DeltaVariantWarning, SessionError
+from delta_variant.queries import requests
 from delta_variant.session import _check_versions, check_java, configure, disable, enable
 
 PREFIX = "spark.databricks.delta."
@@ -156,7 +157,7 @@ def a_defect(_request):
 def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken, cause):
     """Enable tests the rule on a plan of its own; if that fails, the session stays as it was, and the error says why."""
     before = settings(session)
-    monkeypatch.setattr(skipping, "answer", broken)
+    monkeypatch.setattr(requests, "answer", broken)
     with pytest.raises(SessionError, match=rf"Spark 4\.2.* with Delta 4\.4.*{cause}"):
         enable(session)
     assert (rules(session), settings(session)) == ([], before)

@@ -11,34 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import messages as m
-from delta_variant.skipping import (
-    ROWS_CANNOT_MATCH,
-    ROWS_MIGHT_MATCH,
+from delta_variant.queries.bounds import ROWS_CANNOT_MATCH, ROWS_MIGHT_MATCH, Log, Projection
+from delta_variant.queries.bounds import translate as translated
+from delta_variant.queries.casts import keeps_order
+from delta_variant.queries.findings import verdicts
+from delta_variant.queries.predicates import (
     And,
     Comparison,
     Constants,
     In,
-    Log,
     NotNull,
     Or,
     Other,
     Path,
-    Projection,
     StartsWith,
     Unknown,
-    answer,
-    keeps_order,
     leaves,
     merged,
     negate,
-    verdicts,
 )
-from delta_variant.skipping import translate as translated
-from delta_variant.skipping.requests import MAX_BOUNDS, MAX_COMPARISONS
+from delta_variant.queries.requests import MAX_BOUNDS, MAX_COMPARISONS, answer
 from delta_variant.stats import BOUNDS_TAG
 
 if TYPE_CHECKING:
-    from delta_variant.skipping import Predicate
+    from delta_variant.queries.predicates import Predicate
 
 A = Path(("v",), ("a",), "bigint", name="v")
 B = Path(("v",), ("b",), "bigint", name="v")
@@ -612,7 +608,7 @@ def test_times_in_strings():
     assert ask(cast).explanation.predicates == ("v:a::string::timestamp < 1970-01-01 00:00:00Z",)
     [without, _], [bound, _], [text, _] = ask(path).bounds, ask(path, times=True).bounds, ask(cast, times=True).bounds
     assert (without.times, bound.times, text.times) == (None, *[("$['v']", "['a']")] * 2)
-    assert (without.kinds, bound.kinds, text.kinds) == (*[("TIMESTAMP", "BIGINT", "DECIMAL")] * 2, ())
+    assert (without.kinds, bound.kinds, text.kinds) == (*[("BIGINT", "DECIMAL", "TIMESTAMP")] * 2, ())
     assert (bound.types, text.types, text.marked) == (("timestamp",), ("timestamp",), ())
     assert ask(cast).predicate is None
     assert "tag delta_variant.times" in ask(cast).explanation.reasons[0]

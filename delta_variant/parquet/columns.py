@@ -87,12 +87,9 @@ class Columns:
 
     def group(self, names: Names) -> pa.DataType | None:
         """The type of a column or a field of structs; None if the file lacks it."""
-        kind = pa.struct(list(self.schema))
+        kind: pa.DataType | None = pa.struct(list(self.schema))
         for name in names:
-            index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-            if index < 0:
-                return None
-            kind = kind.field(index).type
+            kind = child(kind, name)
         return kind
 
     def leaves(self, names: Names) -> range:
@@ -147,6 +144,14 @@ def _variants(batch: pa.RecordBatch, names: Names) -> pa.Array:
     for name in names[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(name)])
     return layouts.unshred(array)
+
+
+def child(kind: pa.DataType | None, name: str) -> pa.DataType | None:
+    """The type of a field of a struct; None if there is none."""
+    if kind is None or not pa.types.is_struct(kind):
+        return None
+    index = kind.get_field_index(name)
+    return None if index < 0 else kind.field(index).type
 
 
 def leaf_count(kind: pa.DataType) -> int:

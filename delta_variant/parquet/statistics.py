@@ -23,6 +23,8 @@ import pyarrow as pa
 from delta_variant import types as t
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow.parquet as pq
 
     from delta_variant.parquet.columns import TypedColumn
@@ -56,11 +58,11 @@ class Read:
 
 
 class Footer:
-    """The statistics in a footer."""
+    """The statistics in a footer. row_groups: the numbers of those that are asked about; None for all."""
 
-    def __init__(self, metadata: pq.FileMetaData) -> None:
+    def __init__(self, metadata: pq.FileMetaData, row_groups: Iterable[int] | None = None) -> None:
         self._metadata = metadata
-        self._groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        self._groups = [metadata.row_group(i) for i in (range(metadata.num_row_groups) if row_groups is None else row_groups)]
         keys = metadata.metadata or {}
         self.has_sparks_key = WRITER in keys
         """Whether Spark or this package wrote the file."""
@@ -114,6 +116,10 @@ class Footer:
                 return None
             count += statistics.null_count
         return count
+
+    def is_null(self, number: int) -> bool:
+        """Whether a leaf column is null in all rows."""
+        return self.null_count(number) == self.count(number)
 
     def residual(self, number: int) -> Residual:
         """The number of JSON nulls in a `value`, if it holds nothing else."""

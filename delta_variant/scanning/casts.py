@@ -20,19 +20,20 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant import binary, shredding
 from delta_variant import types as t
+from delta_variant.buffers import NO_FLAGS
 from delta_variant.errors import UnsupportedFeatureError
+from delta_variant.queries.casts import castable, kind_of
 from delta_variant.stats.values import timestamp_text
 
 INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _MICROS, _DAY = 1_000_000, 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
-_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
-_CYCLE = _CYCLE_DAYS * _DAY
+_CYCLE = 146_097 * _DAY  # 400 years
 _FIRST, _LAST = (date(2, 1, 1).toordinal() - _EPOCH) * _DAY, (date(9998, 1, 1).toordinal() - _EPOCH) * _DAY
 _EXACT = Context(prec=100)
 _LONG = range(-(2**63), 2**63)
@@ -50,6 +51,10 @@ _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(.*))?)?"  # a zone st
 _TIME = re.compile(rf"([+-]?)(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?", re.DOTALL | re.ASCII)
 _TODAY = re.compile(rf"(?:T(?=\d)|(?=\d{{1,2}}:)){_CLOCK}", re.DOTALL | re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?=\d{1,2}(?::|$)|\d{4}$|\d{6}$)(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+_DIGITS, _ISO_DATE = "^[+-]?[0-9]{1,18}$", "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_ISO_TIME = rf"{_ISO_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?"
+_FORMS = {pa.date32(): f"{_ISO_DATE}$", LOCAL: f"{_ISO_TIME}$", INSTANT: f"{_ISO_TIME}Z$"}
+"""The forms of dates and times in strings that Arrow casts as Spark does."""
 _JAVA_TRIMMED = "".join(map(chr, range(33)))  # what Java trims, for numbers
 _TRIMMED = _JAVA_TRIMMED + "\x7f"  # what Spark trims, for all others
 _SHORT_ZONES = {
@@ -93,59 +98,41 @@ def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc, *, in_
     return found if found is not None else _by_value(array, target, at, in_variant=in_variant)
 
 
-def castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Spark casts from a Variant primitive to a type at all (`Cast.canAnsiCast`)."""
-    if source == target or pa.types.is_null(source) or t.is_string(target):
-        return True
-    if t.is_string(source):
-        return True
-    if t.is_binary(source) or t.is_binary(target):
-        return False
-    if pa.types.is_date(source):
-        return t.is_time(target)
-    if pa.types.is_date(target):
-        return t.is_time(source)
-    if LOCAL in (source, target):
-        return t.is_time(source) and t.is_time(target)
-    if INSTANT in (source, target):
-        other = target if source == INSTANT else source
-        return not pa.types.is_boolean(other)
-    return True
-
-
 def _fast(array: pa.Array, source: pa.DataType, target: pa.DataType, at: tzinfo) -> pa.Array | None:
-    if pa.types.is_integer(source):
-        if pa.types.is_integer(target):
-            return _within(array, np.iinfo(target.to_pandas_dtype()), target)
-        if pa.types.is_floating(target):
-            return array.cast(target, safe=False)
-        if pa.types.is_boolean(target):
+    """The common casts; None for others."""
+    match kind_of(source), kind_of(target):
+        case "integer", "integer":
+            return _within(array, target)
+        case "integer", "boolean":
             return pc.not_equal(array, pa.scalar(0, source))
-        if pa.types.is_string(target):
+        case "integer" | "float" | "double", "float" | "double":
+            return array.cast(target, safe=False)
+        case "integer" | "boolean", "integer" | "string":
             return array.cast(target)
-    if pa.types.is_floating(source) and pa.types.is_floating(target):
-        return array.cast(target, safe=False)
-    if pa.types.is_boolean(source) and (pa.types.is_integer(target) or pa.types.is_string(target)):
-        return array.cast(target)
-    if pa.types.is_decimal(source) and source.precision <= 18:
-        return _decimals(array, source, target)
-    if source == INSTANT and at is timezone.utc and target == LOCAL:
-        return array.view(pa.int64()).view(LOCAL)
-    if source == LOCAL and at is timezone.utc and target == INSTANT:
-        return array.view(pa.int64()).view(INSTANT)
-    if pa.types.is_timestamp(source) and pa.types.is_date(target) and (source == LOCAL or at is timezone.utc):
-        days = np.floor_divide(np.asarray(array.view(pa.int64()).fill_null(0)), _DAY).astype(np.int32)
-        return pa.array(days, pa.int32(), mask=np.asarray(array.is_null())).view(pa.date32())
-    if pa.types.is_string(source):
-        return _strings(array, target)
+        case "float" | "double", "string":
+            return texts(array)
+        case "decimal", _ if source.precision <= 18:
+            return _decimals(array, source, target)
+        case "timestamp" | "timestamp_ntz", "timestamp" | "timestamp_ntz" if at is timezone.utc:
+            return array.view(pa.int64()).view(target)
+        case "timestamp" | "timestamp_ntz", "date" if source == LOCAL or at is timezone.utc:
+            days = np.floor_divide(np.asarray(array.view(pa.int64()).fill_null(0)), _DAY).astype(np.int32)
+            return pa.array(days, pa.int32(), mask=np.asarray(array.is_null())).view(pa.date32())
+        case "string", _:
+            return _strings(array, target)
     return None
 
 
-def _within(array: pa.Array, limits: Any, target: pa.DataType) -> pa.Array:
-    ends = pc.min_max(array)
-    if ends["min"].as_py() < limits.min or ends["max"].as_py() > limits.max:
+def _limits(target: pa.DataType) -> range:
+    """The values of an integer type."""
+    return range(-(1 << target.bit_width - 1), 1 << target.bit_width - 1)
+
+
+def _within(array: pa.Array, target: pa.DataType) -> pa.Array:
+    ends, limits = pc.min_max(array), _limits(target)
+    if ends["min"].as_py() not in limits or ends["max"].as_py() not in limits:
         wide = array.cast(pa.int64())
-        fits = pc.and_(pc.greater_equal(wide, int(limits.min)), pc.less_equal(wide, int(limits.max)))
+        fits = pc.and_(pc.greater_equal(wide, limits[0]), pc.less_equal(wide, limits[-1]))
         array = pc.if_else(fits, wide, pa.scalar(None, pa.int64()))
     return array.cast(target)
 
@@ -156,14 +143,12 @@ def _decimals(array: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.A
     unscaled = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
     mask = np.asarray(array.is_null())
     unscaled = np.where(mask, 0, unscaled)
-    if pa.types.is_floating(target) and np.abs(unscaled).max() < 1 << 53:
-        doubles = unscaled / np.float64(10) ** source.scale
-        if pa.types.is_float64(target):
-            return pa.array(doubles, target, mask=mask)
+    if pa.types.is_float64(target) and np.abs(unscaled).max() < 1 << 53:
+        return pa.array(unscaled / np.float64(10) ** source.scale, target, mask=mask)
     if pa.types.is_integer(target):
         power = 10**source.scale
         whole = np.where(unscaled < 0, -(-unscaled // power), unscaled // power)
-        return _within(pa.array(whole, pa.int64(), mask=mask), np.iinfo(target.to_pandas_dtype()), target)
+        return _within(pa.array(whole, pa.int64(), mask=mask), target)
     if pa.types.is_boolean(target):
         return pa.array(unscaled != 0, target, mask=mask)
     room = target.precision - target.scale >= source.precision - source.scale if pa.types.is_decimal(target) else False
@@ -174,21 +159,11 @@ def _strings(array: pa.Array, target: pa.DataType) -> pa.Array | None:
     """Casts of strings that Arrow takes as a whole; None if any of them has another form."""
     if pa.types.is_binary(target):
         return array.cast(target)
-    whole = None
-    if pa.types.is_integer(target):
-        whole = r"^[+-]?[0-9]{1,18}$"
-    elif target in (INSTANT, LOCAL, pa.date32()):
-        form = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-        whole = f"{form}$" if target == pa.date32() else rf"{form}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?"
-        whole += "" if target == pa.date32() else "(Z|[+-][0-9]{2}:[0-9]{2})$" if target == INSTANT else "$"
-    if whole is None or not pc.all(pc.match_substring_regex(array, whole)).as_py():
+    form = _DIGITS if pa.types.is_integer(target) else _FORMS.get(target)
+    if form is None or not pc.all(pc.match_substring_regex(array, form)).as_py():
         return None
     try:
-        if pa.types.is_integer(target):
-            return _within(array.cast(pa.int64()), np.iinfo(target.to_pandas_dtype()), target)
-        if target == INSTANT and pc.any(pc.match_substring_regex(array, "[+-][0-9]{2}:[0-9]{2}$")).as_py():
-            return None
-        return array.cast(target)
+        return _within(array.cast(pa.int64()), target) if pa.types.is_integer(target) else array.cast(target)
     except pa.ArrowInvalid:
         return None
 
@@ -228,13 +203,6 @@ def made(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def moment(value: datetime) -> tuple[int, pa.DataType]:
-    """The microseconds of a time as `binary.decode` returns it, and its type."""
-    stamp = pd.Timestamp(value)
-    micros = int(stamp.as_unit("us").asm8.astype("datetime64[us]").astype(np.int64))  # in UTC; its `value` is in nanoseconds
-    return micros, LOCAL if stamp.tzinfo is None else INSTANT
-
-
 def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable[[Any], Any]:
     if not castable(source, target):
         return lambda _: None
@@ -252,18 +220,18 @@ def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable
             local = _to_local(source, at)
             return lambda value: local(value) // _DAY
         if pa.types.is_integer(target):
-            limits = np.iinfo(target.to_pandas_dtype())
-            return lambda value: _limited(value // _MICROS, limits.min, limits.max)
+            limits = _limits(target)
+            return lambda value: _limited(value // _MICROS, limits)
         if pa.types.is_floating(target):
             return lambda value: _as_float(float(value) / _MICROS, target)
         return lambda value: _as_decimal(Decimal(value).scaleb(-6, _EXACT), target)
     if target == INSTANT:
         return _number_to_micros
     if pa.types.is_integer(target):
-        limits = np.iinfo(target.to_pandas_dtype())
+        limits = _limits(target)
         if pa.types.is_decimal(source) and target != pa.int64():
-            return lambda value: _as_integer(float(value), limits.min, limits.max)
-        return lambda value: _as_integer(value, limits.min, limits.max)
+            return lambda value: _as_integer(float(value), limits)
+        return lambda value: _as_integer(value, limits)
     if pa.types.is_decimal(source) and pa.types.is_float32(target):
         return lambda value: _nearest_float(str(value))
     if pa.types.is_floating(target):
@@ -271,16 +239,16 @@ def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable
     return lambda value: _as_decimal(_decimal_of(value), target)
 
 
-def _limited(value: int, least: int, most: int) -> int | None:
-    return value if least <= value <= most else None
+def _limited(value: int, limits: range = _LONG) -> int | None:
+    return value if value in limits else None
 
 
-def _as_integer(value: Any, least: int, most: int) -> int | None:
+def _as_integer(value: Any, limits: range) -> int | None:
     if isinstance(value, float):
-        if not math.isfinite(value) or math.floor(value) > float(most) or math.ceil(value) < float(least):
+        if not math.isfinite(value) or math.floor(value) > float(limits[-1]) or math.ceil(value) < float(limits[0]):
             return None
-        return max(least, min(most, math.trunc(value)))
-    return _limited(int(value), int(least), int(most))
+        return max(limits[0], min(limits[-1], math.trunc(value)))
+    return _limited(int(value), limits)
 
 
 def _as_float(value: float, target: pa.DataType) -> float:
@@ -308,9 +276,8 @@ def _number_to_micros(value: Any) -> int | None:
         if not math.isfinite(value):
             return None
         micros = value * _MICROS
-        return int(micros) if math.isfinite(micros) and int(micros) in _LONG else None
-    micros = _decimal_micros(value) if isinstance(value, Decimal) else value * _MICROS
-    return micros if micros in _LONG else None
+        return _limited(int(micros)) if math.isfinite(micros) else None
+    return _limited(_decimal_micros(value) if isinstance(value, Decimal) else value * _MICROS)
 
 
 def _decimal_micros(seconds: Decimal) -> int:
@@ -332,38 +299,28 @@ def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
     if source == INSTANT:
         return lambda value: value
     scale = 1 if source == LOCAL else _DAY
-    return lambda value: _checked(instant(value * scale, at))
+    return lambda value: _limited(instant(value * scale, at))
 
 
 def _to_local(source: pa.DataType, at: tzinfo) -> Callable[[int], Any]:
     """To a local time."""
     if source == INSTANT:
-        return lambda value: value + _offset_at(value, at)
+        return lambda value: value + _offset(value, timezone.utc, at)
     scale = 1 if source == LOCAL else _DAY
-    return lambda value: _checked(value * scale)
-
-
-def _checked(micros: int) -> int | None:
-    return micros if micros in _LONG else None
+    return lambda value: _limited(value * scale)
 
 
 def instant(local: int, at: tzinfo) -> int:
     """The instant of a local time. In a gap it is as long after the gap's beginning; of two instants it is the first."""
-    if at is timezone.utc:
-        return local
-    offset = _moment(local).replace(tzinfo=at).utcoffset() or timedelta(0)
-    return local - _micros(offset)
+    return local - _offset(local, at, at)
 
 
-def _offset_at(micros: int, at: tzinfo) -> int:
+def _offset(micros: int, of: tzinfo, at: tzinfo) -> int:
+    """By how much one zone is ahead of UTC at a time of another zone."""
     if at is timezone.utc:
         return 0
-    offset = _moment(micros).replace(tzinfo=timezone.utc).astimezone(at).utcoffset() or timedelta(0)
-    return _micros(offset)
-
-
-def _micros(delta: timedelta) -> int:
-    return (delta.days * 86400 + delta.seconds) * _MICROS + delta.microseconds
+    offset = _moment(micros).replace(tzinfo=of).astimezone(at).utcoffset() or timedelta(0)
+    return offset // timedelta(microseconds=1)
 
 
 def _moment(micros: int) -> datetime:
@@ -380,10 +337,6 @@ def _to_string(source: pa.DataType, at: tzinfo) -> Callable[[Any], str | None]:
         return lambda value: "true" if value else "false"
     if pa.types.is_decimal(source):
         return lambda value: format(value, "f")
-    if pa.types.is_float32(source):
-        return lambda value: java_float(float(str(np.float32(value))))
-    if pa.types.is_floating(source):
-        return java_float
     if pa.types.is_date(source):
         return lambda value: timestamp_text(value * _DAY, None).partition("T")[0]
     if t.is_binary(source):
@@ -397,30 +350,22 @@ def _time_text(local: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def java_float(value: float) -> str:
-    """A double as Java prints it: 1.0E10, 1.0E-5, 100.0. For a float pass the double with its shortest digits."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    point = len(digits) + int(exponent)  # digits before the point
-    minus = "-" if sign else ""
-    if 1e-3 <= abs(value) < 1e7:
-        if point <= 0:
-            return f"{minus}0.{'0' * -point}{text}"
-        return f"{minus}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
-    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
+def texts(array: pa.Array) -> pa.Array:
+    """The texts of a typed column as Spark's `to_json` writes its values in a Variant, without quotes: floats as Java prints
+    them, decimals without zeros at their end."""
+    encoded = array.dictionary_encode()
+    metadata = pa.repeat(pa.scalar(b"\x01\x00\x00", pa.binary()), len(encoded.dictionary))
+    typed = pa.StructArray.from_arrays([metadata, encoded.dictionary], ["metadata", "typed_value"])
+    variants = shredding.unshred(typed)
+    found = binary.json_column(variants.field("metadata"), variants.field("value"), NO_FLAGS)
+    return pc.utf8_trim(found, '"').take(encoded.indices)
 
 
 def _from_string(target: pa.DataType, at: tzinfo) -> Callable[[str], Any]:
     if pa.types.is_boolean(target):
         return lambda text: _BOOLEANS.get(text.strip(_TRIMMED).lower())
     if pa.types.is_integer(target):
-        limits = np.iinfo(target.to_pandas_dtype())
+        limits = _limits(target)
         return lambda text: _integer(text.strip(_TRIMMED), limits)
     if pa.types.is_floating(target):
         return lambda text: _float(text.strip(_JAVA_TRIMMED), is_float=pa.types.is_float32(target))
@@ -431,9 +376,9 @@ def _from_string(target: pa.DataType, at: tzinfo) -> Callable[[str], Any]:
     return lambda text: timestamp_of(text, at, local=target == LOCAL)
 
 
-def _integer(text: str, limits: Any) -> int | None:
+def _integer(text: str, limits: range) -> int | None:
     found = _INTEGER.fullmatch(text)  # Python refuses to read more than 4,300 digits
-    return None if found is None else _limited(-int(found[1]) if text[0] == "-" else int(found[1]), limits.min, limits.max)
+    return None if found is None else _limited(-int(found[1]) if text[0] == "-" else int(found[1]), limits)
 
 
 def _float(text: str, *, is_float: bool) -> float | None:
@@ -474,13 +419,10 @@ def _decimal(text: str, target: pa.DataType) -> Decimal | None:
 
 def _days(sign: str, year: str, month: str | None, day: str | None) -> int | None:
     """Days since 1970, in every year."""
-    number = -int(year) if sign == "-" else int(year)
-    cycles, inside = divmod(number - 1, _CYCLE_YEARS)
     try:
-        found = date(inside + 1, int(month or 1), int(day or 1)).toordinal()
+        return int(np.datetime64(f"{sign.replace('+', '')}{year}-{month or '1':0>2}-{day or '1':0>2}", "D").astype(np.int64))
     except ValueError:
         return None
-    return found + cycles * _CYCLE_DAYS - _EPOCH
 
 
 def date_of(text: str) -> int | None:
@@ -515,7 +457,7 @@ def timestamp_of(text: str, at: tzinfo, *, local: bool) -> int | None:
         return None
     micros = ((days * 24 + hours) * 60 + minutes) * 60 * _MICROS + seconds * _MICROS + int((fraction or "").ljust(6, "0")[:6])
     try:
-        return _checked(micros if local else instant(micros, place))
+        return _limited(micros if local else instant(micros, place))
     except (OverflowError, ValueError):
         return None
 

@@ -25,11 +25,15 @@ import pyarrow.compute as pc
 
 from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.paths import step
+from delta_variant.queries.casts import digits
+from delta_variant.queries.predicates import OPPOSITE
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.schemas import Field, Kind, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from delta_variant.scanning.groups import Group
 
 Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""
@@ -142,31 +146,23 @@ class Like:
 
 
 @dataclass(frozen=True)
-class And:
+class _Joined:
+    parts: tuple[Value, ...]
+
+    kind = pa.bool_()
+
+    @cached_property
+    def can_fail(self) -> bool:
+        """Whether a cast in it can be an error."""
+        return any(map(can_fail, self.parts))
+
+
+class And(_Joined):
     """AND of the parts."""
 
-    parts: tuple[Value, ...]
 
-    kind = pa.bool_()
-
-    @cached_property
-    def can_fail(self) -> bool:
-        """Whether a cast in it can be an error."""
-        return any(map(can_fail, self.parts))
-
-
-@dataclass(frozen=True)
-class Or:
+class Or(_Joined):
     """OR of the parts."""
-
-    parts: tuple[Value, ...]
-
-    kind = pa.bool_()
-
-    @cached_property
-    def can_fail(self) -> bool:
-        """Whether a cast in it can be an error."""
-        return any(map(can_fail, self.parts))
 
 
 @dataclass(frozen=True)
@@ -180,14 +176,12 @@ class Not:
 
 Value: TypeAlias = "Column | Get | Cast | Literal | Comparison | In | IsNull | Like | And | Or | Not"
 
-_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-
 
 def negated(value: Value) -> Value:
     """NOT of a boolean, moved inward to the comparisons."""
     match value:
-        case Comparison(op, left, right) if op in _OPPOSITE:
-            return Comparison(_OPPOSITE[op], left, right)
+        case Comparison(op, left, right) if op in OPPOSITE:
+            return Comparison(OPPOSITE[op], left, right)
         case In(child, values, no):
             return In(child, values, not no)
         case IsNull(child, no):
@@ -205,51 +199,37 @@ def negated(value: Value) -> Value:
     return Not(value)
 
 
+def _children(value: Value) -> tuple[Value, ...]:
+    match value:
+        case Column() | Get() | Literal():
+            return ()
+        case And(parts) | Or(parts):
+            return parts
+        case Comparison(_, left, right):
+            return left, right
+        case _:
+            return (value.child,)
+
+
 def can_fail(value: Value) -> bool:
     """Whether a cast in an expression can be an error."""
     match value:
-        case Get(_, _, kind, strict):
-            return strict and not isinstance(kind, Variant)
-        case Cast(child, _, strict):
-            return strict or can_fail(child)
-        case Column() | Literal():
-            return False
+        case Get(_, _, kind, True):
+            return not isinstance(kind, Variant)
+        case Cast(_, _, True):
+            return True
         case And() | Or():
             return value.can_fail
-        case Comparison(_, left, right):
-            return can_fail(left) or can_fail(right)
         case _:
-            return can_fail(value.child)
+            return any(map(can_fail, _children(value)))
 
 
 def inputs(value: Value) -> Iterator[Column | Get]:
     """The columns and paths that an expression reads."""
-    match value:
-        case Column() | Get():
-            yield value
-        case Literal():
-            pass
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from inputs(part)
-        case Comparison(_, left, right):
-            yield from inputs(left)
-            yield from inputs(right)
-        case _:
-            yield from inputs(value.child)
-
-
-class Values(Protocol):
-    """What a path has in some rows (`files.Group`)."""
-
-    def variant(self) -> pa.Array:
-        """The values as VARIANT; NULL where the path is missing."""
-
-    def cast(self, kind: pa.DataType, at: tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The values as another type, and where that fails; None if nowhere."""
-
-    def missing(self) -> pa.Array:
-        """Whether the path is missing."""
+    if isinstance(value, Column | Get):
+        yield value
+    for child in _children(value):
+        yield from inputs(child)
 
 
 class Rows(Protocol):
@@ -262,7 +242,7 @@ class Rows(Protocol):
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         """The values of a column."""
 
-    def path(self, fields: tuple[Field, ...], keys: Keys) -> Values:
+    def path(self, fields: tuple[Field, ...], keys: Keys) -> Group:
         """What the rows have at a path of a VARIANT column."""
 
 
@@ -307,10 +287,8 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             return pc.invert(found) if no else found
         case Not(child):
             return pc.invert(evaluate(child, rows, at, alive))
-        case And(parts):
-            return _joined(parts, rows, at, alive, decisive=False, can_fail=value.can_fail)
-        case Or(parts):
-            return _joined(parts, rows, at, alive, decisive=True, can_fail=value.can_fail)
+        case And() | Or():
+            return _joined(value, rows, at, alive)
 
 
 @contextmanager
@@ -322,13 +300,14 @@ def _naming(value: Get) -> Iterator[None]:
         raise error.within(str(value)) from error
 
 
-def _joined(parts: tuple[Value, ...], rows: Rows, at: tzinfo, alive: Alive, *, decisive: bool, can_fail: bool) -> pa.Array:
+def _joined(value: And | Or, rows: Rows, at: tzinfo, alive: Alive) -> pa.Array:
     """AND, which the first FALSE decides, or OR, which the first TRUE decides."""
+    decisive = isinstance(value, Or)
     whole = pa.repeat(pa.scalar(not decisive), rows.count)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(value.parts):
         found = evaluate(part, rows, at, alive)
         whole = pc.or_kleene(whole, found) if decisive else pc.and_kleene(whole, found)
-        if not can_fail and number % _LOOK:
+        if not value.can_fail and number % _LOOK:
             continue
         undecided = np.asarray(pc.fill_null(pc.not_equal(whole, decisive), fill_value=True))
         if not undecided.any():
@@ -362,18 +341,7 @@ def compared(op: str, left: Operand, right: Operand) -> Operand:
         return pc.invert(compared("=", left, right))
     if op in (">", ">="):
         return compared("<" if op == ">" else "<=", right, left)
-    if pa.types.is_floating(left.type):
-        return _floats(op, left, right)
     return {"=": pc.equal, "<": pc.less, "<=": pc.less_equal}[op](left, right)
-
-
-def _floats(op: str, left: Operand, right: Operand) -> Operand:
-    nan, other = pc.is_nan(left), pc.is_nan(right)
-    if op == "=":
-        return pc.or_(pc.equal(left, right), pc.and_(nan, other))
-    if op == "<":
-        return pc.or_(pc.less(left, right), pc.and_(pc.invert(nan), other))
-    return pc.or_(pc.less_equal(left, right), other)
 
 
 def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
@@ -381,22 +349,21 @@ def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
     kinds = (left.type, right.type)
     if pa.types.is_boolean(left.type):
         return left.cast(pa.uint8()), right.cast(pa.uint8())
+    if pa.types.is_floating(left.type):
+        return _ordered(left), _ordered(right)
     if not any(map(pa.types.is_decimal, kinds)) or left.type == right.type:
         if all(map(pa.types.is_integer, kinds)) and left.type != right.type:
             return left.cast(pa.int64()), right.cast(pa.int64())
         return left, right
-    scale = max(kind.scale if pa.types.is_decimal(kind) else 0 for kind in kinds)
-    digits = max(kind.precision - kind.scale if pa.types.is_decimal(kind) else 19 for kind in kinds)
-    wide = pa.decimal128(digits + scale, scale) if digits + scale <= 38 else pa.decimal256(digits + scale, scale)
+    before, scale = (max(parts) for parts in zip(*(digits(schemas.spark_name(kind)) for kind in kinds), strict=True))
+    wide = pa.decimal128(before + scale, scale) if before + scale <= 38 else pa.decimal256(before + scale, scale)
     return left.cast(wide), right.cast(wide)
 
 
 def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
     if pa.types.is_floating(array.type):  # for Arrow, 0.0 and -0.0 are two values, and so are two NaNs
-        found = pc.is_in(_one_zero(array), value_set=_one_zero(pa.array([value.value for value in values], array.type)))
-        if any(value.value != value.value for value in values):
-            found = pc.or_(found, pc.fill_null(pc.is_nan(array), fill_value=False))
+        found = pc.is_in(_ordered(array), value_set=_ordered(pa.array([value.value for value in values], array.type)))
     else:
         known = [value.value for value in values if _has(array.type, value.value)]
         found = pc.is_in(array, value_set=casts.made(known, array.type))
@@ -407,9 +374,13 @@ def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa
     return pc.invert(found) if negated else found
 
 
-def _one_zero(array: pa.Array) -> pa.Array:
-    """The array with 0.0 in the place of -0.0."""
-    return pc.add(array, pa.scalar(0.0, array.type))
+def _ordered(values: Operand) -> Operand:
+    """Floats as integers in the same order: NaN is equal to itself and above all others, and 0.0 equals -0.0."""
+    array = values if isinstance(values, pa.Array) else pa.array([values.as_py()], values.type)
+    numbers = np.asarray(array.cast(pa.float64()).fill_null(0)) + 0.0  # no -0.0
+    bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+    whole = pa.array(bits ^ ((bits >> 63) & np.iinfo(np.int64).max), mask=np.asarray(array.is_null()))
+    return whole if array is values else whole[0]
 
 
 def _has(kind: pa.DataType, value: Any) -> bool:
@@ -427,19 +398,13 @@ def _has(kind: pa.DataType, value: Any) -> bool:
 def like_regex(pattern: str, escape: str) -> tuple[str, str] | None:
     """The fixed beginning of a LIKE pattern, and the pattern as a regular expression; None if an escape stands before another
     character, or at the end."""
-    prefix, regex, fixed, at = "", "", True, 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("_", "%", escape):
-                return None
-            regex += re.escape(pattern[at])
-            prefix += pattern[at] if fixed else ""
-        elif char in "_%":
+    prefix, regex, fixed = "", "", True
+    for escaped, char in re.findall(rf"({re.escape(escape)}?)(.?)", pattern, re.DOTALL):
+        if char and char in "_%" and not escaped:
             regex, fixed = regex + (".*" if char == "%" else "."), False
-        else:
-            regex += re.escape(char)
-            prefix += char if fixed else ""
-        at += 1
+            continue
+        if escaped and char not in ("_", "%", escape):
+            return None
+        regex += re.escape(char)
+        prefix += char if fixed else ""
     return prefix, rf"(?s)\A{regex}\z"

@@ -157,7 +157,8 @@ class OpenFile:
             together = wanted <= asked
             for at, rows in self._read(number, count, asked, first):
                 span = slice(at, at + rows.count)
-                found = in_rows(self._matches, rows.among(kept[span]), rows.number)
+                rows.alive = kept[span]
+                found = in_rows(self._matches, rows, rows.number)
                 kept[span] &= np.asarray(pc.fill_null(found, fill_value=False))
                 if together and kept[span].any():
                     yield self._output(rows.filtered(kept[span]))
@@ -263,7 +264,7 @@ class OpenFile:
         assert names is not None
         if place.rebuilt:
             plain = layouts.unshred(_dig(rows.batch, names))
-            return Group(plain.field("metadata"), _dig_array(plain, ("value",)), None, rows.count).at(keys)
+            return Group(plain.field("metadata"), pc.struct_field(plain, "value"), None, rows.count).at(keys)
         parts = {
             name: None if place.group is None else _dig(rows.batch, (*place.group, name)) for name in ("value", "typed_value")
         }
@@ -280,11 +281,7 @@ class OpenFile:
 
 def _dig(batch: pa.RecordBatch, names: Names) -> Any:
     """The column at some names, null where a struct above it is; None if it was not read."""
-    index = batch.schema.get_field_index(names[0])
-    return None if index < 0 else _dig_array(batch.column(index), names[1:])
-
-
-def _dig_array(array: pa.Array, names: Names) -> Any:
+    array = batch.to_struct_array()
     for name in names:
         index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
         if index < 0:
@@ -313,11 +310,6 @@ class Rows:
         batch = None if self.batch is None else self.batch.filter(pa.array(mask))
         kept = np.flatnonzero(mask) if self._kept is None else self._kept[mask]
         return Rows(self._file, batch, len(kept), self._first, kept)
-
-    def among(self, alive: npt.NDArray[np.bool_]) -> Rows:
-        """The rows, for a predicate about some of them."""
-        self.alive = alive
-        return self
 
     def number(self, row: int) -> int:
         """The number of a row in the file."""

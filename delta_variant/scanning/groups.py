@@ -3,15 +3,13 @@
 In: `metadata`, and the `value` and `typed_value` of the group at the path, or of a group above it. Out: Arrow arrays. A row
 whose `value` and `typed_value` are null lacks the path. Source: Parquet VariantShredding.
 
-Typed values are cast as columns. The values beside them are shredded to the type that fits most of them and cast as columns
-too; the few that are left are cast one by one. The result is that of Spark's `variant_get`.
+Typed values are cast as columns. The values beside them are shredded, those of each type by itself, and cast as columns too.
+The result is that of Spark's `variant_get`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import uuid
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import binary, shredding
-from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import NO_FLAGS
 from delta_variant.errors import UnsupportedFeatureError
+from delta_variant.queries.casts import castable
 from delta_variant.scanning import casts
+from delta_variant.scanning.schemas import plain_type
 
 if TYPE_CHECKING:
     from delta_variant.scanning.expressions import Keys
 
 _JSON_NULL = b"\0"
-_TIMES = (pa.types.is_time, lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns")
+_PRECISIONS = {t.DECIMAL4: 9, t.DECIMAL8: 18, t.DECIMAL16: 38}
 
 
 class Group:
@@ -85,13 +84,12 @@ class Group:
 
     def completed(self, metadata: pa.Array, value: pa.Array, keys: Keys) -> Group:
         """The values with those that the `value` of a group above has at a path from there, where this group has none."""
-        rows = pa.array(np.flatnonzero(np.asarray(value.is_valid())))
-        found = Group(metadata.take(rows), value.take(rows), None, len(rows)).at(keys) if len(rows) else self
+        rows = np.flatnonzero(np.asarray(value.is_valid()))
+        some = pa.array(rows)
+        found = Group(metadata.take(some), value.take(some), None, len(rows)).at(keys) if len(rows) else self
         if found is self or pc.all(found.missing()).as_py():
             return self
-        places = np.full(self._count, -1, np.int64)
-        places[np.asarray(rows)] = np.arange(len(rows))
-        both = pc.coalesce(self.variant(), found.variant().take(pa.array(places, mask=places < 0)))
+        both = pc.coalesce(self.variant(), _scattered(found.variant(), rows, self._count))
         return Group(both.field("metadata"), pc.struct_field(both, "value"), None, self._count)
 
     def cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
@@ -101,39 +99,51 @@ class Group:
         return self._casts[kind, at]
 
     def _cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        result: pa.Array | None = None
-        failed: npt.NDArray[np.bool_] | None = None
+        if self._typed is not None and pa.types.is_nested(self._typed.type):  # other fields of an object may be in `value`
+            return self._rest(self.variant(), kind, at)
+        result, failed = pa.nulls(self._count, kind), None
         if self._typed is not None:
-            if pa.types.is_nested(self._typed.type):  # an object or a list, whose other fields may be in `value`
-                return self._rest(self.variant(), kind, at)
             result = cast_typed(self._typed, kind, at)
             if result.null_count > self._typed.null_count:
                 failed = np.asarray(pc.and_(self._typed.is_valid(), result.is_null()))
-        if self._value is None:
-            return (pa.nulls(self._count, kind) if result is None else result), failed
-        beside = pa.StructArray.from_arrays([self._metadata, self._value], ["metadata", "value"], mask=self._value.is_null())
-        others, failures = self._rest(beside, kind, at)
-        if failures is not None:
-            failed = failures if failed is None else failed | failures
-        return (others if result is None else pc.coalesce(result, others)), failed
+        if self._value is not None:
+            beside = pa.StructArray.from_arrays(
+                [self._metadata, self._value], ["metadata", "value"], mask=self._value.is_null()
+            )
+            others, failures = self._rest(beside, kind, at)
+            result = others if self._typed is None else pc.coalesce(result, others)
+            failed = failed if failures is None else failures if failed is None else failed | failures
+        return result, failed
 
     def _rest(self, variants: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """Casts Variants of any type."""
-        value = variants.field("value")
-        asked = pc.and_(
-            variants.is_valid(), pc.fill_null(pc.not_equal(value, pa.scalar(_JSON_NULL, value.type)), fill_value=False)
-        )
-        rows = np.flatnonzero(np.asarray(asked))
-        if not len(rows):
-            return pa.nulls(self._count, kind), None
-        some = variants.take(pa.array(rows))
-        found = _cast_variants(some, kind, at)
-        places = np.full(self._count, -1, np.int64)
-        places[rows] = np.arange(len(rows))
-        array = found.take(pa.array(places, mask=places < 0))
-        if not found.null_count:
-            return array, None
-        return array, np.asarray(pc.and_(asked, array.is_null()))
+        """Casts Variants of any type: those of each type as a column."""
+        metadata, value = variants.field("metadata"), pc.struct_field(variants, "value")
+        heads = pc.fill_null(pc.binary_slice(value, 0, 2), fill_value=_JSON_NULL).dictionary_encode()
+        types: dict[pa.DataType | None, list[int]] = {}
+        for number, head in enumerate(heads.dictionary.to_pylist()):
+            types.setdefault(_type_of(head), []).append(number)
+        whole, failed = pa.nulls(self._count, kind), np.zeros(self._count, np.bool_)
+        for source, numbers in types.items():
+            if source == pa.null():
+                continue
+            rows = np.flatnonzero(np.isin(np.asarray(heads.indices), numbers))
+            some = pa.array(rows)
+            if source is not None:
+                found = cast_typed(shredding.shred(variants.take(some), source).field("typed_value"), kind, at)
+            elif pa.types.is_string(kind):
+                found = binary.json_column(metadata.take(some), value.take(some), NO_FLAGS).cast(kind)
+            else:
+                found = pa.nulls(len(rows), kind)
+            failed[rows] = np.asarray(found.is_null())
+            whole = found if len(rows) == self._count else pc.coalesce(whole, _scattered(found, rows, self._count))
+        return whole, failed if failed.any() else None
+
+
+def _scattered(array: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
+    """The values of some rows at their places among all rows; null in the others."""
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return array.take(pa.array(places, mask=places < 0))
 
 
 def _element(lists: pa.Array, number: int) -> pa.Array:
@@ -150,92 +160,30 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
         array = array.storage
     source = array.type
     if pa.types.is_fixed_size_binary(source) and not pa.types.is_decimal(source):
-        texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.to_pylist()]
-        return pa.array(texts, kind) if pa.types.is_string(kind) else pa.nulls(len(array), kind)
-    if any(is_time(source) for is_time in _TIMES):
+        return casts.texts(array) if pa.types.is_string(kind) else pa.nulls(len(array), kind)
+    plain = plain_type(source)
+    if plain is None:
         raise UnsupportedFeatureError(
             f"a value is {source}, which Spark cannot read in a Variant", advice="read the VARIANT column"
         )
-    if pa.types.is_decimal(source):
-        array = array.cast(pa.decimal128(source.precision, source.scale))
-        if pa.types.is_string(kind):
-            encoded = array.dictionary_encode()
-            shown = [_decimal_text(one) for one in encoded.dictionary.to_pylist()]
-            return pa.array(shown, kind).take(encoded.indices)
-    elif t.is_string(source):
-        array = array.cast(pa.string())
-    elif t.is_binary(source):
-        array = array.cast(pa.binary())
-    elif pa.types.is_timestamp(source):
-        array = array.cast(casts.LOCAL if source.tz is None else casts.INSTANT)
-    if not casts.castable(array.type, kind):
+    array = array.cast(plain)
+    if pa.types.is_decimal(plain) and pa.types.is_string(kind):
+        return casts.texts(array)
+    if not castable(array.type, kind):
         return pa.nulls(len(array), kind)
     return casts.cast(array, kind, at, in_variant=True)
 
 
-def _decimal_text(value: Any) -> str:
-    """A Variant's decimal has no zeros at its end."""
-    text = format(value, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _cast_variants(variants: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
-    """Casts Variants, none of them NULL or a JSON null: those of the commonest type as a column, the others one by one."""
-    typed = schemas.infer(variants)
-    if typed is None or pa.types.is_nested(typed) or pa.types.is_null(typed):
-        return _one_by_one(variants, kind, at)
-    shredded = shredding.shred(variants, typed)
-    result, value = cast_typed(shredded.field("typed_value"), kind, at), shredded.field("value")
-    if value.null_count == len(value):
-        return result
-    rows = np.flatnonzero(np.asarray(value.is_valid()))
-    others = _one_by_one(variants.take(pa.array(rows)), kind, at)
-    places = np.arange(len(value))
-    places[rows] = len(value) + np.arange(len(rows))
-    return pa.concat_arrays([result, others]).take(pa.array(places))
-
-
-def _one_by_one(variants: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
-    metadata, value = variants.field("metadata"), variants.field("value")
-    texts = binary.json_column(metadata, value, NO_FLAGS) if pa.types.is_string(kind) else None
-    found: list[Any] = []
-    known: dict[bytes, Any] = {}
-    for row, data in enumerate(value.to_pylist()):
-        if data[0] & 3 in (t.OBJECT, t.ARRAY):
-            found.append(None if texts is None else texts[row].as_py())
-            continue
-        if data not in known:
-            known[data] = _scalar(binary.decode(b"\x01\x00\x00", data), kind, at)
-        found.append(known[data])
-    return casts.made(found, kind)
-
-
-def _scalar(value: Any, kind: pa.DataType, at: dt.tzinfo) -> Any:
-    array = _array_of(value)
-    found = pa.nulls(1, kind) if array is None else cast_typed(array, kind, at)
-    return casts.plain(found)[0]
-
-
-def _array_of(value: Any) -> pa.Array | None:
-    """A scalar that `binary.decode` returned as an array of its type; None for a type that Spark casts to nothing."""
-    if isinstance(value, Decimal):
-        scale = max(0, -int(value.as_tuple().exponent))
-        return pa.array([value], pa.decimal128(38, scale))
-    if isinstance(value, bool):
-        return pa.array([value])
-    if isinstance(value, int):
-        return pa.array([value], pa.int64())
-    if isinstance(value, float | np.float32):
-        return pa.array([float(value)], pa.float32() if isinstance(value, np.float32) else pa.float64())
-    if isinstance(value, uuid.UUID):
-        return pa.array([value.bytes], pa.binary(16))
-    if isinstance(value, str | bytes):
-        return pa.array([value])
-    if isinstance(value, np.datetime64):
-        return casts.made([int(value.astype("datetime64[D]").astype(np.int64))], pa.date32())
-    if isinstance(value, dt.datetime):
-        micros, kind = casts.moment(value)
-        return casts.made([micros], kind)
-    if isinstance(value, dt.date):
-        return pa.array([value], pa.date32())
-    return None
+def _type_of(head: bytes) -> pa.DataType | None:
+    """The type of a Variant that begins with these bytes: null for a JSON null, None for an object or an array."""
+    if head == _JSON_NULL:
+        return pa.null()
+    basic, number = head[0] & 3, head[0] >> 2
+    if basic in (t.OBJECT, t.ARRAY):
+        return None
+    if basic == t.SHORT_STRING:
+        return pa.string()
+    if number in _PRECISIONS and len(head) > 1 and head[1] <= _PRECISIONS[number]:
+        return pa.decimal128(_PRECISIONS[number], head[1])
+    known = t.PRIMITIVES[number] if number < len(t.PRIMITIVES) else t.PRIMITIVES[t.TRUE]
+    return known.arrow or pa.bool_()  # where none is right, shredding says what is wrong

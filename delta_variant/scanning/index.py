@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from delta_variant import membership
 from delta_variant.membership import DataFile
-from delta_variant.skipping.casts import indexed_scale
+from delta_variant.queries.casts import indexed_scale
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-    from delta_variant import skipping
     from delta_variant.membership import Entry
+    from delta_variant.queries.predicates import Path
     from delta_variant.scanning.log import File
     from delta_variant.storage import Storage
 
@@ -42,7 +42,7 @@ class Index:
         self._entries: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[DataFile, Entry]] = {}
         self._hashes: dict[int, tuple[Sequence[Any], Any]] = {}
 
-    def may_have(self, file: File, path: skipping.Path, values: Sequence[Any]) -> bool | None:
+    def may_have(self, file: File, path: Path, values: Sequence[Any]) -> bool | None:
         """Whether a file may have one of the values at a path; None if it has no filter that can say so.
 
         values: in the type that the path is compared in, as `casts.plain` has them, at least one and none of them NULL. It is
@@ -70,7 +70,7 @@ class Index:
             self._hashes[id(values)] = values, hashes  # the list stays, so that no other one gets its id
         return self._hashes[id(values)][1]
 
-    def _of(self, path: skipping.Path) -> dict[DataFile, Entry]:
+    def _of(self, path: Path) -> dict[DataFile, Entry]:
         key = (path.column, path.keys)
         if key not in self._entries:
             self._entries[key] = self._read(*key)

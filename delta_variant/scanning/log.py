@@ -166,9 +166,9 @@ class _State:
             action["path"],
             int(action.get("size") or 0),
             int(action.get("modificationTime") or 0),
-            _as_dict(action.get("partitionValues")),
+            dict(action.get("partitionValues") or {}),
             action.get("stats"),
-            _as_dict(action.get("tags")),
+            dict(action.get("tags") or {}),
             vector,
             action.get("stats_parsed"),
         )
@@ -176,11 +176,6 @@ class _State:
         _check(_are_texts(file.partition) and _are_texts(file.tags), "partition values and tags that are texts")
         _check(isinstance(file.parsed, dict | None), "statistics that are a struct")
         self.files[file.path, None if vector is None else vector.id] = file
-
-
-def _as_dict(found: Any) -> dict[str, Any]:
-    """A map: a dict in JSON, pairs in Parquet."""
-    return dict(found) if found else {}
 
 
 def _are_texts(found: Mapping[str, Any]) -> bool:
@@ -417,9 +412,9 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
     for batch in batches(file, 1 << 14, columns=wanted):
         for name in batch.schema.names:
             column = _with_texts(batch.column(name))
-            for found in column.filter(column.is_valid()).to_pylist():
+            for found in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
                 if any(value is not None for value in found.values()):
-                    yield {name: {**found, **_maps(found)}}
+                    yield {name: found}
 
 
 def _with_texts(array: pa.Array) -> pa.Array:
@@ -430,12 +425,6 @@ def _with_texts(array: pa.Array) -> pa.Array:
         return array
     children = [_with_texts(array.field(number)) for number in range(array.type.num_fields)]
     return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
-
-
-def _maps(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The maps of an action, which are lists of pairs in Arrow."""
-    maps = {"configuration", "partitionValues", "tags"}
-    return {name: _as_dict(value) for name, value in action.items() if name in maps and value is not None}
 
 
 def _moment(timestamp: str | datetime, at: tzinfo) -> int:

@@ -18,10 +18,10 @@ import pyarrow as pa
 from delta_variant import layouts
 from delta_variant import schema as shredding_schemas
 from delta_variant.errors import InvalidLayoutError
-from delta_variant.parquet.columns import Columns, TypedColumn
+from delta_variant.parquet.columns import Columns, TypedColumn, child
 from delta_variant.parquet.statistics import Footer
 from delta_variant.parquet_files.reader import is_legacy
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, object_keys
 from delta_variant.scanning.schemas import Field, Kind, List, Map, Struct, Variant
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ class Places:
         metadata = self.columns.leaves((*names, "metadata"))[0]
         for number, key in enumerate(keys):
             assert kind is not None
-            typed = _child(kind, "typed_value")
-            inner = _child(typed, key) if isinstance(key, str) and typed is not None else None
-            value = self.columns.leaves((*group, "value"))[0] if _child(kind, "value") is not None else None
+            typed = child(kind, "typed_value")
+            inner = child(typed, key) if isinstance(key, str) and typed is not None else None
+            value = self.columns.leaves((*group, "value"))[0] if child(kind, "value") is not None else None
             if inner is not None:
                 above += [(value, group, keys[number:])] if value is not None else []
                 kind, group = inner, (*group, "typed_value", str(key))
@@ -134,7 +134,7 @@ class Places:
             rest = keys[number:]
             if isinstance(key, int) and typed is not None and shredding_schemas.is_list(typed):
                 place = Place(group, rest, frozenset([metadata, *self.columns.leaves(group)]))
-            elif value is None or self._is_null(value):
+            elif value is None or self.footer.is_null(value):
                 place = Place(None, (), frozenset())
             else:
                 place = Place(group, rest, frozenset([metadata, value]))
@@ -150,27 +150,22 @@ class Places:
     def _here(self, group: Names, kind: Any, metadata: int, above: list[int], keys: Keys) -> Place:
         """A path that has a group of its own."""
         numbers = set(self.columns.leaves(group)) - {metadata}
-        typed = _child(kind, "typed_value")
-        value = self.columns.leaves((*group, "value"))[0] if _child(kind, "value") is not None else None
-        if value is not None and self._is_null(value):
-            numbers.discard(value)
-            value = None
+        typed = child(kind, "typed_value")
+        beside = self.columns.leaves((*group, "value"))[0] if child(kind, "value") is not None else None
+        has_values = beside is not None and not self.footer.is_null(beside)
+        if not has_values:
+            numbers -= {beside}
         primitive = None
         if typed is not None and not pa.types.is_nested(typed):
             number = self.columns.leaves((*group, "typed_value"))[0]
-            names = tuple(key for key in keys if isinstance(key, str))
-            beside = self.columns.leaves((*group, "value"))[0] if _child(kind, "value") is not None else None
-            primitive = TypedColumn(names, typed, number, beside, tuple(above))
-        if value is not None or primitive is None:
+            primitive = TypedColumn(object_keys(keys) or (), typed, number, beside, tuple(above))
+        if has_values or primitive is None:
             numbers.add(metadata)
         return Place(group, (), frozenset(numbers), typed=primitive)
 
     def _may_hold_fields(self, value: int) -> bool:
         """Whether a `value` may hold objects."""
         return not isinstance(self.footer.residual(value), int)
-
-    def _is_null(self, number: int) -> bool:
-        return self.footer.null_count(number) == self.footer.count(number)
 
     def typed(self, fields: tuple[Field, ...], keys: Keys, *, by_log: bool) -> pa.DataType | None:
         """The type of the typed column that holds all values of a path, if that is proven; null if no row has the path.
@@ -184,11 +179,3 @@ class Places:
         if column is None or place.rest or place.rebuilt:
             return None
         return column.kind if by_log or self.footer.is_proven(column) else None
-
-
-def _child(kind: Any, name: str) -> pa.DataType | None:
-    """The type of a field; None if there is none."""
-    if kind is None or not pa.types.is_struct(kind):
-        return None
-    index = kind.get_field_index(name)
-    return None if index < 0 else kind.field(index).type

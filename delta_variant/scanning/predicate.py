@@ -23,6 +23,8 @@ from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import parse_column, parse_variant_path
+from delta_variant.queries.casts import castable, digits
+from delta_variant.queries.predicates import joined
 from delta_variant.scanning import casts, lexing, schemas
 from delta_variant.scanning.expressions import (
     And,
@@ -56,19 +58,14 @@ _NO_LEFT = (*_TESTS, exp.Escape, exp.Not, exp.NullSafeEQ)
 _NO_RIGHT = (*_COMPARISONS, *_TESTS, exp.Escape, exp.Not)
 _LONG, _INT = pa.int64(), pa.int32()
 _NAMES = {exp.DType.TIME: "time", exp.DType.UUID: "uuid", exp.DType.TIMESTAMPLTZ: "timestamp"}
-_WHOLE = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _BOOLEAN, _STRING = pa.bool_(), pa.string()
 
 
 def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
     """A predicate. Raises UnsupportedFeatureError for what is not supported, InvalidPathError for a path that is none, and
     TableError for a column that is not there."""
-    found = parse_any(text, schema, at, "a predicate")
-    if isinstance(found, Literal) and found.value is None:
-        return Literal(None, _BOOLEAN)
-    if found.kind != _BOOLEAN:
-        raise UnsupportedFeatureError(f"where={text!r} is {spark_name(found.kind)}, not a predicate")
-    return found
+    read = lexing.read(text)
+    return _Binder(schema, at, text, read.paths).boolean(_tree(read.sql, text, "a predicate"))
 
 
 def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
@@ -94,10 +91,10 @@ def without_type(text: str) -> str:
     return text[: typed[0] if typed else None].strip()
 
 
-def parse_any(text: str, schema: Struct, at: tzinfo, what: str = "an expression") -> Value:
+def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
     """Any supported expression."""
     read = lexing.read(text)
-    return _Binder(schema, at, text, read.paths).value(_tree(read.sql, text, what))
+    return _Binder(schema, at, text, read.paths).value(_tree(read.sql, text, "an expression"))
 
 
 def _tree(sql: str, text: str, what: str) -> exp.Expr:
@@ -124,20 +121,12 @@ def _type(name: str, text: str) -> Kind:
     return kind
 
 
-def _merged(parts: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The operands of an OR; equalities of one value with constants are one IN."""
-    merged: dict[object, Value] = {}
-    constants: dict[Value, list[Literal]] = {}
-    for number, part in enumerate(parts):
-        match part:
-            case Comparison("=", left, Literal() as constant):
-                merged[left] = part
-                constants.setdefault(left, []).append(constant)
-            case _:
-                merged[number] = part
-    for left, listed in constants.items():
-        merged[left] = In(left, tuple(listed))
-    return tuple(merged.values())
+def _listed(part: Value) -> tuple[Value, list[Literal]] | None:
+    """The value that a part says to be equal to a constant, and the constant."""
+    match part:
+        case Comparison("=", left, Literal() as constant):
+            return left, [constant]
+    return None
 
 
 class _Binder:
@@ -188,7 +177,7 @@ class _Binder:
         return And(self._parts(node, exp.And))
 
     def _on_or(self, node: exp.Or) -> Value:
-        return Or(_merged(self._parts(node, exp.Or)))
+        return Or(joined(self._parts(node, exp.Or), _listed, In))  # an IN is looked up
 
     def _parts(self, node: exp.Expr, kind: type[exp.Expr]) -> tuple[Value, ...]:
         """The operands of a chain, however deep it is."""
@@ -330,7 +319,7 @@ class _Binder:
             return replace(child, kind=target, strict=strict)
         if not isinstance(target, pa.DataType) or not isinstance(child.kind, pa.DataType) or pa.types.is_nested(child.kind):
             raise self.refuse(node)
-        if not casts.castable(child.kind, target):
+        if not castable(child.kind, target):
             raise self.refuse(node, f"casts {spark_name(child.kind)} to {spark_name(target)}, which Spark refuses")
         return self._as(child, target, strict=strict)
 
@@ -463,8 +452,7 @@ class _Binder:
 def _digits(value: Value | pa.DataType) -> tuple[int, int]:
     """The digits before and after the point of an exact number: of a type, or of a whole literal itself."""
     kind = value if isinstance(value, pa.DataType) else value.kind
-    if isinstance(kind, pa.DataType) and pa.types.is_decimal(kind):
-        return kind.precision - kind.scale, kind.scale
-    if isinstance(value, Literal) and isinstance(value.value, int):
+    if isinstance(value, Literal) and isinstance(value.value, int) and not pa.types.is_decimal(kind):
         return len(str(abs(value.value))), 0
-    return _WHOLE[kind], 0
+    before, after = digits(spark_name(kind))
+    return before + (kind == _LONG), after  # Spark compares BIGINT as decimal(20,0)

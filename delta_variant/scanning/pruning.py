@@ -1,9 +1,9 @@
 """Which files, and which row groups of a file, can have rows for which a predicate is true.
 
-In: a predicate, and what is known of the rows: the log (`LogEvidence`) or the statistics in a footer
-(`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths are translated by `skipping`,
-as those of Spark's queries are, and its predicates on bounds are evaluated here in Python; ordinary columns have Delta's
-minimum, maximum and null count, or the value of their partition.
+In: a predicate, and what is known of the rows (`Evidence`): the log (`LogEvidence`) or the statistics in a footer
+(`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths and of ordinary columns are
+translated by `queries`, as those of Spark's queries are, and its predicates on bounds are evaluated here in Python. Ordinary
+columns have Delta's minimum, maximum and null count. What is about partition columns alone is evaluated on their values.
 
 Invariant: what is not known, damaged, or of another type keeps the rows.
 """
@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from delta_variant import messages, skipping
+from delta_variant import messages
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError
-from delta_variant.paths import normalized
+from delta_variant.paths import normalized, object_keys
+from delta_variant.queries import bounds, predicates
+from delta_variant.queries.casts import KINDS, TIMES, keeps_order, kind_of, kinds_for
+from delta_variant.queries.predicates import FLIPPED, Path
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.expressions import (
     And,
@@ -40,139 +46,207 @@ from delta_variant.scanning.expressions import (
     Not,
     Or,
     Value,
-    Values,
     evaluate,
     inputs,
 )
 from delta_variant.scanning.schemas import Field, Kind, Struct, Variant, spark_name
-from delta_variant.skipping.bounds import accepted
-from delta_variant.skipping.casts import TIMES
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
 if TYPE_CHECKING:
+    from delta_variant.scanning.groups import Group
     from delta_variant.scanning.index import Index
     from delta_variant.scanning.log import File
 
-_FLIPPED = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TESTS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _MOST_VALUES = 10_000
 """A filter is asked for at most so many values."""
 _MILLISECOND = 999  # statistics have times rounded down to milliseconds
+_FAR = 18 * 3_600_000_000  # no time zone is further from UTC
+
+
+class TableFacts:
+    """What is the same for all files of a table."""
+
+    def __init__(self, schema: Struct, partition_columns: frozenset[str], at: tzinfo) -> None:
+        self.at, self._schema, self._partition_columns = at, schema, partition_columns
+        self.variants = tuple(_variants(schema, ()))
+        self._fields: dict[tuple[str, ...], tuple[Field, ...]] = {}
+
+    def fields(self, column: tuple[str, ...]) -> tuple[Field, ...]:
+        """The fields that lead to a column, by their physical names."""
+        if column not in self._fields:
+            found: list[Field] = []
+            kind: Kind = self._schema
+            for name in column:
+                assert isinstance(kind, Struct)
+                found.append(next(field for field in kind.fields if field.physical == name))
+                kind = found[-1].kind
+            self._fields[column] = tuple(found)
+        return self._fields[column]
+
+    def is_partition(self, fields: tuple[Field, ...]) -> bool:
+        """Whether these lead to a partition column."""
+        return len(fields) == 1 and fields[0].name in self._partition_columns
+
+    def partition(self, file: File, fields: tuple[Field, ...]) -> Literal | None:
+        """The value of a partition column in a file; None for other columns. Raises DeltaVariantError if it is no value."""
+        field = fields[0]
+        if not self.is_partition(fields):
+            return None
+        assert isinstance(field.kind, pa.DataType)
+        text = file.partition.get(field.physical)
+        if not text:
+            return Literal(None, field.kind)
+        found = cast(text, pa.string(), field.kind, self.at)
+        if found is None:
+            raise DeltaVariantError(
+                f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
+            )
+        return Literal(found.ljust(field.length) if field.length else found, field.kind)
 
 
 @dataclass(frozen=True)
 class Known:
     """What is known of the values of an ordinary column. Bounds are in the form of `casts.plain`."""
 
-    low: Any = None
-    high: Any = None
+    min: Any = None
+    max: Any = None
     all_null: bool = False
     no_null: bool = False
 
 
-class Evidence(Protocol):
-    """What is known of some rows."""
+class Evidence(ABC):
+    """What is known of some rows of a file."""
 
-    def column(self, fields: tuple[Field, ...]) -> Known | None:
-        """Of an ordinary column."""
-
-    def bound(self, side: str, path: skipping.Path) -> Any:
-        """The minimum or the maximum of a path, cast as the path says; None if it is not known."""
-
-    def has_values(self, path: skipping.Path) -> bool | None:
-        """Whether any row has the path; None if that is not known."""
-
-    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:
-        """Whether a row may have one of these values at a path; None if that is not known."""
+    def __init__(self, file: File, table: TableFacts) -> None:
+        self._file, self._table = file, table
+        self._known: dict[tuple[Field, ...], Known] = {}
 
     def partition(self, fields: tuple[Field, ...]) -> Literal | None:
-        """The value that a column has in all rows."""
+        """The value that a partition column has in all rows."""
+        return self._table.partition(self._file, fields)
+
+    def column(self, fields: tuple[Field, ...]) -> Known:
+        """What is known of an ordinary column."""
+        if fields not in self._known:
+            self._known[fields] = self._column(fields)
+        return self._known[fields]
+
+    def bound(self, side: str, path: Path) -> Any:
+        """The minimum or the maximum of a path or of an ordinary column, cast as the path says; None if it is not known."""
+        if not path.ordinary:
+            return self._bound(side, path)
+        fields = self._table.fields(path.column)
+        value, kind = getattr(self.column(fields), side), fields[-1].kind
+        return cast_bound(value, kind, path.casts, self._table.at) if isinstance(kind, pa.DataType) else None
+
+    def has_values(self, path: Path) -> bool | None:
+        """Whether any row has the path, or a value in the ordinary column; None if that is not known."""
+        if not path.ordinary:
+            return self._has_values(path)
+        return not self.column(self._table.fields(path.column)).all_null
+
+    def may_have(self, path: Path, values: Sequence[Any]) -> bool | None:  # noqa: ARG002  # filters are for whole files
+        """Whether a row may have one of these values at a path; None if that is not known."""
+        return None
+
+    @abstractmethod
+    def _column(self, fields: tuple[Field, ...]) -> Known: ...
+
+    @abstractmethod
+    def _bound(self, side: str, path: Path) -> Any: ...
+
+    @abstractmethod
+    def _has_values(self, path: Path) -> bool | None: ...
 
 
 class Predicate:
     """A predicate, translated once for all files."""
 
-    def __init__(self, value: Value, schema: Struct, at: tzinfo) -> None:
-        self.value, self._at = value, at
+    def __init__(self, value: Value, facts: TableFacts) -> None:
+        self.value, self._facts = value, facts
         self.inputs = tuple(dict.fromkeys(inputs(value)))
         """The columns and paths that it reads, each once."""
         self._constants: list[list[Any]] = []
         self._joined: dict[tuple[int, ...], list[Any]] = {}
         self._others: list[Value] = []
-        log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True, index=_MOST_VALUES)
-        projection = skipping.Projection(log)
-        self._file, _ = skipping.translate(skipping.merged(self._converted(value)), projection)
+        projection = bounds.Projection(bounds.Log(facts.variants, nonnull=True, times=True, index=_MOST_VALUES))
+        self._file, _ = bounds.translate(predicates.merged(self._converted(value)), projection)
         self._bounds, self._members = tuple(projection.bounds), tuple(projection.members)
 
     def may_match(self, evidence: Evidence) -> bool:
         """Whether a row can match."""
         return self._holds(self._file, evidence) is not False
 
-    # ---- to the predicates of `skipping` --------------------------------------------------------------------------
+    # ---- to the predicates of `queries` ---------------------------------------------------------------------------
 
-    def _converted(self, value: Value) -> skipping.Predicate:
+    def _converted(self, value: Value) -> predicates.Predicate:
         match value:
             case And(parts):
-                return skipping.And(tuple(map(self._converted, parts)))
+                return predicates.And(tuple(map(self._converted, parts)))
             case Or(parts):
-                return skipping.Or(tuple(map(self._converted, parts)))
+                return predicates.Or(tuple(map(self._converted, parts)))
             case Literal(constant, _):
-                return skipping.And(()) if constant is True else skipping.Or(())
-        if not any(isinstance(one, Get) for one in inputs(value)):
-            self._others.append(value)
-            return skipping.Other(len(self._others) - 1, str(value))
-        found = self._leaf(value)
-        return skipping.Unknown(f"{value}: bounds say nothing about it") if found is None else found
+                return predicates.And(()) if constant is True else predicates.Or(())
+        if all(isinstance(one, Column) and self._facts.is_partition(one.fields) for one in inputs(value)):
+            return self._other(value)
+        return self._leaf(value) or predicates.Unknown(f"{value}: bounds say nothing about it")
 
-    def _leaf(self, value: Value) -> skipping.Predicate | None:
+    def _other(self, value: Value) -> predicates.Predicate:
+        self._others.append(value)
+        return predicates.Other(len(self._others) - 1, str(value))
+
+    def _leaf(self, value: Value) -> predicates.Predicate | None:
         match value:
-            case Get() | Cast():
+            case Get() | Cast() | Column():
                 return self._comparison("=", value, Literal(True, pa.bool_()))
-            case Not(Get() as child):
+            case Not(Get() | Column() as child):
                 return self._comparison("=", child, Literal(False, pa.bool_()))
             case Comparison(op, left, Literal() as right):
                 return self._comparison(op, left, right)
             case Comparison(op, Literal() as left, right):
-                return self._comparison(_FLIPPED[op], right, left)
+                return self._comparison(FLIPPED[op], right, left)
             case In(child, values, no):
                 path = _path(child)
                 if path is None:
                     return None
                 known = [one.value for one in values if one.value is not None]
-                return skipping.In(path, (self._constant(path, known, null=len(known) < len(values)),), no)
+                return predicates.In(path, (self._constant(path, known, null=len(known) < len(values)),), no)
             case Like(child, prefix, _, no):
                 path = _path(child) if prefix else None
                 if path is None or path.result != "string":
                     return None
-                starts = skipping.StartsWith(path, self._constant(path, [prefix]))
-                return None if no else skipping.And((starts, skipping.Unknown()))
+                starts = predicates.StartsWith(path, self._constant(path, [prefix]))
+                return None if no else predicates.And((starts, predicates.Unknown()))
             case IsNull(child, negated=True):
                 path = _path(child)
-                return None if path is None else skipping.NotNull(path)
+                return None if path is None else predicates.NotNull(path)
+            case IsNull(Column()):
+                return self._other(value)
         return None
 
-    def _comparison(self, op: str, child: Value, constant: Literal) -> skipping.Predicate | None:
+    def _comparison(self, op: str, child: Value, constant: Literal) -> predicates.Predicate | None:
         path = _path(child)
         if path is None or path.result == "variant" or (op == "<=>" and constant.value is None):
             return None
         values = [] if constant.value is None else [constant.value]
-        return skipping.Comparison(op, path, self._constant(path, values, null=not values))
+        return predicates.Comparison(op, path, self._constant(path, values, null=not values))
 
-    def _constant(self, path: skipping.Path, values: list[Any], *, null: bool = False) -> skipping.Constants:
+    def _constant(self, path: Path, values: list[Any], *, null: bool = False) -> predicates.Constants:
         self._constants.append(values)
         texts = tuple("true" if value is True else str(value) for value in values)
-        return skipping.Constants(path.result, texts, len(values), null, len(self._constants) - 1)
+        return predicates.Constants(path.result, texts, len(values), null, len(self._constants) - 1)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
     def _holds(self, predicate: messages.FilePredicate, evidence: Evidence) -> bool | None:
         match predicate:
             case messages.AllOf(parts):
-                return _all(self._holds(part, evidence) for part in parts)
+                return _joined((self._holds(part, evidence) for part in parts), decisive=False)
             case messages.AnyOf(parts):
-                found = _all(_not(self._holds(part, evidence)) for part in parts)
-                return _not(found)
+                return _joined((self._holds(part, evidence) for part in parts), decisive=True)
             case messages.OtherColumns(number):
-                return None if self._ordinary(self._others[number], evidence) else False
+                return None if self._may_be(self._others[number], evidence) else False
             case messages.HasValues(bound):
                 return evidence.has_values(self._bounds[bound][1])
             case messages.Indexed(member, constants):
@@ -195,73 +269,22 @@ class Predicate:
             self._joined[numbers] = [value for number in numbers for value in self._constants[number]]
         return self._joined[numbers]
 
-    def _ordinary(self, value: Value, evidence: Evidence) -> bool:
-        """Whether a row can match a predicate on ordinary columns."""
-        columns = [one for one in inputs(value) if isinstance(one, Column)]
-        partition = {column.fields: evidence.partition(column.fields) for column in columns}
-        if all(constant is not None for constant in partition.values()):
-            try:
-                constants = {fields: one for fields, one in partition.items() if one is not None}
-                return evaluate(value, _OneRow(constants), self._at)[0].as_py() is True
-            except DeltaVariantError:
-                return True
-        match value:
-            case Comparison(op, left, Literal(constant, _)):
-                return self._compared(op, left, constant, evidence)
-            case Comparison(op, Literal(constant, _), right):
-                return self._compared(_FLIPPED[op], right, constant, evidence)
-            case In(child, values, no):
-                known = [one.value for one in values if one.value is not None]
-                if no and len(known) < len(values):
-                    return False
-                range_ = self._range(child, evidence)
-                if range_ is None:
-                    return True
-                found = (_differs if no else _between)(range_.low, range_.high, known)
-                return not range_.all_null and found is not False
-            case Like(child, prefix, _, negated=False) if prefix:
-                range_ = self._range(child, evidence)
-                if range_ is None:
-                    return True
-                behind = range_.low is not None and range_.low > prefix and not range_.low.startswith(prefix)
-                return not (range_.all_null or behind or (range_.high is not None and range_.high < prefix))
-            case IsNull(Column(fields), no):
-                range_ = evidence.column(fields)
-                return range_ is None or not (range_.all_null if no else range_.no_null)
-        return True
-
-    def _compared(self, op: str, child: Value, constant: Any, evidence: Evidence) -> bool:
-        if constant is None:
-            return op == "<=>"
-        found = self._range(child, evidence)
-        if found is None:
+    def _may_be(self, value: Value, evidence: Evidence) -> bool:
+        """Whether a predicate on partition columns is true in a file, or an ordinary column that has to be NULL may be."""
+        if isinstance(value, IsNull) and isinstance(value.child, Column) and not self._facts.is_partition(value.child.fields):
+            return not evidence.column(value.child.fields).no_null
+        constants = {one.fields: evidence.partition(one.fields) for one in inputs(value) if isinstance(one, Column)}
+        try:
+            return evaluate(value, _OneRow(constants), self._facts.at)[0].as_py() is True
+        except DeltaVariantError:
             return True
-        if found.all_null:
-            return False
-        if op in ("=", "<=>"):
-            return _between(found.low, found.high, [constant]) is not False
-        if op == "<>":
-            return _differs(found.low, found.high, [constant]) is not False
-        bound = found.low if op[0] == "<" else found.high
-        return bound is None or _check(op, bound, constant)
-
-    def _range(self, value: Value, evidence: Evidence) -> Known | None:
-        """What is known of a column, or of casts of it that keep the order."""
-        if isinstance(value, Column):
-            return evidence.column(value.fields)
-        if not isinstance(value, Cast) or not skipping.keeps_order(spark_name(value.child.kind), spark_name(value.kind)):
-            return None
-        inner = self._range(value.child, evidence)
-        source = value.child.kind
-        if inner is None or not isinstance(source, pa.DataType):
-            return None
-        return replace(
-            inner, low=_cast(inner.low, source, value.kind, self._at), high=_cast(inner.high, source, value.kind, self._at)
-        )
 
 
-def _cast(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
-    return None if value is None else casts.plain(casts.cast(casts.made([value], source), target, at))[0]
+def cast(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
+    """A value in the form of `casts.plain`, cast; None for NULL, and if the cast fails."""
+    if value is None or source == target:
+        return value
+    return casts.plain(casts.cast(casts.made([value], source), target, at))[0]
 
 
 def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -272,22 +295,23 @@ def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from _variants(field.kind, (*names, field.physical))
 
 
-def _path(value: Value) -> skipping.Path | None:
-    """The path that a side of a comparison is, for `skipping`; None if it is something else."""
-    if isinstance(value, Get):
-        keys = tuple(key for key in value.keys if isinstance(key, str))
-        if len(keys) < len(value.keys):
-            return None
-        column = tuple(field.physical for field in value.fields)
-        return skipping.Path(column, keys, spark_name(value.kind), name=".".join(field.name for field in value.fields))
-    if not isinstance(value, Cast):
-        return None
-    inner, target = _path(value.child), spark_name(value.kind)
-    if inner is None:
-        return None
-    if inner.result == "string" and not inner.casts and target in TIMES:
-        return replace(inner, type=target, text=True)
-    return replace(inner, casts=(*inner.casts, target)) if skipping.keeps_order(inner.result, target) else None
+def _path(value: Value) -> Path | None:
+    """The path or the ordinary column that a side of a comparison is, for `queries`; None if it is something else."""
+    match value:
+        case Get(fields) | Column(fields):
+            keys = object_keys(value.keys) if isinstance(value, Get) else ()
+            if keys is None:
+                return None
+            column, name = tuple(field.physical for field in fields), ".".join(field.name for field in fields)
+            return Path(column, keys, spark_name(value.kind), name=name, ordinary=isinstance(value, Column))
+        case Cast(child, kind):
+            inner, target = _path(child), spark_name(kind)
+            if inner is None:
+                return None
+            if inner.result == "string" and target in TIMES and not inner.casts and not inner.ordinary:
+                return replace(inner, type=target, text=True)
+            return replace(inner, casts=(*inner.casts, target)) if keeps_order(inner.result, target) else None
+    return None
 
 
 class _OneRow:
@@ -295,31 +319,29 @@ class _OneRow:
 
     count = 1
 
-    def __init__(self, constants: Mapping[tuple[Field, ...], Literal]) -> None:
+    def __init__(self, constants: Mapping[tuple[Field, ...], Literal | None]) -> None:
         self._constants = constants
 
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         constant = self._constants[fields]
+        assert constant is not None
         return casts.made([constant.value], constant.kind)
 
-    def path(self, fields: tuple[Field, ...], keys: Keys) -> Values:
+    def path(self, fields: tuple[Field, ...], keys: Keys) -> Group:
         raise NotImplementedError
 
 
 # ---- three-valued logic over bounds ---------------------------------------------------------------------------------
 
 
-def _all(parts: Iterator[bool | None]) -> bool | None:
-    whole: bool | None = True
+def _joined(parts: Iterator[bool | None], *, decisive: bool) -> bool | None:
+    """AND, which the first FALSE decides, or OR, which the first TRUE decides."""
+    whole: bool | None = not decisive
     for part in parts:
-        if part is False:
-            return False
+        if part is decisive:
+            return decisive
         whole = None if part is None else whole
     return whole
-
-
-def _not(value: bool | None) -> bool | None:  # three-valued
-    return None if value is None else not value
 
 
 def _order(value: Any) -> Any:
@@ -327,15 +349,8 @@ def _order(value: Any) -> Any:
     return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
 
 
-def _keys(*values: Any) -> list[Any]:
-    """Keys of values that are compared with each other: if any is a float, all are."""
-    floats = any(isinstance(value, float) for value in values)
-    return [_order(float(value) if floats and isinstance(value, int | Decimal) else value) for value in values]
-
-
 def _check(op: str, bound: Any, constant: Any) -> bool:
-    left, right = _keys(bound, constant)
-    return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op])
+    return bool(_TESTS[op](_order(bound), _order(constant)))
 
 
 def _between(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
@@ -351,40 +366,24 @@ def _differs(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
     """Whether bounds allow values other than these. Bounds of strings may be cut, so only equal whole bounds prove anything."""
     if low is None or high is None:
         return None
-    one, other, *_ = _keys(low, high)
-    if one != other or isinstance(low, float):
-        return True
-    return not any(_keys(low, value)[0] == _keys(low, value)[1] for value in values)
+    return low != high or isinstance(low, float) or low not in values
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-class LogEvidence:
+class LogEvidence(Evidence):
     """What the Add action of a file says of its rows, and its filters, if there is an index of values."""
 
     def __init__(self, file: File, table: TableFacts, index: Index | None = None) -> None:
-        self._file, self._table, self._index = file, table, index
-        self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
-        self._decoded: dict[Any, Mapping[str, Any]] = {}
-        self._known: dict[tuple[Field, ...], Known | None] = {}
+        super().__init__(file, table)
+        self._index, self._marked = index, file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
+        self._decoded: dict[str, Mapping[str, Any]] = {}
 
-    def partition(self, fields: tuple[Field, ...]) -> Literal | None:
-        return self._table.partition(self._file, fields)
-
-    def column(self, fields: tuple[Field, ...]) -> Known | None:
-        if fields not in self._known:
-            self._known[fields] = self._column(fields)
-        return self._known[fields]
-
-    def _column(self, fields: tuple[Field, ...]) -> Known | None:
-        constant = self.partition(fields)
-        if constant is not None:
-            null = constant.value is None
-            return Known(constant.value, constant.value, all_null=null, no_null=not null)
+    def _column(self, fields: tuple[Field, ...]) -> Known:
         names, kind = [field.physical for field in fields], fields[-1].kind
         if any(field.collated for field in fields):
-            return None
+            return Known()
         rows, nulls = self._file.stats.get("numRecords"), _member(self._file.stats, ["nullCount", *names])
         counted = isinstance(rows, int) and isinstance(nulls, int)
         low = high = None
@@ -399,25 +398,22 @@ class LogEvidence:
                 high += _MILLISECOND
         return Known(low, high, all_null=counted and nulls == rows, no_null=counted and nulls == 0)
 
-    def has_values(self, path: skipping.Path) -> bool | None:
+    def may_have(self, path: Path, values: Sequence[Any]) -> bool | None:
+        return None if self._index is None else self._index.may_have(self._file, path, values)
+
+    def _has_values(self, path: Path) -> bool | None:
         array = self._tagged(NONNULL_TAG, path)
         if array is None:
             return None
         return len(array) > 2 or (path.result == "variant" and array[0] > 0)
 
-    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:
-        return None if self._index is None else self._index.may_have(self._file, path, values)
-
-    def bound(self, side: str, path: skipping.Path) -> Any:
+    def _bound(self, side: str, path: Path) -> Any:
         try:
-            found = self._found(side, path)
+            found = None if path.text else self._found(side, path)
             if found is not None:
-                name, value, kind = found
-                log = self._table.log
-                if name in accepted(path, log, needs_marker=False) or (
-                    self._marked and name in accepted(path, log, needs_marker=True)
-                ):
-                    return cast_bound(value, kind, path, self._table.at)
+                row = kind_of(found[1])
+                if row in kinds_for(path.type) and (self._marked or not KINDS[row][1]):
+                    return cast_bound(*found, (path.type, *path.casts), self._table.at)
             if path.type in TIMES and self._marked:
                 return self._time(side, path)
         except (DeltaVariantError, ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError):
@@ -426,13 +422,13 @@ class LogEvidence:
 
     def has_bounds(self, fields: tuple[Field, ...], keys: Keys) -> bool:
         """Whether statistics have bounds for a path (protocol/README.md, T1)."""
-        if not all(isinstance(key, str) for key in keys):
+        found, names = object_keys(keys), tuple(field.physical for field in fields)
+        if found is None:
             return False
-        names, place_ = tuple(field.physical for field in fields), normalized([str(key) for key in keys])
-        return any(place_ in self._object((side, names)) for side in ("minValues", "maxValues"))
+        return any(normalized(found) in self._object((side, names)) for side in ("minValues", "maxValues"))
 
-    def _found(self, side: str, path: skipping.Path) -> tuple[str, Any, pa.DataType] | None:
-        """A bound, with the names of its type in Spark and in Arrow."""
+    def _found(self, side: str, path: Path) -> tuple[Any, pa.DataType] | None:
+        """A bound and its type."""
         value = self._object((f"{side}Values", path.column)).get(normalized(path.keys))
         if value is None:
             array = self._tagged(NONNULL_TAG, path)
@@ -440,68 +436,69 @@ class LogEvidence:
         return None if value is None else _typed(value)
 
     def _object(self, key: tuple[str, tuple[str, ...]]) -> Mapping[str, Any]:
-        if key not in self._decoded:
-            self._decoded[key] = {}
-            text = _member(self._file.stats, [key[0], *key[1]])
-            with contextlib.suppress(DeltaVariantError, ValueError):
-                self._decoded[key] = decode_bounds(text) if isinstance(text, str) else {}
-        return self._decoded[key]
+        return self._bounds(_member(self._file.stats, [key[0], *key[1]]))
 
-    def _tagged(self, tag: str, path: skipping.Path) -> list[Any] | None:
-        if tag not in self._decoded:
-            self._decoded[tag] = {}
+    def _bounds(self, text: Any) -> Mapping[str, Any]:
+        """The bounds in a text, decoded once; none if it is damaged."""
+        if not isinstance(text, str) or not text:
+            return {}
+        if text not in self._decoded:
+            self._decoded[text] = {}
             with contextlib.suppress(DeltaVariantError, ValueError):
-                self._decoded[tag] = decode_bounds(self._file.tags[tag]) if self._file.tags.get(tag) else {}
+                self._decoded[text] = decode_bounds(text)
+        return self._decoded[text]
+
+    def _tagged(self, tag: str, path: Path) -> list[Any] | None:
         parent, last = place(path.column, path.keys)
-        inner = self._decoded[tag].get(parent)
+        inner = self._bounds(self._file.tags.get(tag)).get(parent)
         found = inner.get(last) if isinstance(inner, dict) else None
         return found if isinstance(found, list) and len(found) >= 2 else None
 
-    def _time(self, side: str, path: skipping.Path) -> Any:
+    def _time(self, side: str, path: Path) -> Any:
         """The first or the last of the times that strings spell (protocol/README.md, M3)."""
         array = self._tagged(TIMES_TAG, path)
         if array is None:
             return None
         first = side == "min"
-        name, value, kind = _typed(array[0 if first else 1])
+        value, kind = _typed(array[0 if first else 1])
         if path.type == "timestamp":
-            if name == "TIMESTAMP_NTZ":  # an instant in some time zone
-                value += (-1 if first else 1) * 18 * 3_600_000_000
-                kind = casts.INSTANT
+            if kind == casts.LOCAL:  # an instant in some time zone
+                value, kind = value + (-_FAR if first else _FAR), casts.INSTANT
         elif len(array) > 3:
-            name, value, kind = _typed(array[2 if first else 3])
-        elif name == "TIMESTAMP":
+            value, kind = _typed(array[2 if first else 3])
+        elif kind == casts.INSTANT:
             kind = casts.LOCAL
-        return cast_bound(value, kind, path, self._table.at)
+        return cast_bound(value, kind, (path.type, *path.casts), self._table.at)
 
 
-def cast_bound(value: Any, kind: pa.DataType, path: skipping.Path, at: tzinfo) -> Any:
-    """A bound in the type that a path is compared in; None if the cast fails."""
-    for name in (path.type, *path.casts):
+def cast_bound(value: Any, kind: pa.DataType, names: Sequence[str], at: tzinfo) -> Any:
+    """A bound, cast to types one after the other; None if a cast fails."""
+    for name in names:
         target = schemas.of_spark(name)
-        value, kind = _cast(value, kind, target, at), target
+        value, kind = cast(value, kind, target, at), target
     return value
 
 
-def _typed(value: Any) -> tuple[str, Any, pa.DataType]:
-    """A bound as `binary.decode` returns it: the name of its type, its plain value and its Arrow type."""
+def _typed(value: Any) -> tuple[Any, pa.DataType]:
+    """A bound as `binary.decode` returns it: its plain value and its Arrow type."""
     if isinstance(value, bool):
-        return "BOOLEAN", value, pa.bool_()
+        return value, pa.bool_()
     if isinstance(value, int):
-        return "BIGINT", value, pa.int64()
+        return value, pa.int64()
     if isinstance(value, Decimal):
-        return "DECIMAL", value, pa.decimal128(38, max(0, -int(value.as_tuple().exponent)))
+        return value, pa.decimal128(38, max(0, -int(value.as_tuple().exponent)))
     if isinstance(value, float | np.float32):
-        return "DOUBLE", float(value), pa.float64()
+        return float(value), pa.float64()
     if isinstance(value, str):
-        return "STRING", value, pa.string()
+        return value, pa.string()
     if isinstance(value, np.datetime64):
-        return "DATE", int(value.astype("datetime64[D]").astype(np.int64)), pa.date32()
+        return int(value.astype("datetime64[D]").astype(np.int64)), pa.date32()
     if isinstance(value, datetime):  # and pandas.Timestamp
-        micros, kind = casts.moment(value)
-        return "TIMESTAMP_NTZ" if kind == casts.LOCAL else "TIMESTAMP", micros, kind
+        stamp = pd.Timestamp(value)
+        micros = stamp.as_unit("us").asm8.astype("datetime64[us]").astype(np.int64)  # in UTC; its `value` is in nanoseconds
+        return int(micros), casts.LOCAL if stamp.tzinfo is None else casts.INSTANT
     if isinstance(value, date):
-        return "DATE", value.toordinal() - date(1970, 1, 1).toordinal(), pa.date32()
+        return value.toordinal() - date(1970, 1, 1).toordinal(), pa.date32()
     raise TypeError(type(value).__name__)
 
 
@@ -518,7 +515,7 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, dict | list):
             return None
         if t.is_time(kind):
-            return _cast(str(value), pa.string(), kind, casts.zone("UTC"))
+            return cast(str(value), pa.string(), kind, casts.zone("UTC"))
         if t.is_string(kind):
             return value if isinstance(value, str) else None
         if pa.types.is_float32(kind):
@@ -539,27 +536,3 @@ def _widened(low: float | None, high: float | None) -> tuple[float | None, float
     with np.errstate(over="ignore"):
         low = None if low is None else min(low, float(np.float32(low)))
         return low, None if high is None else max(high, float(np.float32(high)))
-
-
-class TableFacts:
-    """What is the same for all files of a table."""
-
-    def __init__(self, schema: Struct, partition_columns: frozenset[str], at: tzinfo) -> None:
-        self.at, self._partition_columns = at, partition_columns
-        self.log = skipping.Log(tuple(_variants(schema, ())), nonnull=True, times=True)
-
-    def partition(self, file: File, fields: tuple[Field, ...]) -> Literal | None:
-        """The value of a partition column in a file; None for other columns. Raises DeltaVariantError if it is no value."""
-        field = fields[0]
-        if len(fields) > 1 or field.name not in self._partition_columns:
-            return None
-        assert isinstance(field.kind, pa.DataType)
-        text = file.partition.get(field.physical)
-        if not text:
-            return Literal(None, field.kind)
-        found = _cast(text, pa.string(), field.kind, self.at)
-        if found is None:
-            raise DeltaVariantError(
-                f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
-            )
-        return Literal(found.ljust(field.length) if field.length else found, field.kind)

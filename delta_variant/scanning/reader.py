@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import TableError
+from delta_variant.queries.casts import digits
 from delta_variant.scanning import casts
 from delta_variant.scanning.expressions import Column, Get
 from delta_variant.scanning.files import FileReader, Output, Query
@@ -23,7 +24,7 @@ from delta_variant.scanning.index import Index
 from delta_variant.scanning.log import Log
 from delta_variant.scanning.predicate import parse_column_text, parse_where, without_type
 from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
-from delta_variant.scanning.schemas import Variant, resolved
+from delta_variant.scanning.schemas import Variant, plain_type, resolved, spark_name
 from delta_variant.scanning.stream import in_order
 from delta_variant.stats import BOUNDS_TAG, TYPED_TAG_VALUE
 from delta_variant.storage import Storage
@@ -98,17 +99,13 @@ def scan(
     system = storage.open()
     snapshot = Log(storage, system).snapshot(version, timestamp, at)
     facts = TableFacts(snapshot.schema, snapshot.partition_columns, at)
-    predicate = None if where is None else Predicate(parse_where(where, snapshot.schema, at), snapshot.schema, at)
+    predicate = None if where is None else Predicate(parse_where(where, snapshot.schema, at), facts)
     outputs = _outputs(columns, snapshot.schema, at)
     query = Query(storage, system, facts, snapshot.mapping == "id", outputs, predicate, at, snapshot.schema)
     files = _files(snapshot, query)
     query = replace(query, outputs=_typed(query, files))
     readers = [FileReader(query, file).batches for file in files]
-    return pa.RecordBatchReader.from_batches(query.schema, _batches(readers))
-
-
-def _batches(readers: Sequence[Callable[[], Iterator[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
-    yield from in_order(readers, max(2, os.cpu_count() or 2))
+    return pa.RecordBatchReader.from_batches(query.schema, in_order(readers, max(2, os.cpu_count() or 2)))
 
 
 def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
@@ -182,39 +179,23 @@ def common(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
     """
     whole: pa.DataType = pa.null()
     for kind in kinds:
-        found = None if kind is None else _two(whole, _plain(kind))
+        found = None if kind is None else _two(whole, kind if pa.types.is_null(kind) else plain_type(kind))
         if found is None:
             return None
         whole = found
     return None if pa.types.is_null(whole) else whole
 
 
-def _plain(kind: pa.DataType) -> pa.DataType | None:
-    """The type of the result for that of a typed column."""
-    if pa.types.is_null(kind):
-        return kind
-    if pa.types.is_decimal(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    primitive = t.of_arrow(kind)
-    return None if primitive is None or primitive.spark is None else primitive.arrow
-
-
 def _two(one: pa.DataType, other: pa.DataType | None) -> pa.DataType | None:
-    if other is None or one == other or pa.types.is_null(other):
-        return None if other is None else one
-    if pa.types.is_null(one):
+    if other is None or pa.types.is_null(one):
         return other
+    if one == other or pa.types.is_null(other):
+        return one
     if pa.types.is_integer(one) and pa.types.is_integer(other):
         return max(one, other, key=lambda kind: kind.bit_width)
     if pa.types.is_floating(one) and pa.types.is_floating(other):
         return pa.float64()
     if not t.is_exact(one) or not t.is_exact(other):
         return None
-    sides = [
-        (kind.precision - kind.scale, kind.scale) if pa.types.is_decimal(kind) else (_DIGITS[kind], 0) for kind in (one, other)
-    ]
-    digits, scale = (max(parts) for parts in zip(*sides, strict=True))
-    return pa.decimal128(digits + scale, scale) if digits + scale <= t.MAX_PRECISION else None
-
-
-_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+    before, scale = (max(parts) for parts in zip(*(digits(spark_name(kind)) for kind in (one, other)), strict=True))
+    return pa.decimal128(before + scale, scale) if before + scale <= t.MAX_PRECISION else None

@@ -11,46 +11,29 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from delta_variant import types as t
-from delta_variant.parquet.statistics import physical_value
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.pruning import Known, cast_bound
-from delta_variant.scanning.schemas import Struct
-from delta_variant.skipping.casts import kinds_for
+from delta_variant.parquet.statistics import Footer, physical_value
+from delta_variant.queries.casts import kind_of, kinds_for
+from delta_variant.scanning.pruning import Evidence, Known, cast, cast_bound
+from delta_variant.scanning.schemas import plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from delta_variant import skipping
-    from delta_variant.scanning.expressions import Literal
+    from delta_variant.parquet.columns import TypedColumn
+    from delta_variant.queries.predicates import Path
     from delta_variant.scanning.log import File
     from delta_variant.scanning.places import Place, Places
     from delta_variant.scanning.pruning import TableFacts
-    from delta_variant.scanning.schemas import Field, Kind
+    from delta_variant.scanning.schemas import Field
 
 
-class RowGroupEvidence:
+class RowGroupEvidence(Evidence):
     """What a footer says of the rows of a row group."""
 
-    def __init__(self, places: Places, number: int, file: File, facts: TableFacts) -> None:
-        self._places, self._group = places, places.parquet.metadata.row_group(number)
-        self._file, self._facts = file, facts
-        self._known: dict[tuple[Field, ...], Known | None] = {}
+    def __init__(self, places: Places, number: int, file: File, table: TableFacts) -> None:
+        super().__init__(file, table)
+        self._places, self._footer = places, Footer(places.parquet.metadata, [number])
+        self._group = places.parquet.metadata.row_group(number)
 
-    def partition(self, fields: tuple[Field, ...]) -> Literal | None:
-        """The value of a partition column."""
-        return self._facts.partition(self._file, fields)
-
-    def column(self, fields: tuple[Field, ...]) -> Known | None:
-        """What is known of an ordinary column."""
-        if fields not in self._known:
-            self._known[fields] = self._column(fields)
-        return self._known[fields]
-
-    def _column(self, fields: tuple[Field, ...]) -> Known | None:
-        constant = self.partition(fields)
-        if constant is not None:
-            null = constant.value is None
-            return Known(constant.value, constant.value, all_null=null, no_null=not null)
+    def _column(self, fields: tuple[Field, ...]) -> Known:
         kind, names = fields[-1].kind, self._places.names(fields)
         if names is None:
             return Known(all_null=True)
@@ -61,88 +44,51 @@ class RowGroupEvidence:
             or pa.types.is_nested(found)
             or any(f.collated or f.length for f in fields)
         ):
-            return None
-        low, high, nulls, values = self._statistics(self._places.columns.leaves(names)[0], found)
-        if found != kind and low is not None:
-            low, high = (casts.plain(casts.cast(casts.made([one], found), kind))[0] for one in (low, high))
-        return Known(low, high, all_null=nulls == values, no_null=nulls == 0)
+            return Known()
+        number = self._places.columns.leaves(names)[0]
+        low, high = (cast(value, found, kind, self._table.at) for value in self._extremes(number, found))
+        nulls = self._footer.null_count(number)
+        return Known(low, high, all_null=nulls == self._footer.count(number), no_null=nulls == 0)
 
-    def has_values(self, path: skipping.Path) -> bool | None:
-        """Whether a row has the path."""
+    def _has_values(self, path: Path) -> bool | None:
         place = self._place(path)
-        if place is None or place.rest or place.rebuilt or place.above:
+        if place is None:
             return None
         if place.group is None:
             return False
-        if place.typed is None:
-            return None
-        numbers = [n for n in (place.typed.number, place.typed.value) if n is not None]
-        return None if not all(self._is_null(number) for number in numbers) else False
+        numbers = [] if place.typed is None else [place.typed.number, place.typed.value]
+        return False if numbers and all(number is None or self._footer.is_null(number) for number in numbers) else None
 
-    def may_have(self, path: skipping.Path, values: Sequence[Any]) -> bool | None:  # noqa: ARG002  # filters are for whole files
-        """Nothing is known of single values."""
-        return None
-
-    def bound(self, side: str, path: skipping.Path) -> Any:
-        """The minimum or the maximum of a path."""
+    def _bound(self, side: str, path: Path) -> Any:
         place = self._place(path)
-        column = None if place is None or place.rest or place.rebuilt or place.above else place.typed
-        if column is None or path.text:
+        column: TypedColumn | None = None if place is None else place.typed
+        if column is None or path.text or (column.value is not None and isinstance(self._footer.residual(column.value), str)):
             return None
-        if column.value is not None and not self._only_json_nulls(column.value):
+        kind = plain_type(column.kind)
+        if kind is None or kind_of(kind) not in kinds_for(path.type):
             return None
-        kind = column.kind
-        if pa.types.is_decimal(kind):
-            kind = pa.decimal128(kind.precision, kind.scale)
-        if _kind_name(kind) not in kinds_for(path.type):
-            return None
-        low, high, _, _ = self._statistics(column.number, kind)
-        value = low if side == "min" else high
-        return None if value is None else cast_bound(value, kind, path, self._facts.at)
+        low, high = self._extremes(column.number, kind)
+        return cast_bound(low if side == "min" else high, kind, (path.type, *path.casts), self._table.at)
 
-    def _place(self, path: skipping.Path) -> Place | None:
-        schema: Kind = self._places.schema
-        fields: list[Field] = []
-        for name in path.column:
-            field = next((f for f in schema.fields if f.physical == name), None) if isinstance(schema, Struct) else None
-            if field is None:
-                return None
-            fields.append(field)
-            schema = field.kind
-        return self._places.place(tuple(fields), path.keys)
+    def _place(self, path: Path) -> Place | None:
+        """Where a path is; None if that is not one group."""
+        place = self._places.place(self._table.fields(path.column), path.keys)
+        return None if place.rest or place.rebuilt or place.above else place
 
-    def _is_null(self, number: int) -> bool:
-        statistics = self._group.column(number).statistics
-        return bool(statistics is not None and statistics.has_null_count and statistics.null_count == self._values(number))
-
-    def _values(self, number: int) -> int:
-        return int(self._group.column(number).num_values)
-
-    def _only_json_nulls(self, number: int) -> bool:
-        statistics = self._group.column(number).statistics
-        if statistics is None or not statistics.has_null_count:
-            return False
-        if statistics.null_count == self._values(number):
-            return True
-        return bool(statistics.has_min_max and statistics.min_raw == statistics.max_raw == b"\0")
-
-    def _statistics(self, number: int, kind: pa.DataType) -> tuple[Any, Any, int | None, int]:
-        """The minimum and the maximum as `casts.plain` has them, if they can be trusted; the numbers of nulls and values."""
+    def _extremes(self, number: int, kind: pa.DataType) -> tuple[Any, Any]:
+        """The minimum and the maximum as `casts.plain` has them, if they can be trusted."""
         chunk = self._group.column(number)
         statistics = chunk.statistics
-        if statistics is None:
-            return None, None, None, chunk.num_values
-        nulls = statistics.null_count if statistics.has_null_count else None
         # Writers other than this package leave NaN out, and dates of Spark's old calendar are other days.
-        unsafe = pa.types.is_floating(kind) and not self._places.footer.is_ours
+        unsafe = pa.types.is_floating(kind) and not self._footer.is_ours
         unsafe |= t.is_time(kind) and self._places.is_legacy
         unsafe |= pa.types.is_timestamp(kind) and (kind.unit != "us" or chunk.physical_type != "INT64")
         unsafe |= not (
             t.is_exact(kind) or pa.types.is_floating(kind) or t.is_string(kind) or t.is_time(kind) or pa.types.is_boolean(kind)
         )
-        if unsafe or not statistics.has_min_max:
-            return None, None, nulls, chunk.num_values
-        return _raw(statistics.min_raw, kind), _raw(statistics.max_raw, kind), nulls, chunk.num_values
+        if unsafe or statistics is None or not statistics.has_min_max:
+            return None, None
+        return _raw(statistics.min_raw, kind), _raw(statistics.max_raw, kind)
 
 
 def _raw(raw: Any, kind: pa.DataType) -> Any:
@@ -154,12 +100,3 @@ def _raw(raw: Any, kind: pa.DataType) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _kind_name(kind: pa.DataType) -> str:
-    """The kind of a bound in `skipping.casts`."""
-    if t.is_exact(kind):
-        return "exact"
-    if pa.types.is_floating(kind):
-        return "approximate"
-    return schemas.spark_name(pa.string() if t.is_string(kind) else kind)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from delta_variant import types as t
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.shredding import UNSHREDDED
 
@@ -19,17 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_TYPES = {
-    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"), "void": pa.null(),
-}  # fmt: skip
-_SPARK = {
-    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
-    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.binary(): "binary", pa.date32(): "date",
-    pa.timestamp("us", "UTC"): "timestamp", pa.timestamp("us"): "timestamp_ntz", pa.null(): "void",
-}  # fmt: skip
-_BY_SPARK = {name: kind for kind, name in _SPARK.items()}
+_BY_SPARK = {one.spark: one.arrow or pa.null() for one in t.PRIMITIVES if one.spark is not None and one.spark != "decimal"}
+_SPARK = {kind: name for name, kind in _BY_SPARK.items()}
+_DELTA = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""Types that have other names in the log than in Spark's SQL."""
 _COLLATIONS = "__COLLATIONS"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -117,6 +111,14 @@ def of_spark(name: str) -> pa.DataType:
     return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[name]
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a result for that of a typed column; None for values that Spark cannot read in a Variant."""
+    primitive = t.of_arrow(kind)
+    if primitive is None or primitive.spark is None:
+        return None
+    return pa.decimal128(kind.precision, kind.scale) if primitive.spark == "decimal" else primitive.arrow
+
+
 def parse(schema: Mapping[str, Any], *, mapped: bool) -> Struct:
     """The schema of a table. mapped: whether columns have physical names. Raises UnsupportedFeatureError for unknown types."""
     return Struct(tuple(_field(field, mapped=mapped) for field in schema["fields"]))
@@ -137,15 +139,15 @@ def _field(field: Mapping[str, Any], *, mapped: bool) -> Field:
 
 def _kind(kind: Any, name: str, *, mapped: bool) -> Kind:
     if isinstance(kind, str):
-        decimal = _DECIMAL.fullmatch(kind)
         if kind == "variant":
             return Variant()
-        if decimal:
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
         kind = kind.partition(" collate ")[0]
-        if kind not in _TYPES:
-            raise UnsupportedFeatureError(f"column {name} is {kind}, a type that delta_variant.scan does not know: use Spark")
-        return _TYPES[kind]
+        try:
+            return of_spark(_DELTA.get(kind, kind))
+        except KeyError:
+            raise UnsupportedFeatureError(
+                f"column {name} is {kind}, a type that delta_variant.scan does not know: use Spark"
+            ) from None
     match kind["type"]:
         case "struct":
             return parse(kind, mapped=mapped)

@@ -18,61 +18,50 @@ if TYPE_CHECKING:
 QUEUED = 3
 _WAIT = 0.2  # seconds until a thread looks whether the stream has been left
 
-Source = "Callable[[], Iterator[pa.RecordBatch]]"
 
+def _ahead(source: Callable[[], Iterator[pa.RecordBatch]], left: threading.Event) -> Iterator[pa.RecordBatch]:
+    """What a source returns, in a thread of its own that is some batches ahead. Its error is raised behind its batches."""
+    batches: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(QUEUED)
 
-class _Ahead:
-    """What a source has returned so far."""
-
-    def __init__(self, source: Callable[[], Iterator[pa.RecordBatch]], left: threading.Event) -> None:
-        self._source, self._left = source, left
-        self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(QUEUED)
-
-    def run(self) -> None:
-        """Runs the source."""
-        last: BaseException | None = None
-        try:
-            for batch in self._source():
-                if not self._put(batch):
-                    return
-        except BaseException as error:  # noqa: BLE001  # raised by the thread that reads
-            last = error
-        self._put(last)
-
-    def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
-        while not self._left.is_set():
+    def put(item: pa.RecordBatch | BaseException | None) -> bool:
+        while not left.is_set():
             try:
-                self._queue.put(item, timeout=_WAIT)
+                batches.put(item, timeout=_WAIT)
             except queue.Full:
                 continue
             return True
         return False
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, and then the error."""
-        while True:
-            item = self._queue.get()
-            if item is None:
+    def run() -> None:
+        last: BaseException | None = None
+        try:
+            if not all(map(put, source())):
                 return
+        except BaseException as error:  # noqa: BLE001  # raised by the thread that reads
+            last = error
+        put(last)
+
+    def found() -> Iterator[pa.RecordBatch]:
+        while (item := batches.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
+
+    threading.Thread(target=run, daemon=True, name="delta_variant.scan").start()
+    return found()
 
 
 def in_order(sources: Sequence[Callable[[], Iterator[pa.RecordBatch]]], threads: int) -> Iterator[pa.RecordBatch]:
     """The batches of all sources. Threads are daemons, so that a program can end while a stream is open."""
     left = threading.Event()
-    running: list[_Ahead] = []
+    running: list[Iterator[pa.RecordBatch]] = []
     waiting = iter(sources)
     try:
         while True:
             while len(running) < threads and (source := next(waiting, None)) is not None:
-                ahead = _Ahead(source, left)
-                threading.Thread(target=ahead.run, daemon=True, name="delta_variant.scan").start()
-                running.append(ahead)
+                running.append(_ahead(source, left))
             if not running:
                 return
-            yield from running[0].batches()
-            running.pop(0)
+            yield from running.pop(0)
     finally:
         left.set()

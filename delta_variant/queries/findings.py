@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from delta_variant.messages import Verdict
-from delta_variant.skipping.bounds import accepted
-from delta_variant.skipping.casts import TIMES
-from delta_variant.skipping.predicates import NotNull
-from delta_variant.skipping.translation import indexed, member, question, translate, useless
+from delta_variant.queries.bounds import accepted, indexed, member, question, translate, useless
+from delta_variant.queries.casts import TIMES
+from delta_variant.queries.predicates import NotNull
 from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delta_variant.skipping.bounds import Log, Projection
-    from delta_variant.skipping.predicates import Leaf
+    from delta_variant.queries.bounds import Log, Projection
+    from delta_variant.queries.predicates import Leaf
 
 _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "other"
 _INDEX, _UNINDEXED = "index", "unindexed"
@@ -53,7 +52,8 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> tuple[Verdict, ..
     the type itself if it is in neither `kinds` nor `marked`; `unmarked` if it is in `marked` and the file has no marker; and
     `other` in all other cases.
 
-    >>> from delta_variant.skipping import Comparison, Constants, Log, Path, Projection
+    >>> from delta_variant.queries.bounds import Log, Projection
+    >>> from delta_variant.queries.predicates import Comparison, Constants, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "date"), Constants("date", ("0",)))
     >>> [verdict] = verdicts([less], Projection(Log((("v",),))))
     >>> verdict.tree, verdict.kinds
@@ -87,7 +87,8 @@ def finding(leaf: Leaf, log: Log, counts: Mapping[str, int], left: int = 0) -> F
 
     left: how many files there are, for a question that has no verdicts because the log has no bounds of its column.
 
-    >>> from delta_variant.skipping import Comparison, Constants, Log, Path
+    >>> from delta_variant.queries.bounds import Log
+    >>> from delta_variant.queries.predicates import Comparison, Constants, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "int"), Constants("int", ("5",)))
     >>> finding(less, Log((("v",),)), {"out": 4, "none": 2}).reasons
     ('no bounds for v:a in 2 of 6 files',)

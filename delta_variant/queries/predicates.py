@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+K = TypeVar("K")
+P = TypeVar("P")
+C = TypeVar("C")
 _SHOWN: Final = 5  # constants of a list that `explain` shows
 _SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
@@ -23,7 +26,8 @@ _SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 class Path:
     """`variant_get(column, keys, type)`, followed by `casts` in that order; types are written as in Spark's catalog.
 
-    `text`: the path is read as a string, and the string is cast to `type`, as in `CAST(v:a::string AS TIMESTAMP)`.
+    `text`: the path is read as a string, and the string is cast to `type`, as in `CAST(v:a::string AS TIMESTAMP)`. `ordinary`:
+    the column is no VARIANT, there are no keys, and `type` is its own; only `scan` asks bounds for such.
     """
 
     column: tuple[str, ...]  # physical names; more than one for a VARIANT inside structs
@@ -32,6 +36,7 @@ class Path:
     casts: tuple[str, ...] = ()
     name: str = ""  # the column's name in the query
     text: bool = False
+    ordinary: bool = False
 
     @property
     def result(self) -> str:
@@ -140,23 +145,19 @@ class NotNull:
 
 
 @dataclass(frozen=True)
-class And:
+class _Joined:
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return f"({f' {type(self).__name__.upper()} '.join(map(str, self.parts))})"
+
+
+class And(_Joined):
     """The AND of the parts."""
 
-    parts: tuple[Predicate, ...]
 
-    def __str__(self) -> str:
-        return f"({' AND '.join(map(str, self.parts))})"
-
-
-@dataclass(frozen=True)
-class Or:
+class Or(_Joined):
     """The OR of the parts."""
-
-    parts: tuple[Predicate, ...]
-
-    def __str__(self) -> str:
-        return f"({' OR '.join(map(str, self.parts))})"
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ class Other:
 Leaf = Comparison | In | StartsWith | NotNull
 Predicate = Leaf | And | Or | Other | Unknown
 
-_OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+FLIPPED: Final = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def negate(predicate: Predicate) -> Predicate:
@@ -197,7 +199,7 @@ def negate(predicate: Predicate) -> Predicate:
         case Comparison("<=>", path, _):
             return Unknown(f"{path}: NOT <=> is true for rows without the path, and bounds say nothing about these")
         case Comparison(op, path, constant):
-            return Comparison(_OPPOSITE[op], path, constant)
+            return Comparison(OPPOSITE[op], path, constant)
         case In(path, constants, negated):
             return In(path, constants, not negated)
         case StartsWith(path, prefix, negated):
@@ -224,53 +226,47 @@ def merged(predicate: Predicate) -> Predicate:
     >>> str(merged(Or((Comparison("=", a, Constants("int", ("1",))), In(a, (Constants("int", ("2", "3"), 2),))))))
     'v:a::int IN (1, 2, 3)'
     """
-    match predicate:
-        case And(parts):
-            return _joined(And, _flat(And, parts), negated=True)
-        case Or(parts):
-            return _joined(Or, _flat(Or, parts), negated=False)
-        case _:
-            return predicate
+    if not isinstance(predicate, And | Or):
+        return predicate
+    negated = isinstance(predicate, And)
+
+    def listed(part: Predicate) -> tuple[Path, Sequence[Constants]] | None:
+        """The path and the values, if a part says that the path has one of them or, if negated, none of them."""
+        match part:
+            case Comparison("<>", path, constant) if negated:
+                return path, [constant]
+            case Comparison("=" | "<=>", path, constant) if not negated:
+                return path, [constant]
+            case In(path, constants, no) if no == negated:
+                return path, constants
+        return None
+
+    whole = joined(_flat(type(predicate), predicate.parts), listed, lambda path, values: In(path, values, negated))
+    return whole[0] if len(whole) == 1 else type(predicate)(whole)
 
 
 def _flat(operator: type[And | Or], parts: Iterable[Predicate]) -> Iterator[Predicate]:
-    for part in parts:
-        inner = merged(part)
-        if isinstance(inner, And | Or) and isinstance(inner, operator):
-            yield from inner.parts
-        else:
-            yield inner
+    for part in map(merged, parts):
+        yield from part.parts if isinstance(part, And | Or) and isinstance(part, operator) else [part]
 
 
-def _joined(operator: type[And | Or], parts: Iterable[Predicate], *, negated: bool) -> Predicate:
-    """The AND or OR of the parts. Those that list values of one path are joined, at the position of the first of them."""
-    joined: dict[Path | int, list[Predicate]] = {}
+def joined(
+    parts: Iterable[P], listed: Callable[[P], tuple[K, Iterable[C]] | None], made: Callable[[K, tuple[C, ...]], P]
+) -> tuple[P, ...]:
+    """The parts, of which those that list values of one key are one part, at the position of the first of them.
+
+    listed: the key and the values of a part; None for other parts. made: the part for a key and the values of several parts.
+    """
+    groups: dict[K | int, tuple[list[P], list[C]]] = {}
     for number, part in enumerate(parts):
-        joined.setdefault(part.path if _lists(part, negated=negated) else number, []).append(part)  # type: ignore[union-attr]
-    whole = tuple(same[0] if len(same) == 1 else _list(same, negated=negated) for same in joined.values())
-    return whole[0] if len(whole) == 1 else operator(whole)
-
-
-def _lists(part: Predicate, *, negated: bool) -> bool:
-    """Whether a part says that a path has one of some values or, if negated, none of them."""
-    match part:
-        case Comparison(op, _, _):
-            return op in (("<>",) if negated else ("=", "<=>"))
-        case In(_, _, not_in):
-            return not_in == negated
-        case _:
-            return False
-
-
-def _list(parts: Iterable[Predicate], *, negated: bool) -> In:
-    constants: list[Constants] = []
-    for part in parts:
-        match part:
-            case Comparison(_, path, constant):
-                constants.append(constant)
-            case In(path, several, _):
-                constants += several
-    return In(path, tuple(constants), negated)
+        key, values = listed(part) or (number, ())
+        same, together = groups.setdefault(key, ([], []))
+        same.append(part)
+        together += values
+    return tuple(
+        same[0] if len(same) == 1 else made(key, tuple(values))  # type: ignore[arg-type]  # a number has one part
+        for key, (same, values) in groups.items()
+    )
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:

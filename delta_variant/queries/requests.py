@@ -1,6 +1,11 @@
-"""One scan's request → the reply that the JVM evaluates: `answer` (`scala/Filters.scala`, `scala/SkipFiles.scala`).
+"""What Spark's rules ask about the bounds of one scan → the reply that the JVM evaluates.
 
-An unknown filter keeps every file.
+`answer`: which files can match the filters of the scan (`scala/Filters.scala`, `scala/SkipFiles.scala`)? An unknown filter
+keeps every file.
+
+`extremes`: which bounds answer MIN and MAX of Variant paths (`scala/LogAggregates.scala`)? A cast that preserves order
+(`casts`) maps the smallest bound to the smallest value. This needs bounds that are values of the file, which the JVM checks,
+and that are not cut: strings may be (protocol/README.md, B3), so text and casts to text are excluded.
 """
 
 from __future__ import annotations
@@ -10,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from delta_variant import messages
 from delta_variant.errors import InvalidPathError
-from delta_variant.messages import AllOf, Explanation, FilePredicate, PruneReply, PruneRequest
-from delta_variant.paths import parse_variant_path
-from delta_variant.skipping.bounds import Log, Projection, size
-from delta_variant.skipping.casts import TIMES, keeps_order
-from delta_variant.skipping.predicates import (
+from delta_variant.paths import object_keys, parse_variant_path
+from delta_variant.queries.bounds import Log, Projection, size, translate
+from delta_variant.queries.casts import TIMES, keeps_order, kinds_for
+from delta_variant.queries.findings import verdicts
+from delta_variant.queries.predicates import (
+    FLIPPED,
     And,
     Comparison,
     Constants,
@@ -30,8 +36,6 @@ from delta_variant.skipping.predicates import (
     merged,
     negate,
 )
-from delta_variant.skipping.translation import translate
-from delta_variant.skipping.verdicts import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +53,8 @@ MAX_PROBES: Final = 1_000_000
 MAX_QUESTIONS: Final = 128
 """Questions of one query for which `explain` counts files."""
 
-_FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-
-def answer(request: PruneRequest) -> PruneReply:
+def answer(request: messages.PruneRequest) -> messages.PruneReply:
     """The reply to a request.
 
     With `explain`, it has the query's predicates on Variant paths, why parts of them are not used, and from what the JVM
@@ -62,17 +64,17 @@ def answer(request: PruneRequest) -> PruneReply:
     >>> less = Comparison("<", OperandNumber(0), Constant(0, "int", ("5",), size=1, has_null=False))
     >>> of = Get(Column(("v",), "v"), "$.a", "int")
     >>> log = {"marked": True, "nonnull": False, "times": False, "index": False, "exact": False, "trust_all": False}
-    >>> answer(PruneRequest((of,), (less,), (("v",),), files=10, **log, explain=False)).predicate
+    >>> answer(messages.PruneRequest((of,), (less,), (("v",),), files=10, **log, explain=False)).predicate
     AllOf(parts=(Compare(op='<', bound=0, constant=0),))
     """
     predicate, log = questions(request)
     parts, projection, reasons = _affordable(predicate, log, max(request.files, 1))
     proves = bool(projection.bounds or projection.members)
     explanation = _explanation(predicate, projection, reasons) if request.explain else None
-    return PruneReply(AllOf(parts) if proves else None, projection.read(), projection.asked(), explanation)
+    return messages.PruneReply(messages.AllOf(parts) if proves else None, projection.read(), projection.asked(), explanation)
 
 
-def _explanation(predicate: And, projection: Projection, reasons: list[str]) -> Explanation:
+def _explanation(predicate: And, projection: Projection, reasons: list[str]) -> messages.Explanation:
     each = list(leaves(predicate))
     if len(each) > MAX_QUESTIONS:
         reasons.append(
@@ -80,13 +82,13 @@ def _explanation(predicate: And, projection: Projection, reasons: list[str]) -> 
             "counted for the others, which can prune files all the same"
         )
     predicates = tuple(str(part) for part in predicate.parts if not isinstance(part, Unknown))
-    return Explanation(predicates, tuple(reasons), verdicts(each[:MAX_QUESTIONS], projection))
+    return messages.Explanation(predicates, tuple(reasons), verdicts(each[:MAX_QUESTIONS], projection))
 
 
-def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[FilePredicate, ...], Projection, list[str]]:
+def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[messages.FilePredicate, ...], Projection, list[str]]:
     """The predicates for the parts that fit into the budget of planning, the bounds that they compare, and why other parts are
     left out."""
-    used: list[FilePredicate] = []
+    used: list[messages.FilePredicate] = []
     reasons: list[str] = []
     count, projection = 0, Projection(log)
     for part in predicate.parts:
@@ -108,7 +110,7 @@ def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[FilePredica
     return tuple(used), projection, reasons
 
 
-def questions(request: PruneRequest) -> tuple[And, Log]:
+def questions(request: messages.PruneRequest) -> tuple[And, Log]:
     """The query's predicate on Variant paths, and what the log can hold about the scan's files."""
     operands = [_expression(operand) for operand in request.operands]
     filters = [_predicate(one, operands) for one in request.filters]
@@ -148,15 +150,11 @@ def _predicate(one: messages.Filter, operands: Sequence[Path | Unknown]) -> Pred
             path = _side(value, operands)
             return NotNull(path) if isinstance(path, Path) else _unknown("isnotnull", path)
         case messages.Comparison(op, messages.Constant() as left, right):
-            return _test(_FLIPPED.get(op, op), right, left, operands)
+            return _test(FLIPPED.get(op, op), right, left, operands)
         case messages.Comparison(op, left, right):
             return _test(op, left, right, operands)
-        case messages.StartsWith(value, prefix):
-            return _test("startswith", value, prefix, operands)
-        case messages.Like(value, prefix):
-            return _test("like", value, prefix, operands)
-        case messages.In(value, listed):
-            return _test("in", value, listed, operands)
+        case messages.StartsWith(value, other) | messages.Like(value, other) | messages.In(value, other):
+            return _test(type(one).__name__.lower(), value, other, operands)
 
 
 def _side(side: messages.Side, operands: Sequence[Path | Unknown]) -> Path | Constants | Unknown:
@@ -172,22 +170,19 @@ def _side(side: messages.Side, operands: Sequence[Path | Unknown]) -> Path | Con
 def _test(op: str, left: messages.Side, right: messages.Side, operands: Sequence[Path | Unknown]) -> Predicate:
     """The predicate `path op constants`. `path <=> NULL` is unknown, because it is true for rows without the path."""
     path, constants = _side(left, operands), _side(right, operands)
-    if isinstance(constants, Unknown) and not isinstance(path, Unknown):
-        return constants
-    if not (isinstance(path, Path) and isinstance(constants, Constants)):
-        return _unknown(op, path)
-    match op:
-        case "in":
-            return In(path, (constants,))
-        case "startswith":
-            return StartsWith(path, constants)
-        case "like":  # the constant is the part of the pattern before its first wildcard or escape
-            if constants.texts != ("",):
+    if isinstance(path, Path) and isinstance(constants, Constants):
+        match op:
+            case "in":
+                return In(path, (constants,))
+            case "startswith":
+                return StartsWith(path, constants)
+            case "like" if constants.texts == ("",):
+                return Unknown(f"{path} LIKE: the pattern has no fixed beginning")
+            case "like":  # the constant is the part of the pattern before its first wildcard or escape
                 return And((StartsWith(path, constants), Unknown()))
-            return Unknown(f"{path} LIKE: the pattern has no fixed beginning")
-    if op in _FLIPPED and not (op == "<=>" and constants.null):
-        return Comparison(op, path, constants)
-    return _unknown(op, path)
+            case _ if op in FLIPPED and not (op == "<=>" and constants.null):
+                return Comparison(op, path, constants)
+    return constants if isinstance(constants, Unknown) and not isinstance(path, Unknown) else _unknown(op, path)
 
 
 def _unknown(op: str, first: Path | Constants | Unknown) -> Unknown:
@@ -216,8 +211,8 @@ def _narrowed(path: Path, steps: str, target: str) -> Path | Unknown:
         parsed = parse_variant_path(steps)
     except InvalidPathError as error:
         return Unknown(str(error))
-    keys = tuple(step for step in parsed if isinstance(step, str))
-    if len(keys) < len(parsed):
+    keys = object_keys(parsed)
+    if keys is None:
         return Unknown(f"{path.name}: {steps} goes through an array, which has no bounds")
     return replace(path, keys=path.keys + keys, type=target)
 
@@ -230,3 +225,29 @@ def _cast(path: Path, target: str) -> Path | Unknown:
     if keeps_order(path.result, target):
         return replace(path, casts=(*path.casts, target))
     return Unknown(f"{path}: a cast to {target} can fail or change the order of values")
+
+
+# ---- MIN and MAX ------------------------------------------------------------------------------------------------------
+
+
+def extremes(request: messages.ExtremesRequest) -> messages.ExtremesReply:
+    """The bounds to read for MIN and MAX of some paths: for each path, in that order, its minimum and its maximum, and last the
+    number of rows. There are none if one of the paths has no such bounds.
+
+    >>> request = messages.ExtremesRequest(columns=(("v",),), paths=(messages.TypedPath(("v",), "$.id", "bigint"),))
+    >>> [bound.side for bound in extremes(request).bounds]
+    ['min', 'max', 'rows']
+    """
+    log = Log(request.columns, times=True, exact=True)
+    bounds: list[messages.Bound] = []
+    for requested in request.paths:
+        path = _narrowed(Path(requested.column, ()), requested.path, requested.type)
+        if isinstance(path, Unknown) or path.column not in log.columns:
+            return messages.ExtremesReply(())
+        if path.type.startswith("string") or not kinds_for(path.type):
+            return messages.ExtremesReply(())
+        both = Projection(log)
+        both.number("min", path)
+        both.number("max", path)
+        bounds += both.read()
+    return messages.ExtremesReply((*bounds, messages.Bound("rows")))

@@ -1,4 +1,8 @@
-"""The two requests about one scan (`scala/TypedScans.scala`): `proofs`, and after the log is read, `groups`."""
+"""Which VARIANT paths of a scan are read from their typed columns, and how (`scala/TypedScans.scala`).
+
+`proofs`: the uses of a scan's VARIANTs by path → the bounds whose types prove the typed columns. `groups`: what the log says of
+each file → how the files are planned, with the casts from the columns to the types that the uses ask for (`casts`).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ from delta_variant.messages import (
     Reading,
     UsedPath,
 )
-from delta_variant.paths import normalized, parse_variant_path
-from delta_variant.reading.casts import INTEGERS, cast
+from delta_variant.paths import normalized, object_keys, parse_variant_path
+from delta_variant.queries.casts import INTEGERS, cast
 from delta_variant.stats import TYPED_TAG_VALUE
 
 if TYPE_CHECKING:
@@ -48,12 +52,12 @@ def proofs(request: ProofsRequest) -> ProofsReply:
     reasons = []
     for number, path in enumerate(request.paths):
         try:
-            steps = parse_variant_path(path.path)
+            keys = object_keys(parse_variant_path(path.path))
         except InvalidPathError as error:
             return ProofsReply((), (), (str(error),))
-        keys = tuple(step for step in steps if isinstance(step, str))
-        if len(keys) < len(steps):
+        if keys is None:
             reasons.append(f"{shown(path)} goes through an array")
+            continue
         if path.column not in request.columns:
             found.append(Proof(keys, None, None))
             continue
