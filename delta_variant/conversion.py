@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,27 +22,21 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from delta_variant import messages, reloading, sources
+from delta_variant import reloading, sources
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.progress import Progress
-from delta_variant.reloading import Changed, Reload, Reloads
+from delta_variant.reloading import Batch, Changed, SourceFile
 from delta_variant.shredding.shredder import UNREADABLE
-from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile, own_errors
-from delta_variant.transaction import Table, own_session
-from delta_variant.writer.arguments import Request
-from delta_variant.writer.driver import Commit, write_rows
-from delta_variant.writer.partitions import uri
+from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written, own_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OPERATION = "convert"
 _SUFFIXES = (".parquet", ".parq", ".pq")
-_GROUP = "delta_variant group"
 _SCHEMAS = "file string, schema binary"
 _OPTIONS = ("shred", "partition_by", "cluster_by", "merge_schema", "compression", "max_rows_per_file", "user_metadata")
 """The options of `write` that `convert` has."""
@@ -107,64 +101,56 @@ def convert(
     reloading.check(changed, force=force)
     asked = None if columns is None else frozenset(tuple(map(str.lower, parse_column(name))) for name in columns)
     conversion = _Conversion(
-        spark, target, asked, frozenset(map(str.lower, drop)), path_column, modified_column, dict(storage_options or {}), force,
-        changed, options,
+        spark=spark, target=target, columns=asked, drop=frozenset(map(str.lower, drop)), folders={}, path_column=path_column,
+        modified_column=modified_column, commit_bytes=commit_bytes, force=force, changed=changed, progress=progress,
+        storage_options=dict(storage_options or {}), options=options,
     )  # fmt: skip
-    places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
-    types = ", ".join(f"{quoted(name)} {kind}" for name, kind in (folders or {}).items())
-    found = sources.listed(spark, "listFolders", conversion.storage_options, places, types)
-    for table in found.tables:
-        raise TableError(
-            f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
-        )
-    conversion.check_target([file.path for file in found.files], found.directories)
-    schema = t.StructType.fromJson(json.loads(found.schema)) if found.schema else t.StructType()
-    for name in folders or {}:
-        if name.lower() not in map(str.lower, schema.names):
-            raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
-    files, ignored = _wanted(found.files, schema, conversion.drop)
-    schema = t.StructType([field for field in schema if field.name.lower() not in conversion.drop])
-    return replace(conversion.run(files, schema, commit_bytes, progress), ignored=ignored)
+    files, ignored = conversion.found(source, folders or {})
+    return conversion.run(files, Converted(None, 0, 0, 0, ignored, 0, 0, 0))
 
 
-def _wanted(
-    listed: Sequence[messages.SourceFile], folders: t.StructType, dropped: Collection[str]
-) -> tuple[list[SourceFile], int]:
-    """The files to read, in the order of their names, and how many were left out because of their suffix.
-
-    folders: the columns of directories. dropped: those that are not needed, in lower case. Raises TableError for a file that is
-    in none of the directories.
-    """
-    kept = [i for i, name in enumerate(folders.names) if name.lower() not in dropped]
-    named = {file.path: file for file in listed if file.named or not file.path.rpartition("/")[2].startswith("_")}  # _metadata
-    all_files = [file for _, file in sorted(named.items())]
-    wanted = [file for file in all_files if file.named or file.path.lower().endswith(_SUFFIXES)] or all_files
-    files = []
-    for file in wanted:
-        if folders and not file.values:
-            raise TableError(f"{file.path} is in no folder {folders.names[0]}=…, and other files are: convert it alone")
-        values = file.values or ()
-        files.append(SourceFile(file.path, file.size, max(0, file.modified), tuple(values[i] for i in kept)))
-    return files, len(all_files) - len(files)
-
-
-@dataclass(frozen=True)
-class _Conversion:
-    spark: SparkSession
-    target: str | os.PathLike[str]
+@dataclass(kw_only=True)
+class _Conversion(Load[Converted]):
+    operation = "convert"
     columns: frozenset[ColumnPath] | None
     drop: frozenset[str]
-    path_column: str | None
-    modified_column: str | None
-    storage_options: dict[str, str]
-    force: bool
-    changed: Changed
-    options: dict[str, Any]
+    schema: pa.Schema = field(init=False)
+    """The columns of the files whose footers were read first."""
+    read: Collection[SourceFile] = ()
+    """These files."""
 
-    def check_target(self, files: Sequence[str], directories: Sequence[str]) -> None:
+    def found(
+        self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folders: Mapping[str, str]
+    ) -> tuple[list[SourceFile], int]:
+        """The files to read, in the order of their names, and how many were left out because of their suffix.
+
+        folders: types of columns of directories. All of these columns that are not dropped become `self.folders`. Raises
+        TableError for a file that is in none of the directories.
+        """
+        types = ", ".join(f"{quoted(name)} {kind}" for name, kind in folders.items())
+        found = self.listed("listFolders", source, types)
+        for table in found.tables:
+            raise TableError(
+                f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
+            )
+        self._check_target([file.path for file in found.files], found.directories)
+        schema = t.StructType.fromJson(json.loads(found.schema)) if found.schema else t.StructType()
+        for name in folders:
+            if name.lower() not in map(str.lower, schema.names):
+                raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
+        kept = [i for i, name in enumerate(schema.names) if name.lower() not in self.drop]
+        self.folders = {schema.names[i]: schema[i].dataType for i in kept}
+        visible = [file for file in found.files if file.named or not file.path.rpartition("/")[2].startswith("_")]  # _metadata
+        files, ignored = sources.chosen(visible, lambda name: name.lower().endswith(_SUFFIXES))
+        for file in files:
+            if schema and not file.folders:
+                raise TableError(f"{file.name} is in no folder {schema.names[0]}=…, and other files are: convert it alone")
+        return [replace(file, folders=tuple(file.folders[i] for i in kept)) for file in files], ignored
+
+    def _check_target(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Raises TableError if source and table overlap: VACUUM would delete files, or the table's own would be read."""
-        with own_session(self.spark, self.storage_options) as spark:
-            directory = str(Table.of(spark, self.target).log.dataPath()).rstrip("/") + "/"
+        with self.table() as table:
+            directory = str(table.log.dataPath()).rstrip("/") + "/"
         if inside := [name for name in files if name.startswith(directory)]:
             raise TableError(f"{inside[0]} is in the directory of the table, {self.target}: choose another directory")
         for source in directories:
@@ -173,70 +159,23 @@ class _Conversion:
                     f"the table {self.target} would be in {source}, whose files are read: choose another directory"
                 )
 
-    def run(
-        self,
-        files: list[SourceFile],
-        folders: t.StructType,
-        commit_bytes: int,
-        progress: Callable[[Progress], object] | None,
-    ) -> Converted:
-        """Converts the files that the table has not, and those that have changed if they are to be, commit by commit."""
-        done = Converted(None, 0, 0, 0, 0, 0, 0, 0)
-        sources.check_writable(self.spark, self.target, self.storage_options)
-        times = self._times(files)
-        changed = reloading.changed_files(files, times, self.changed, self.target)
-        listed = {file.identifier(_OPERATION): file for file in files}
-        reloads_of = Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed)
-        plan = partial(reloads_of.plan, commit_bytes=commit_bytes)
-        reloads = plan(changed) if self.changed == "reload" else []
-        new = [file for file in files if file.name not in times]
-        wanted = [*new, *(file for reload in reloads for file in reload.files)]
-        if not wanted:
-            return replace(done, skipped=len(files), changed=len(changed))
-        write = partial(self._write, self._schema(wanted, folders), folders)
-        total = sum(file.size for file in wanted)
-
-        def count(taken: Sequence[SourceFile], commit: Commit | None) -> None:
-            nonlocal done
-            if commit is not None:
-                done = Converted(
-                    commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
-                    done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
-                )  # fmt: skip
-            if progress is not None:
-                progress(Progress(done.files, len(wanted), done.bytes_read, total, done.rows))
-
-        for batch in sources.batches(new, commit_bytes):
-            count(*sources.committed(batch, write, self._times))
-
-        def write_again(reload: Reload) -> Commit:
-            if set(reload.files) <= set(wanted):
-                return write(reload.files, reload)
-            return self._write(self._schema(reload.files, folders), folders, reload.files, reload)  # planned anew
-
-        for reload, commit in reloading.reloaded(changed if reloads else [], plan, write_again, self._times, reloads):
-            count(reload.files, commit)
-        return replace(done, skipped=len(files) - done.files, changed=len(changed))
-
-    def _times(self, files: Sequence[SourceFile]) -> dict[str, int]:
-        """The modification times with which the table took files, by their names; none if all are to be read."""
-        if self.force:
-            return {}
-        by_identifier = {file.identifier(_OPERATION): file for file in files}
-        return sources.known(self.spark, self.target, self.storage_options, by_identifier)
+    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:  # noqa: ARG002
+        """Reads the columns of all files that are to be converted."""
+        if wanted:
+            self.schema, self.read = self._merged(wanted), frozenset(wanted)
 
     def _exists(self) -> bool:
-        with own_session(self.spark, self.storage_options) as spark:
-            return Table.of(spark, self.target).exists()
+        with self.table() as table:
+            return table.exists()
 
-    def _schema(self, files: Sequence[SourceFile], folders: t.StructType) -> pa.Schema:
+    def _merged(self, files: Sequence[SourceFile]) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
-        pieces, reading = self._pieces(files, folders, whole=True)
+        pieces, reading = self._pieces(files, lambda piece: [replace(piece, end=0)])  # the footer alone
         with own_errors("reading the footers"):
             rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_schemas, reading), _SCHEMAS).collect()
         schema = merged((row.file, pa.ipc.read_schema(pa.py_buffer(row.schema))) for row in sorted(rows))
         for name in (self.path_column, self.modified_column):
-            if name is not None and name.lower() in map(str.lower, [*schema.names, *folders.names]):
+            if name is not None and name.lower() in map(str.lower, [*schema.names, *self.folders]):
                 raise InvalidSchemaError(f"the files have a column {name} already: choose another name, or drop the column")
         found = set(variants(schema))
         missing = [dotted(path) for path in self.columns or () if path not in found]
@@ -249,23 +188,18 @@ class _Conversion:
             )
         return schema
 
-    def _write(
-        self, schema: pa.Schema, folders: t.StructType, files: Sequence[SourceFile], reload: Reload | None = None
-    ) -> Commit:
-        pieces, reading = self._pieces(files, folders)
+    def write(self, batch: Batch) -> Written:
+        """Commits the rows of files. A reload that was planned anew may have files that were not to be converted at first."""
+        schema = self.schema if set(batch.files).issubset(self.read) else self._merged(batch.files)
+        pieces, reading = self._pieces(batch.files, self.parts)
         reading = replace(reading, schema=schema)
         columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
         rows = pieces.mapInArrow(partial(_rows, reading, to_arrow_schema(columns, timezone="UTC")), columns)
         options = self.options
         if options.get("partition_by") is None:
-            options = options | {"partition_by": () if self._exists() else tuple(folders.names)}
-        identifiers = {file.identifier(_OPERATION): file.modified for file in files}
-        request = replace(Request.of(rows, "append", **options), files=reading, identifiers=identifiers, again=self.force)
-        if reload is not None:
-            request = replace(request, known=reload.known, removal=reload.removal)
+            options = {**options, "partition_by": () if self._exists() else tuple(self.folders)}
         try:
-            with own_errors("reading the files"):
-                return write_rows(rows, self.target, request, self.storage_options)[0]
+            return self.save(rows, batch, reading, **options)
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise
@@ -277,41 +211,12 @@ class _Conversion:
                 raise UnsupportedFeatureError(found[0].error) from error
             raise
 
-    def _pieces(
-        self, files: Sequence[SourceFile], folders: t.StructType, *, whole: bool = False
-    ) -> tuple[DataFrame, ParquetFiles]:
-        """A DataFrame with a row for each piece and the columns of its file and directories, and how the pieces are read.
-
-        whole: whether a file is one piece.
-        """
-        of_files = Pieces(self.spark, self.storage_options)
-        cut = [
-            (file, piece)
-            for file in files
-            for piece in ([of_files.of(file)] if whole else sources.cut(of_files.of(file), PIECE_BYTES))
-        ]
-        weights = [OPENING if whole else _size(piece) + OPENING for _, piece in cut]
-        groups = sources.groups(weights, self.spark.sparkContext.defaultParallelism, TASK_BYTES)
-        rows = [
-            (piece.json(), uri(file.name), file.modified, *file.folders, group)
-            for (file, piece), group in zip(cut, groups, strict=True)
-        ]
-        names = [PIECE, "path", "modified", *(f"folder{i}" for i in range(len(folders))), _GROUP]
-        types = [pa.string(), pa.string(), pa.int64(), *(pa.string() for _ in folders), pa.int32()]
-        values = zip(*rows, strict=True)
-        table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
-        columns = [F.col(f"folder{i}").cast(field.dataType).alias(field.name) for i, field in enumerate(folders)]
-        if self.path_column is not None:
-            columns.append(F.col("path").alias(self.path_column))
-        if self.modified_column is not None:
-            columns.append(F.timestamp_millis("modified").alias(self.modified_column))
-        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP)))
-        dropped = self.drop | {name.lower() for name in folders.names}
-        return df.select(F.col(quoted(PIECE)), *columns), ParquetFiles(of_files.storages, self.columns, dropped)
-
-
-def _size(piece: Piece) -> int:
-    return (piece.size if piece.end is None else piece.end) - piece.start
+    def _pieces(self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, ParquetFiles]:
+        """A DataFrame with a row for each piece and the columns of its file and directories, and how the pieces are read."""
+        df, storages = self.pieces(files, parts)
+        dropped = self.drop | {name.lower() for name in self.folders}
+        df = df.select(F.col(quoted(PIECE)), *self.of_folders(), *self.of_files())
+        return df, ParquetFiles(storages, self.columns, dropped)
 
 
 def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,8 @@ may use them and the documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.json_files.documents import Reader
+from delta_variant.parquet_files.reader import PIECE
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -43,26 +45,23 @@ class _Counts(AccumulatorParam[Counts]):
         return value1 | value2
 
 
-class MalformedCounts:
-    """The malformed documents that the tasks of a job leave out, known when the job has ended."""
+def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callable[[], Counter[str]]]:
+    """A row for each document: the columns of its piece, with the document in the place of the piece.
 
-    def __init__(self, df: DataFrame) -> None:
-        self.counts: Accumulator[Counts] = df.sparkSession.sparkContext.accumulator({}, _Counts())
+    The function returns how many malformed documents the tasks left out, by file, when the job has ended.
+    """
+    kinds = [t.StructField(f.name, t.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
+    schema = t.StructType(kinds)
+    counts = pieces.sparkSession.sparkContext.accumulator({}, _Counts())
+    rows = partial(_rows, replace(reading, column=PIECE), to_arrow_schema(schema, timezone="UTC"), counts)
 
-    def by_file(self) -> dict[str, int]:
-        """How many there are, by file."""
-        found: dict[str, int] = {}
-        for (_, name), count in self.counts.value.items():
-            found[name] = found.get(name, 0) + count
+    def malformed() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (_, name), count in counts.value.items():
+            found[name] += count
         return found
 
-
-def documents(pieces: DataFrame, column: str, reading: JsonFiles, malformed: MalformedCounts) -> DataFrame:
-    """A row for each document: the columns of its piece, with the document in the place of `column`, which names the piece."""
-    kinds = [t.StructField(f.name, t.VariantType() if f.name == column else f.dataType) for f in pieces.schema]
-    schema = t.StructType(kinds)
-    rows = partial(_rows, replace(reading, column=column), to_arrow_schema(schema, timezone="UTC"), malformed.counts)
-    return pieces.mapInArrow(rows, schema)
+    return pieces.mapInArrow(rows, schema), malformed
 
 
 def _rows(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from delta_variant.errors import TableError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
 # Unless this is off, Delta gives tables that it creates the feature under the preview's name.
@@ -183,23 +183,6 @@ def delta_settings(found: Callable[[str, None], str | None]) -> dict[str, str]:
     found: looks up a setting of the session, with a default.
     """
     return {key: value for key, value in DELTA_SETTINGS.items() if key != _BOUNDS_LIMIT or found(key, None) is None}
-
-
-def fields(schema: Mapping[str, Any], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Every field of a schema in JSON with its path, also inside arrays and maps; a struct comes before its fields."""
-    for field in schema["fields"]:
-        path = (*parents, field["name"])
-        yield path, field
-        yield from _nested(field["type"], path)
-
-
-def _nested(data_type: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    if not isinstance(data_type, dict):
-        return
-    if data_type["type"] == "struct":
-        yield from fields(data_type, path)
-    for key, step in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
-        yield from _nested(data_type.get(key), (*path, step))
 
 
 def _is_true(properties: Mapping[str, str], key: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -21,33 +21,29 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from delta_variant import extraction, reloading, sources
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
 from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
+from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.reloading import Changed, Reload, Reloads
-from delta_variant.sources import COMMIT_BYTES, OPENING, PIECE_BYTES, TASK_BYTES, Loaded, Pieces, SourceFile
-from delta_variant.transaction import Table, own_session
-from delta_variant.writer.arguments import Request
-from delta_variant.writer.driver import Commit, write_rows
-from delta_variant.writer.json_texts import parsing
-from delta_variant.writer.partitions import uri
+from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
+from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written
+from delta_variant.transaction import Table, Transaction
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DOCUMENT_BYTES = 16 << 20
-_RATIO = 6  # of the bytes of JSON to their compressed bytes, about
-_OPERATION = "ingest"
-_PIECE = "delta_variant piece"
-_GROUP = "delta_variant group"
+_DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _UNREADABLE = (".xz", ".lzma", ".snappy", ".lz4", ".br", ".lzo", ".z", ".zip", ".7z", ".tar", ".tgz")
-_BAD = "file string, line bigint, byte bigint, reason string, text string"
+_BAD = pa.schema(
+    {"file": pa.string(), "line": pa.int64(), "byte": pa.int64(), "reason": pa.string(), "text": pa.string()}.items()
+)
 _OPTIONS = ("shred", "partition_by", "merge_schema", "compression", "max_rows_per_file", "user_metadata")
 """The options of `write` that `ingest` has."""
 
@@ -139,15 +135,16 @@ def ingest(
     if max_document_bytes < 1 or commit_bytes < 1:
         raise UnsupportedFeatureError("max_document_bytes and commit_bytes must be 1 or more")
     reloading.check(changed, force=force)
-    keys = None if records is None else _keys(records)
-    places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
-    files, ignored = _listed(spark, places, storage_options or {})
     ingestion = _Ingestion(
-        spark, target, column, format, keys, path_column, modified_column, dict(constants or {}), dict(folders or {}),
-        dict(columns or {}), bad_records, max_document_bytes, dict(storage_options or {}), force, changed, options,
+        spark=spark, target=target, column=column, form=format, records=None if records is None else _keys(records),
+        path_column=path_column, modified_column=modified_column, constants=dict(constants or {}), folders=dict(folders or {}),
+        columns=dict(columns or {}), bad_records=bad_records, max_bytes=max_document_bytes, commit_bytes=commit_bytes,
+        force=force, changed=changed, progress=progress, storage_options=dict(storage_options or {}), options=options,
     )  # fmt: skip
+    files, ignored = ingestion.found(source)
     ingestion.check_columns()
-    return replace(ingestion.run(files, commit_bytes, progress), ignored=ignored)
+    ingestion.check_bad_records()
+    return ingestion.run(files, Ingested(None, 0, 0, 0, ignored, 0, 0, 0, 0))
 
 
 def _keys(records: str) -> tuple[str, ...]:
@@ -157,69 +154,26 @@ def _keys(records: str) -> tuple[str, ...]:
     return keys
 
 
-def _listed(spark: SparkSession, places: Sequence[str], storage_options: Mapping[str, str]) -> tuple[list[SourceFile], int]:
-    """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
-    found = sources.listed(spark, "list", storage_options, places)
-    named = {file.path for file in found.files if file.named}
-    listed = {file.path: file for file in found.files}  # one of them, if a file changes while it is listed
-    files = [SourceFile(path, file.size, max(0, file.modified)) for path, file in sorted(listed.items())]
-    wanted = [file for file in files if file.name in named or is_known(file.name)] or files
-    for file in wanted:
-        if file.name.lower().endswith(_UNREADABLE):
-            raise TableError(f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew")
-    return wanted, len(files) - len(wanted)
-
-
-@dataclass(frozen=True)
-class _Ingestion:
-    spark: SparkSession
-    target: str | os.PathLike[str]
+@dataclass(kw_only=True)
+class _Ingestion(Load[Ingested]):
+    operation = "ingest"
     column: str
     form: Form
     records: tuple[str, ...] | None
-    path_column: str | None
-    modified_column: str | None
-    constants: dict[str, Any]
-    folders: dict[str, str]
-    columns: dict[str, str]
-    bad_records: str | os.PathLike[str] | None
+    constants: Mapping[str, Any]
+    folders: Mapping[str, str]
+    columns: Mapping[str, str]
     max_bytes: int
-    storage_options: dict[str, str]
-    force: bool
-    changed: Changed
-    options: dict[str, Any]
 
-    def run(self, files: list[SourceFile], commit_bytes: int, progress: Callable[[Progress], object] | None) -> Ingested:
-        """Ingests the files that the table has not, and those that have changed if they are to be, commit by commit."""
-        self._check_bad_records()
-        for table in (self.target, self.bad_records):
-            if table is not None:
-                sources.check_writable(self.spark, table, self.storage_options)
-        times = self._times(files)
-        changed = reloading.changed_files(files, times, self.changed, self.target)
-        plan = partial(self._reloads(files).plan, commit_bytes=commit_bytes)
-        if changed and self.changed == "reload" and self.bad_records is not None:
-            sources.check_writable(self.spark, self.bad_records, self.storage_options, overwrite=True)
-        reloads = plan(changed) if self.changed == "reload" else []
-        again = {file for reload in reloads for file in reload.files}
-        skipped = {file for file in files if file.name in times} - again
-        if self.bad_records is not None:  # an earlier ingestion may have ended before it wrote these
-            for batch in sources.batches(sorted(skipped.difference(changed), key=attrgetter("name")), commit_bytes):
-                self._write_bad(batch, None)
-        wanted = [file for file in files if file not in skipped]
-        done, total = Ingested(None, 0, 0, 0, 0, 0, 0, 0, 0), sum(file.size for file in wanted)
-
-        def count(taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> None:
-            nonlocal done
-            done = self._done(done, taken, result)
-            if progress is not None:
-                progress(Progress(done.files, len(wanted), done.bytes_read, total, done.rows))
-
-        for batch in sources.batches((file for file in wanted if file.name not in times), commit_bytes):
-            count(*sources.committed(batch, self._write, self._times))
-        for reload, result in reloading.reloaded(changed if reloads else [], plan, self._reload, self._times, reloads):
-            count(reload.files, result)
-        return replace(done, skipped=len(files) - done.files, changed=len(changed))
+    def found(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[list[SourceFile], int]:
+        """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
+        files, ignored = sources.chosen(self.listed("list", source).files, is_known)
+        for file in files:
+            if file.name.lower().endswith(_UNREADABLE):
+                raise TableError(
+                    f"cannot read {file.name}: its compression is none of {', '.join(COMPRESSIONS)}: compress it anew"
+                )
+        return files, ignored
 
     def check_columns(self) -> None:
         """Raises InvalidSchemaError if two columns have one name, and for columns out of the document that are none."""
@@ -230,111 +184,63 @@ class _Ingestion:
                 raise InvalidSchemaError(f"a row has a column {name} already: choose another name for one of the two")
             taken.add(name.lower())
         if self.columns:
-            kinds = {_PIECE: t.VariantType(), "path": t.StringType(), "modified": t.LongType()}
-            kinds |= {f"folder{i}": t.StringType() for i in range(len(self.folders))}
-            schema = t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
-            rows = self._rows(self.spark.createDataFrame([], schema), self._documents())
-            extraction.check(rows, self.columns)
+            documents, _ = extraction.documents(*self._pieces([], self.parts))
+            extraction.check(self._rows(documents), self.columns)
 
-    def _check_bad_records(self) -> None:
+    def check_bad_records(self) -> None:
         """Raises UnsupportedFeatureError if the malformed documents would go to the table itself."""
         if self.bad_records is None:
             return
-        with own_session(self.spark, self.storage_options) as spark:
-            tables = [Table.of(spark, table) for table in (self.target, self.bad_records)]
-            if tables[0].log.dataPath().toString() == tables[1].log.dataPath().toString():
+        with self.table() as table:
+            bad = Table.of(table.spark, self.bad_records)
+            if table.log.dataPath().toString() == bad.log.dataPath().toString():
                 raise UnsupportedFeatureError(f"bad_records names the target, {self.target}: name another table")
 
-    def _id(self) -> str:
-        """The id of the target's table."""
-        with own_session(self.spark, self.storage_options) as spark:
-            return str(Table.of(spark, self.target).snapshot().metadata().id())
-
-    def _times(self, files: Sequence[SourceFile]) -> dict[str, int]:
-        """The modification times with which the target took files, by their names; none if all are to be read."""
-        if self.force:
-            return {}
-        by_identifier = {file.identifier(_OPERATION): file for file in files}
-        return sources.known(self.spark, self.target, self.storage_options, by_identifier)
-
-    def _reloads(self, files: Sequence[SourceFile]) -> Reloads:
-        listed = {file.identifier(_OPERATION): file for file in files}
-        return Reloads(self.spark, self.target, self.storage_options, _OPERATION, self.path_column, listed, self.bad_records)
-
-    def _done(self, done: Ingested, taken: Sequence[SourceFile], result: tuple[Commit, Mapping[str, int]] | None) -> Ingested:
-        """Writes the malformed documents of a commit, and returns the totals with it. taken: the files of the commit."""
-        if result is None:
-            return done
-        commit, bad = result
+    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:  # noqa: ARG002
+        """Writes the malformed documents of files that the table has: an earlier ingestion may have ended before it did."""
         if self.bad_records is not None:
-            self._write_bad(taken, set(bad))
-        return Ingested(
-            commit.version, done.commits + 1, done.files + len(taken), 0, 0, done.rows + commit.rows,
-            done.bytes_read + sum(file.size for file in taken), done.bytes_written + commit.bytes,
-            done.bad + sum(bad.values()),
-        )  # fmt: skip
+            for batch in batches((Batch([file]) for file in sorted(there, key=attrgetter("name"))), self.commit_bytes):
+                self._write_bad(batch.files, None)
 
-    def _reload(self, reload: Reload) -> tuple[Commit, Mapping[str, int]]:
-        return self._write(reload.files, reload)
+    def end(self, done: Ingested, files: Sequence[SourceFile], bad: Mapping[str, int]) -> Ingested:
+        """Writes the malformed documents of the files of a commit."""
+        if self.bad_records is not None:
+            self._write_bad(files, set(bad))
+        return replace(done, bad=done.bad + sum(bad.values()))
 
-    def _write(self, files: Sequence[SourceFile], reload: Reload | None = None) -> tuple[Commit, Mapping[str, int]]:
-        pieces, reading = self._pieces(files)
-        identifiers = {file.identifier(_OPERATION): file.modified for file in files}
-        asked: dict[str, Any] = {"identifiers": identifiers, "again": self.force}
-        if reload is not None:
-            asked |= {"known": reload.known, "removal": reload.removal}
+    def write(self, batch: Batch) -> Written:
+        """Commits the documents of files, and counts the malformed ones."""
+        pieces, reading = self._pieces(batch.files, self.parts)
         if self.columns:
-            malformed = extraction.MalformedCounts(pieces)
-            rows = extraction.documents(pieces, _PIECE, reading, malformed)
-            rows = extraction.computed(self._rows(rows, self._documents()), self.columns)
-            request = replace(Request.of(rows, "append", **self.options), **asked)
-            with sources.own_errors("reading the files"):
-                commit, _ = write_rows(rows, self.target, request, self.storage_options)
-            return commit, malformed.by_file()
-        rows = self._rows(pieces, F.col(quoted(_PIECE)))
-        request = Request.of(rows, "append", **self.options, parse_json={self.column: _PIECE})
-        return write_rows(rows, self.target, replace(request, files=reading, **asked), self.storage_options)
+            documents, malformed = extraction.documents(pieces, reading)
+            rows = extraction.computed(self._rows(documents), self.columns)
+            commit, _ = self.save(rows, batch, None, **self.options)
+            return commit, malformed()
+        return self.save(self._rows(pieces), batch, reading, **self.options, parse_json={self.column: self.column})
 
-    def _pieces(self, files: Sequence[SourceFile], *, whole: bool = False) -> tuple[DataFrame, JsonFiles]:
-        """A DataFrame with a row for each piece and what is known of its file, and how the pieces are read.
-
-        whole: whether a file is one piece.
-        """
-        of_files = Pieces(self.spark, self.storage_options)
-        pieces = [(file, piece) for file in files for piece in self._cut(of_files.of(file), whole=whole)]
-        weights = [_weight(piece) for _, piece in pieces]
-        groups = sources.groups(weights, self.spark.sparkContext.defaultParallelism, TASK_BYTES)
-        rows = [
-            (piece.json(), uri(file.name), file.modified, *(_folder(file.name, name) for name in self.folders), group)
-            for (file, piece), group in zip(pieces, groups, strict=True)
-        ]
-        names = [_PIECE, "path", "modified", *(f"folder{i}" for i in range(len(self.folders))), _GROUP]
-        types = [pa.string(), pa.string(), pa.int64(), *(pa.string() for _ in self.folders), pa.int32()]
-        values = zip(*rows, strict=True)
-        table = pa.table([pa.array(list(column), kind) for column, kind in zip(values, types, strict=True)], names=names)
-        df = self.spark.createDataFrame(table).repartitionById(max(groups) + 1, F.col(quoted(_GROUP))).drop(_GROUP)
-        fails = self.bad_records is None
-        return df, JsonFiles(of_files.storages, self.form, self.records, self.max_bytes, fails, **parsing(self.spark))
-
-    def _documents(self) -> Column:
-        return F.col(quoted(_PIECE)).alias(self.column)
-
-    def _rows(self, df: DataFrame, documents: Column) -> DataFrame:
-        """The documents and the columns of their files."""
-        columns = [documents]
-        if self.path_column is not None:
-            columns.append(F.col("path").alias(self.path_column))
-        if self.modified_column is not None:
-            columns.append(F.timestamp_millis("modified").alias(self.modified_column))
-        columns += [F.lit(value).alias(name) for name, value in self.constants.items()]
-        columns += [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
-        return df.select(*columns)
-
-    def _cut(self, piece: Piece, *, whole: bool) -> Iterator[Piece]:
+    def parts(self, piece: Piece) -> Iterable[Piece]:
         """The pieces of a file."""
-        if whole or piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document"):
-            return iter([piece])
-        return sources.cut(piece, PIECE_BYTES)
+        is_whole = piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document")
+        return [piece] if is_whole else super().parts(piece)
+
+    def values(self, file: SourceFile) -> Sequence[str | None]:
+        """The values of the folders of a file."""
+        return [_folder(file.name, name) for name in self.folders]
+
+    def _pieces(self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, JsonFiles]:
+        """A DataFrame with a row for each piece and what is known of its file, and how the pieces are read."""
+        df, storages = self.pieces(files, parts)
+
+        def is_on(setting: str, default: str) -> bool:
+            return (self.spark.conf.get(setting, default) or "").strip().lower() == "true"
+
+        settings = is_on(_DUPLICATE_KEYS, "false"), is_on(_VALIDATE, "true")
+        return df, JsonFiles(storages, self.form, self.records, self.max_bytes, self.bad_records is None, *settings)
+
+    def _rows(self, df: DataFrame) -> DataFrame:
+        """The documents, or their pieces, and the columns of their files."""
+        constants = [F.lit(value).alias(name) for name, value in self.constants.items()]
+        return df.select(F.col(quoted(PIECE)).alias(self.column), *self.of_files(), *constants, *self.of_folders())
 
     def _write_bad(self, files: Sequence[SourceFile], bad: set[str] | None) -> None:
         """Writes the malformed documents of files to their table, in the place of those from before the files changed.
@@ -342,60 +248,37 @@ class _Ingestion:
         bad: the files that have some; None if that is not known.
         """
         assert self.bad_records is not None
-        bad_records, target = self.bad_records, self._id()
-        by_identifier = {file.identifier(_OPERATION, target): file for file in files}
-        times: dict[str, int] = {}
+        with self.table() as table:
+            to = replace(self, target=self.bad_records, missing_in=str(table.snapshot().metadata().id()))
 
-        def written(files: Sequence[SourceFile]) -> set[str]:
-            """The names of the files whose documents the table has."""
-            nonlocal times
-            times = {} if self.force else sources.known(self.spark, bad_records, self.storage_options, by_identifier)
-            return {file.name for file in files if file.has_time(times.get(file.name))}
-
-        def write(files: Sequence[SourceFile]) -> None:
-            with_bad = [file for file in files if bad is None or file.name in bad]
-            rows = self.spark.createDataFrame([], _BAD)
-            if with_bad:
-                pieces, reading = self._pieces(with_bad, whole=True)
-                rows = pieces.select(quoted(_PIECE)).mapInArrow(partial(_bad_rows, reading), _BAD)
-            identifiers = {file.identifier(_OPERATION, target): file.modified for file in files}
-            old = {i: by_identifier[i].name for i in identifiers if by_identifier[i].name in times}
-            table = self.spark, bad_records, self.storage_options
-            replaced = reloading.of_values(table, _OPERATION, "file", old)
+        def write(batch: Batch) -> Written:
+            schema = from_arrow_schema(_BAD)
+            rows = self.spark.createDataFrame([], schema)
+            if with_bad := [file for file in batch.files if bad is None or file.name in bad]:
+                pieces, reading = self._pieces(with_bad, lambda piece: [piece])
+                rows = pieces.select(quoted(PIECE)).mapInArrow(partial(_bad_rows, reading), schema)
+            names = {} if to.force else {file.identifier(to.operation, to.missing_in): file.name for file in batch.files}
+            with to.table() as table:
+                replaced = Reloads(Transaction(table), to.target, to.operation, "file").of_values(names, self.spark)
             if replaced.kept is not None:
                 rows = rows.unionByName(replaced.kept, allowMissingColumns=True)
-            request = Request.of(rows, "append", shred=False, compression=self.options.get("compression"))
-            request = replace(
-                request, identifiers={**replaced.known, **identifiers}, again=self.force, known=replaced.known,
-                removal=replaced.removal,
-            )  # fmt: skip
-            with sources.own_errors("reading the malformed documents again"):
-                write_rows(rows, bad_records, request, self.storage_options)
+            batch = replace(replaced, files=batch.files)
+            doing, compression = "reading the malformed documents again", self.options.get("compression")
+            return to.save(rows, batch, None, doing, shred=False, compression=compression)
 
-        there = written(files)
+        there = to.loaded(files)
         if missing := [file for file in files if file.name not in there]:
-            sources.committed(missing, write, written, again=True)
+            list(committed(missing, write, to.loaded, again=True))
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     reader = Reader(reading)
-    names = ["file", "line", "byte", "reason", "text"]
     for batch in batches:
         for text in batch.column(0).to_pylist():
             for _, malformed in reader.documents(Piece.of(text)):
                 rows = [(bad.name, bad.line, bad.offset, bad.reason, bad.text.decode(errors="replace")) for bad in malformed]
                 if rows:
-                    kinds = [pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string()]
-                    columns = [
-                        pa.array(list(values), kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _weight(piece: Piece) -> int:
-    """About how many bytes of JSON a piece has, and as many as are read in the time that it takes to open it."""
-    size = (piece.size if piece.end is None else piece.end) - piece.start
-    return size * (_RATIO if piece.compression is not None else 1) + OPENING
+                    yield pa.RecordBatch.from_pylist([dict(zip(_BAD.names, row, strict=True)) for row in rows], _BAD)
 
 
 def _folder(name: str, column: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Files that have changed since a table took them: which they are, and how their rows are replaced.
+"""The files of a listing and the batches that are committed; which files have changed, and how their rows are replaced.
 
 A file is known by its path, and its transaction identifier has its modification time, so a change is known without reading. In:
 the files of a listing and the times that the table has. Out: for each commit the files to load anew, and what it removes.
@@ -20,10 +20,12 @@ commits that are done.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -34,8 +36,7 @@ from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
 from delta_variant.messages import FoundLoads, Removal, decoded
 from delta_variant.paths import quoted
-from delta_variant.sources import TRIES, SourceFile
-from delta_variant.transaction import Table, Transaction, own_session
+from delta_variant.transaction import Transaction
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
@@ -43,10 +44,35 @@ if TYPE_CHECKING:
 
 Changed = Literal["skip", "error", "reload"]
 CHOICES: tuple[Changed, ...] = ("skip", "error", "reload")
+TRIES = 3
 _SHOWN = 3
 _MOST_URIS = 1 << 20
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a listing."""
+
+    name: str
+    """As Hadoop's Path prints it."""
+    size: int
+    modified: int
+    """Milliseconds since 1970."""
+    folders: tuple[str | None, ...] = ()
+    """The values of the columns of its directories, as text."""
+
+    def has_time(self, time: int | None) -> bool:
+        """Whether a time is its modification time. Some stores tell milliseconds in a listing and seconds of a named file."""
+        if time is None or time // 1000 != self.modified // 1000:
+            return False
+        return time == self.modified or 0 in (time % 1000, self.modified % 1000)
+
+    def identifier(self, operation: str, missing_in: str = "") -> str:
+        """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
+        text = f"{self.name}\0{missing_in}" if missing_in else self.name
+        return f"delta_variant.{operation}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def check(changed: str, *, force: bool) -> None:
@@ -79,107 +105,142 @@ def changed_files(
 
 
 @dataclass(frozen=True)
-class Reload:
-    """What one commit loads anew."""
+class Batch:
+    """What one commit loads."""
 
-    files: tuple[SourceFile, ...]
-    known: Mapping[str, int]
+    files: Sequence[SourceFile] = ()
+    known: Mapping[str, int] = field(default_factory=dict)
     """The transaction identifiers that the table has for files whose rows are replaced: versions by application."""
-    removal: Removal | None
+    removal: Removal | None = None
     """The old rows; None if the table has none."""
     kept: DataFrame | None = None
     """Rows of removed data files that are added again."""
 
-    def and_also(self, other: Reload) -> Reload:
-        """Both in one commit. They remove the same kind of thing, and no rows are kept."""
-        removal = self.removal
-        if removal is not None and other.removal is not None:
-            removal = Removal(removal.column, removal.texts + other.removal.texts)
-        return Reload(self.files + other.files, {**self.known, **other.known}, removal or other.removal)
+
+def batches(parts: Iterable[Batch], commit_bytes: int) -> Iterator[Batch]:
+    """Several in one commit, which remove the same kind of thing and keep no rows."""
+    batch: list[Batch] = []
+    size = 0
+    for part in parts:
+        more = sum(file.size for file in part.files)
+        if batch and size + more > commit_bytes:
+            yield _joined(batch)
+            batch, size = [], 0
+        batch.append(part)
+        size += more
+    if batch:
+        yield _joined(batch)
+
+
+def _joined(batch: Sequence[Batch]) -> Batch:
+    removals = [part.removal for part in batch if part.removal is not None]
+    texts = tuple(text for removal in removals for text in removal.texts)
+    removal = Removal(removals[0].column, texts) if removals else None
+    known = {identifier: version for part in batch for identifier, version in part.known.items()}
+    return Batch([file for part in batch for file in part.files], known, removal)
 
 
 @dataclass(frozen=True)
 class Reloads:
-    """Plans reloads for one table."""
+    """Finds the old rows of files in one table."""
 
-    spark: SparkSession
+    transaction: Transaction
+    """One that is not committed."""
     target: str | os.PathLike[str]
-    storage_options: Mapping[str, str]
     operation: str
     """`ingest` or `convert`."""
     column: str | None
     """The column with the URI of the file, if the table has one."""
-    listed: Mapping[str, SourceFile] = field(repr=False)
+    listed: Mapping[str, SourceFile] = field(default_factory=dict)
     """All files of the source, by their identifiers."""
     bad_records: str | os.PathLike[str] | None = None
     """The table of malformed documents."""
 
-    def plan(self, changed: Sequence[SourceFile], commit_bytes: int) -> list[Reload]:
+    def plan(self, changed: Sequence[SourceFile], commit_bytes: int) -> list[Batch]:
         """The commits that load files anew, with whole commits of earlier loads where the log says what to remove.
 
         Raises TableError for a file whose old rows are not known for certain.
         """
-        if not changed:
-            return []
-        with own_session(self.spark, self.storage_options) as spark:
-            transaction = Transaction(Table.of(spark, self.target))
-            transaction.features.check_writable(overwrite=True)
-            times = transaction.identifiers(self.listed)
-            by_column, others = self._by_column(transaction, changed, times)
-            return [*_together(by_column, commit_bytes), *_together(self._by_log(transaction, others, times), commit_bytes)]
+        self.transaction.features.check_writable(overwrite=True)
+        times = self.transaction.identifiers(self.listed)
+        by_column, others = self._by_column(changed, times)
+        return [*batches(by_column, commit_bytes), *batches(self._by_log(others, times), commit_bytes)]
 
-    def _by_column(
-        self, transaction: Transaction, changed: Sequence[SourceFile], times: Mapping[str, int]
-    ) -> tuple[list[Reload], list[SourceFile]]:
+    def of_values(self, values: Mapping[str, str], users: SparkSession) -> Batch:
+        """What replaces the rows with some texts in the column, of those files that the table has taken.
+
+        values: the texts by the identifiers of their files. users: the session of the new rows. Tables of malformed documents
+        are shared, and another table may have documents of the same file there: as long as the data files with the rows are
+        whole, only rows in these are removed. Otherwise nothing says whose the rows are, and those of other tables are removed
+        with them.
+        """
+        known = self.transaction.identifiers(values)
+        if not known:
+            return Batch()
+        assert self.column is not None
+        texts, column = tuple(values[identifier] for identifier in known), F.col(quoted(self.column))
+        paths, identifiers, fault = self._in_log(*known)
+        if fault is not None:
+            return Batch((), known, Removal(self.column, texts))
+        known = self.transaction.identifiers(identifiers)
+        if not paths:
+            return Batch((), known)
+        with jvm.delta_errors(f"reading data files of {os.fspath(self.target)}"):
+            rows = self._replace.open(paths)
+        if rows is None:
+            raise ConflictError(f"another writer has changed data files of {os.fspath(self.target)}")
+        kept = jvm.data_frame(users, rows.logicalPlan()).where(column.isNull() | ~column.isin(list(texts)))
+        return Batch((), known, Removal(None, tuple(paths)), kept)
+
+    def _by_column(self, changed: Sequence[SourceFile], times: Mapping[str, int]) -> tuple[list[Batch], list[SourceFile]]:
         """The reloads of files whose rows the column is certain to name, and the other files.
 
         Rows without the URI may be from a load without the column, so the column is certain if it has no NULLs and the URI is
         there, if it names a file that the table took in every row, or if the URI is there and the log says that the rows of the
         file are of one load.
         """
-        names = {field["name"].lower(): field["name"] for field in transaction.features.schema["fields"]}
+        names = {field["name"].lower(): field["name"] for field in self.transaction.features.schema["fields"]}
         name = names.get((self.column or "").lower())
         if name is None:
             return [], list(changed)
         reloads, others, uris = [], [], [uri(file.name) for file in changed]
-        found = self._uris(transaction, name, uris)
+        found = self._uris(name, uris)
         has_nulls = None in found
-        names_all = not has_nulls and (found.issuperset(uris) or self._names_files(transaction, name))
-        loads = Loads.of(transaction, self.operation) if has_nulls and len(found) > 1 else None
+        names_all = not has_nulls and (found.issuperset(uris) or self._names_files(name))
+        by_load = has_nulls and len(found) > 1
         for file, value in zip(changed, uris, strict=True):
             identifier = file.identifier(self.operation)
-            if names_all or (value in found and (loads is None or loads.is_of_one(identifier))):
+            if names_all or (value in found and (not by_load or self._is_of_one_load(identifier))):
                 known = {identifier: times[identifier]} if identifier in times else {}
-                reloads.append(Reload((file,), known, Removal(name, (value,))))
+                reloads.append(Batch((file,), known, Removal(name, (value,))))
             else:
                 others.append(file)
         return reloads, others
 
-    def _uris(self, transaction: Transaction, name: str, uris: list[str]) -> set[str | None]:
+    def _uris(self, name: str, uris: list[str]) -> set[str | None]:
         """Those of the URIs that a column has, and None if it has NULLs."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
-            rows = DataFrame(_replace(transaction).candidates(name, uris), transaction.spark)
+            rows = DataFrame(self._replace.candidates(name, uris), self.transaction.spark)
             column = F.col(quoted(name))
             return {row[0] for row in rows.where(column.isin(uris) | column.isNull()).select(column).distinct().collect()}
 
-    def _names_files(self, transaction: Transaction, name: str) -> bool:
+    def _names_files(self, name: str) -> bool:
         """Whether every row has the URI of a file that the table took in a column."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
-            values = transaction.rows().select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
+            values = self.transaction.rows().select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
         names = [unquote(str(value)) for (value,) in values if value is not None]
         taken = {SourceFile(name, 0, 0).identifier(self.operation) for name in names}
-        return len(names) == len(values) <= _MOST_URIS and transaction.identifiers(taken).keys() == taken
+        return len(names) == len(values) <= _MOST_URIS and self.transaction.identifiers(taken).keys() == taken
 
-    def _by_log(self, transaction: Transaction, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Reload]:
+    def _by_log(self, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Batch]:
         """The reloads of whole commits."""
         if not files:
             return []
         reloads, done = [], set()
-        loads = Loads.of(transaction, self.operation)
         for file in files:
             if file.name in done:
                 continue
-            paths, identifiers, fault = loads.of_file(file.identifier(self.operation))
+            paths, identifiers, fault = self._in_log(file.identifier(self.operation))
             if missing := [identifier for identifier in identifiers if identifier not in self.listed]:
                 fault = f"its rows are in data files with those of {len(missing):,} files that are not in this listing"
             if fault is not None:
@@ -190,7 +251,7 @@ class Reloads:
             together = [self.listed[identifier] for identifier in sorted(identifiers)]
             done |= {other.name for other in together}
             known = {identifier: times[identifier] for identifier in identifiers if identifier in times}
-            reloads.append(Reload(tuple(together), known, Removal(None, tuple(paths)) if paths else None))
+            reloads.append(Batch(together, known, Removal(None, tuple(paths)) if paths else None))
         return reloads
 
     def _advice(self) -> str:
@@ -198,22 +259,14 @@ class Reloads:
         rows = f"DELETE its rows{too} and load it alone with force=True"
         return f"{rows}; with path_column=… from the first load on, rows are found by the file's URI"
 
-
-@dataclass(frozen=True)
-class Loads:
-    """The commits of a table that took files (`scala/Loads.scala`)."""
-
-    _loads: Any
-
-    @classmethod
-    def of(cls, transaction: Transaction, operation: str) -> Loads:
-        """Those of an operation, from the log up to the snapshot of a transaction."""
-        spark, delta = transaction.spark, transaction.delta
+    @cached_property
+    def _loads(self) -> Any:
+        """The commits of the table that took files (`scala/Loads.scala`), up to the snapshot of the transaction."""
+        by, prefix = self.transaction, f"delta_variant.{self.operation}/"
         with jvm.delta_errors("reading the log"):
-            prefix = f"delta_variant.{operation}/"
-            return cls(jvm.construct(spark, "Loads", transaction.log, transaction.version, prefix, delta.catalogTable()))
+            return jvm.construct(by.spark, "Loads", by.log, by.version, prefix, by.delta.catalogTable())
 
-    def of_file(self, *identifiers: str) -> tuple[list[str], dict[str, int], str | None]:
+    def _in_log(self, *identifiers: str) -> tuple[list[str], dict[str, int], str | None]:
         """The data files with the rows of files, all files that have rows there, and why this is not known, or None."""
         with jvm.delta_errors("reading the log"):
             found = decoded(FoundLoads, self._loads.of(list(identifiers)))
@@ -225,90 +278,47 @@ class Loads:
             taken |= load.identifiers
         return sorted({path for load in found.loads for path in load.files}), taken, fault
 
-    def is_of_one(self, identifier: str) -> bool:
+    def _is_of_one_load(self, identifier: str) -> bool:
         """Whether all rows of a file are certain to come from one load."""
         with jvm.delta_errors("reading the log"):
             return bool(self._loads.isOfOne(identifier))
 
+    @cached_property
+    def _replace(self) -> Any:
+        """What changes rows in the transaction (`scala/Replace.scala`)."""
+        spark = self.transaction.spark
+        return jvm.construct(spark, "Replace", spark._jsparkSession, self.transaction.delta)
 
-def of_values(
-    table: tuple[SparkSession, str | os.PathLike[str], Mapping[str, str]],
-    operation: str,
-    column: str,
-    values: Mapping[str, str],
-) -> Reload:
-    """What replaces the rows with some texts in a column. table: session, target and storage options.
 
-    values: the texts by the identifiers of their files. Tables of malformed documents are shared, and another table may have
-    documents of the same file there: as long as the data files with the rows are whole, only rows in these are removed.
-    Otherwise nothing says whose the rows are, and those of other tables are removed with them.
+def committed(
+    files: Sequence[SourceFile],
+    write: Callable[[Batch], Result],
+    taken: Callable[[Sequence[SourceFile]], Collection[str]],
+    plan: Callable[[Sequence[SourceFile]], Iterable[Batch]] = lambda files: [Batch(files)],
+    first: Iterable[Batch] | None = None,
+    *,
+    again: bool,
+) -> Iterator[tuple[Batch, Result]]:
+    """Commits files, by default in one batch, and plans anew what is left where another writer came in between.
+
+    taken: the names of files that the table has already. plan: the batches of files. first: those of all, if they are known.
+    again: whether a conflict about something else than these files is tried again too. Raises what `write` and `plan` raise; a
+    plan that is made anew may be refused after commits that are done.
     """
-    if not values:
-        return Reload((), {}, None)
-    spark, target, options = table
-    texts = tuple(values.values())
-    with own_session(spark, options) as own:
-        transaction = Transaction(Table.of(own, target))
-        paths, identifiers, fault = Loads.of(transaction, operation).of_file(*values)
-        if fault is not None:
-            return Reload((), transaction.identifiers(values), Removal(column, texts))
-        known = transaction.identifiers(identifiers)
-        if not paths:
-            return Reload((), known, None)
-        with jvm.delta_errors(f"reading data files of {os.fspath(target)}"):
-            rows = _replace(transaction).open(paths)
-        if rows is None:
-            raise ConflictError(f"another writer has changed data files of {os.fspath(target)}")
-        others = F.col(quoted(column)).isNull() | ~F.col(quoted(column)).isin(list(texts))
-        kept = jvm.data_frame(spark, rows.logicalPlan()).where(others)
-        return Reload((), known, Removal(None, tuple(paths)), kept)
-
-
-def _replace(transaction: Transaction) -> Any:
-    """What changes rows in a transaction (`scala/Replace.scala`)."""
-    spark = transaction.spark
-    return jvm.construct(spark, "Replace", spark._jsparkSession, transaction.delta)
-
-
-def _together(reloads: Sequence[Reload], commit_bytes: int) -> Iterator[Reload]:
-    """Reloads of one kind, several in a commit."""
-    batch: Reload | None = None
-    for reload in reloads:
-        size = sum(file.size for file in (*(batch.files if batch else ()), *reload.files))
-        if batch is not None and size > commit_bytes:
-            yield batch
-            batch = reload
-        else:
-            batch = reload if batch is None else batch.and_also(reload)
-    if batch is not None:
-        yield batch
-
-
-def reloaded(
-    changed: Sequence[SourceFile],
-    plan: Callable[[Sequence[SourceFile]], list[Reload]],
-    write: Callable[[Reload], Result],
-    times_of: Callable[[Sequence[SourceFile]], Mapping[str, int]],
-    first: list[Reload],
-) -> Iterator[tuple[Reload, Result]]:
-    """Commits reloads, and plans anew what is left where another writer came in between.
-
-    first: the plan for all. times_of: the modification times that the table has. Raises what `write` and `plan` raise; a plan
-    that is made anew may be refused after commits that are done.
-    """
-    left, reloads = list(changed), first
+    left, batches = files, plan(files) if first is None else first
     for attempt in range(TRIES):
         try:
-            for reload in reloads:
-                yield reload, write(reload)
-                left = [file for file in left if file not in reload.files]
+            for batch in batches:
+                yield batch, write(batch)
+                done = set(batch.files)
+                left = [file for file in left if file not in done]
         except ConflictError:  # noqa: PERF203  # a commit takes seconds
-            times = times_of(left)
-            left = [file for file in left if not file.has_time(times.get(file.name))]
+            there = taken(left)
+            left = [file for file in left if file.name not in there]
             if not left:
                 return
-            if attempt == TRIES - 1:
+            if attempt == TRIES - 1 or not (there or again):
                 raise
-            reloads = plan(left)
+            batches = plan(left)
         else:
             return

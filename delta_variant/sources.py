@@ -1,37 +1,50 @@
 """What `ingest` and `convert` have in common: files that a table takes once, as pieces that tasks read.
 
-In: files of a listing (`scala/SourceFiles.scala`). Out: the files of each commit, their identifiers, and the pieces of each
-task.
+In: files of a listing (`scala/SourceFiles.scala`). Out: a commit of `write` for some of them at a time, with their identifiers,
+until the table has all. Files that have changed since the table took them are loaded anew last (`reloading`).
 
 Invariant: each commit has a transaction identifier for every file that it took (PROTOCOL.md, "Transaction Identifiers"). A file
 that the table knows, at any version, is not taken again, except by force or as a reload (W3). So an operation that was killed
 is run again.
 """
 
+# ruff: noqa: SLF001 -- PySpark gives no public way to its JVM
+
 from __future__ import annotations
 
-import hashlib
 import inspect
+import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import pyarrow as pa
 from pyspark.errors import PythonException
+from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import errors, jvm
-from delta_variant.errors import ConflictError, DeltaVariantError, TableError, UnsupportedFeatureError
+from delta_variant import errors, jvm, messages, reloading
+from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
-from delta_variant.json_files.pieces import Piece
-from delta_variant.messages import Listing, decoded
+from delta_variant.json_files.pieces import JsonFiles, Piece
+from delta_variant.messages import Additions, Listing, decoded
+from delta_variant.parquet_files.reader import PIECE, ParquetFiles
+from delta_variant.paths import quoted
+from delta_variant.progress import Progress
+from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.arguments import Request
+from delta_variant.writer.driver import Commit, write, write_rows
+from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
-    import os
-
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import types as t
 
     from delta_variant.storage import Storage
 
@@ -42,12 +55,15 @@ TASK_BYTES = 512 << 20
 """The most that one task reads, unless a single piece has more."""
 OPENING = 4 << 20
 """Bytes that are read in the time that it takes to open a file."""
-TRIES = 3
+_RATIO = 6  # of the bytes of JSON to their compressed bytes, about
+_GROUP = "delta_variant group"
 # The last line of the traceback of an error of this package in a task of Spark's.
 _OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
-Result = TypeVar("Result")
+Done = TypeVar("Done", bound="Loaded")
+Written = tuple[Commit, Mapping[str, int]]
+"""A commit, and how many malformed documents were left out, by file."""
 
 
 @dataclass(frozen=True)
@@ -72,119 +88,211 @@ class Loaded:
     `skipped`, or were loaded anew (`changed="reload"`), and are counted in `files`."""
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a listing."""
-
-    name: str
-    """As Hadoop's Path prints it."""
-    size: int
-    modified: int
-    """Milliseconds since 1970."""
-    folders: tuple[str | None, ...] = ()
-    """The values of the columns of its directories, as text."""
-
-    def has_time(self, time: int | None) -> bool:
-        """Whether a time is its modification time. Some stores tell milliseconds in a listing and seconds of a named file."""
-        if time is None or time // 1000 != self.modified // 1000:
-            return False
-        return time == self.modified or 0 in (time % 1000, self.modified % 1000)
-
-    def identifier(self, operation: str, missing_in: str = "") -> str:
-        """The application of its transaction identifier. missing_in: for malformed documents, the id of the other table."""
-        text = f"{self.name}\0{missing_in}" if missing_in else self.name
-        return f"delta_variant.{operation}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
-
-
-def listed(spark: SparkSession, method: str, storage_options: Mapping[str, str], sources: Sequence[str], *more: Any) -> Listing:
-    """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
-    jvm.classic(spark)
-    options = jvm.scala_map(spark, storage_options)
-    with jvm.delta_errors(f"listing {', '.join(sources)}"):
-        lister = jvm.construct(spark, "SourceFiles", spark._jsparkSession, options)  # noqa: SLF001
-        found = decoded(Listing, getattr(lister, method)(sources, *more))
-    if found.unmatched:
-        raise TableError(f"there are no files: {found.unmatched[0]} does not exist")
-    if not found.files:
-        raise TableError(f"there are no files below {', '.join(sources)}")
-    return found
-
-
 def check_options(operation: str, given: Iterable[str], known: Collection[str], instead: str) -> None:
     """Raises UnsupportedFeatureError for an option of `write` that an operation does not have, TypeError for one of neither.
 
     known: those that it has. instead: what takes the others, for the message.
     """
     for name in given:
-        if name not in known and name in inspect.signature(Request.of).parameters:
+        if name not in known and name in inspect.signature(write).parameters:
             raise UnsupportedFeatureError(f"{operation} does not take {name}: use {instead}")
         if name not in known:
             raise TypeError(f"{operation}() got an unexpected keyword argument {name!r}")
 
 
-def check_writable(
-    spark: SparkSession,
-    target: str | os.PathLike[str],
-    storage_options: Mapping[str, str],
-    *,
-    overwrite: bool = False,
-) -> None:
-    """Refuses a table that `write` refuses, before files are read for it. overwrite: whether rows are to be removed."""
-    with own_session(spark, storage_options) as own:
-        transaction = Transaction(Table.of(own, target))
-        if transaction.version >= 0:
-            transaction.features.check_writable(overwrite=overwrite)
+@dataclass(kw_only=True)
+class Load(ABC, Generic[Done]):
+    """A call of `ingest` or `convert`. A subclass says what its files are, and writes some of them."""
+
+    operation: ClassVar[str]
+    """Its name in identifiers."""
+    spark: SparkSession
+    target: str | os.PathLike[str]
+    bad_records: str | os.PathLike[str] | None = None
+    folders: Mapping[str, str | t.DataType]
+    """The columns of directories, with their types."""
+    path_column: str | None
+    modified_column: str | None
+    commit_bytes: int
+    force: bool
+    changed: Changed
+    progress: Callable[[Progress], object] | None
+    storage_options: Mapping[str, str]
+    options: Mapping[str, Any]
+    """Those of `write`."""
+    missing_in: str = ""
+    """The id of the table that lacks malformed documents, if the target gets these."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> Written:
+        """Commits the rows of files."""
+
+    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:
+        """What comes before the first commit. there: the files that the table has, and that have not changed."""
+
+    def end(self, done: Done, files: Sequence[SourceFile], bad: Mapping[str, int]) -> Done:  # noqa: ARG002
+        """What comes after a commit. bad: the malformed documents that were left out. Returns the totals with them."""
+        return done
+
+    def parts(self, piece: Piece) -> Iterable[Piece]:
+        """The pieces of a whole file for several tasks."""
+        return cut(piece, PIECE_BYTES)
+
+    def values(self, file: SourceFile) -> Sequence[str | None]:
+        """The values of the columns of the directories of a file, as text."""
+        return file.folders
+
+    # ---- what is read ----------------------------------------------------------------------------------------------------
+
+    def listed(self, method: str, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *more: Any) -> Listing:
+        """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
+        places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+        jvm.classic(self.spark)
+        options = jvm.scala_map(self.spark, self.storage_options)
+        with jvm.delta_errors(f"listing {', '.join(places)}"):
+            lister = jvm.construct(self.spark, "SourceFiles", self.spark._jsparkSession, options)
+            found = decoded(Listing, getattr(lister, method)(places, *more))
+        if found.unmatched:
+            raise TableError(f"there are no files: {found.unmatched[0]} does not exist")
+        if not found.files:
+            raise TableError(f"there are no files below {', '.join(places)}")
+        return found
+
+    def pieces(
+        self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]
+    ) -> tuple[DataFrame, tuple[Storage, ...]]:
+        """A DataFrame with a row for each piece and what is known of its file, and the storages that the pieces name."""
+        storages: dict[str, Storage] = {}
+        found = [(file, piece) for file in files for piece in parts(self._piece(file, storages))]
+        numbers = groups([_weight(piece) for _, piece in found], self.spark.sparkContext.defaultParallelism, TASK_BYTES)
+        values = [self.values(file) for file, _ in found]
+        columns = {
+            PIECE: pa.array([piece.json() for _, piece in found], pa.string()),
+            "path": pa.array([uri(file.name) for file, _ in found], pa.string()),
+            "modified": pa.array([file.modified for file, _ in found], pa.int64()),
+            **{f"folder{i}": pa.array([row[i] for row in values], pa.string()) for i in range(len(self.folders))},
+            _GROUP: pa.array(numbers, pa.int32()),
+        }
+        df = self.spark.createDataFrame(pa.table(columns)).repartitionById(max(numbers, default=0) + 1, F.col(quoted(_GROUP)))
+        return df.drop(_GROUP), tuple(storages.values())
+
+    def _piece(self, file: SourceFile, storages: dict[str, Storage]) -> Piece:
+        """A whole file. storages: those of earlier files, by their roots; that of this file is added."""
+        scheme, host, path = _PLACE.fullmatch(file.name).groups()  # type: ignore[union-attr]
+        root = f"{scheme}://{host}/" if host else f"{scheme or 'file'}:/"
+        if root not in storages:
+            state = self.spark._jsparkSession.sessionState()
+            conf = state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.storage_options))
+            storages[root] = storage_of(self.spark, jvm.static(self.spark, "org.apache.hadoop.fs.Path")(root), conf)
+        prefix = storages[root].root.rstrip("/")
+        return Piece(list(storages).index(root), prefix + path, file.name, file.size)
+
+    def of_files(self) -> list[Column]:
+        """The columns for the URI and the time of the file, over the rows of `pieces`."""
+        columns = [] if self.path_column is None else [F.col("path").alias(self.path_column)]
+        return columns + ([] if self.modified_column is None else [F.timestamp_millis("modified").alias(self.modified_column)])
+
+    def of_folders(self) -> list[Column]:
+        """The columns of directories, over the rows of `pieces`."""
+        return [F.col(f"folder{i}").cast(kind).alias(name) for i, (name, kind) in enumerate(self.folders.items())]
+
+    # ---- what is written -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def table(self) -> Iterator[Table]:
+        """The target, in a session of its own."""
+        with own_session(self.spark, self.storage_options) as spark:
+            yield Table.of(spark, self.target)
+
+    def check_writable(self, *, overwrite: bool = False) -> None:
+        """Refuses a table that `write` refuses, before files are read for it. overwrite: whether rows are to be removed."""
+        with self.table() as table:
+            transaction = Transaction(table)
+            if transaction.version >= 0:
+                transaction.features.check_writable(overwrite=overwrite)
+
+    def times(self, files: Iterable[SourceFile]) -> dict[str, int]:
+        """The modification times with which the table took files, by their names; none if all are to be read."""
+        if self.force:
+            return {}
+        names = {file.identifier(self.operation, self.missing_in): file.name for file in files}
+        with self.table() as table:
+            return {names[identifier]: time for identifier, time in Transaction(table).identifiers(names).items()}
+
+    def loaded(self, files: Sequence[SourceFile]) -> set[str]:
+        """The names of the files that the table took as they are now."""
+        times = self.times(files)
+        return {file.name for file in files if file.has_time(times.get(file.name))}
+
+    def save(
+        self,
+        rows: DataFrame,
+        batch: Batch,
+        reading: JsonFiles | ParquetFiles | None,
+        doing: str = "reading the files",
+        **options: Any,
+    ) -> Written:
+        """Commits the rows of a batch. reading: how tasks read the pieces that the rows name. options: of `write`."""
+        own = {file.identifier(self.operation, self.missing_in): file.modified for file in batch.files}
+        additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal, "")
+        request = replace(Request.of(rows, "append", **options), files=reading, additions=additions)
+        with own_errors(doing):
+            return write_rows(rows, self.target, request, self.storage_options)
+
+    def _planned(self, files: Sequence[SourceFile], changed: Sequence[SourceFile]) -> list[Batch]:
+        """How changed files are loaded anew. files: all of the source."""
+        if not changed:
+            return []
+        listed = {file.identifier(self.operation): file for file in files}
+        with self.table() as table:
+            of = Reloads(Transaction(table), self.target, self.operation, self.path_column, listed, self.bad_records)
+            return of.plan(changed, self.commit_bytes)
+
+    def run(self, files: Sequence[SourceFile], done: Done) -> Done:
+        """Loads the files that the table has not, and those that have changed if they are to be, commit by commit.
+
+        done: what was done before. Returns the totals with this.
+        """
+        bad = None if self.bad_records is None else replace(self, target=self.bad_records)
+        for table in filter(None, (self, bad)):
+            table.check_writable()
+        times = self.times(files)
+        changed = reloading.changed_files(files, times, self.changed, self.target)
+        anew = changed if self.changed == "reload" else []
+        if anew and bad is not None:
+            bad.check_writable(overwrite=True)
+        plan = partial(self._planned, files)
+        reloads = plan(anew)
+        there = {file for file in files if file.name in times}.difference(*(batch.files for batch in reloads))
+        wanted = [file for file in files if file not in there]
+        self.begin(wanted, there.difference(changed))
+        total = sum(file.size for file in wanted)
+
+        new = batches((Batch([file]) for file in wanted if file.name not in times), self.commit_bytes)
+        commits = [committed(batch.files, self.write, self.times, again=False) for batch in new]
+        commits.append(committed(anew, self.write, self.loaded, plan, reloads, again=True))
+        for batch, (commit, malformed) in chain.from_iterable(commits):
+            done = self.end(done, batch.files, malformed)
+            done = replace(
+                done, version=commit.version, commits=done.commits + 1, files=done.files + len(batch.files),
+                rows=done.rows + commit.rows, bytes_read=done.bytes_read + sum(file.size for file in batch.files),
+                bytes_written=done.bytes_written + commit.bytes,
+            )  # fmt: skip
+            if self.progress is not None:
+                self.progress(Progress(done.files, len(wanted), done.bytes_read, total, done.rows))
+        return replace(done, skipped=len(files) - done.files, changed=len(changed))
 
 
-def known(
-    spark: SparkSession,
-    target: str | os.PathLike[str],
-    storage_options: Mapping[str, str],
-    files: Mapping[str, SourceFile],
-) -> dict[str, int]:
-    """The modification times with which a table took files, by their names. files: by their identifiers."""
-    with own_session(spark, storage_options) as own:
-        there = Transaction(Table.of(own, target)).identifiers(files)
-    return {files[identifier].name: version for identifier, version in there.items()}
+def chosen(listed: Sequence[messages.SourceFile], is_known: Callable[[str], bool]) -> tuple[list[SourceFile], int]:
+    """The files to read, in the order of their names, and how many were left out because of their name.
 
-
-def committed(
-    files: list[SourceFile],
-    write: Callable[[list[SourceFile]], Result],
-    known_of: Callable[[list[SourceFile]], Collection[str]],
-    *,
-    again: bool = False,
-) -> tuple[list[SourceFile], Result | None]:
-    """Writes files in one commit. Returns those that were taken: another writer may have taken some in between.
-
-    write: commits files. known_of: the names of those that the table has. again: whether a conflict about something else than
-    these files is tried again too. Raises what `write` raises.
+    Files below directories are read if their name is known, or if that of none is; those that are named, in any case.
     """
-    for attempt in range(TRIES):
-        try:
-            return files, write(files)
-        except ConflictError:  # noqa: PERF203  # a commit takes seconds
-            there = known_of(files)
-            if not (there or again) or attempt == TRIES - 1:
-                raise
-            files = [file for file in files if file.name not in there]
-            if not files:
-                break
-    return [], None
-
-
-def batches(files: Iterable[SourceFile], commit_bytes: int) -> Iterator[list[SourceFile]]:
-    """The files of each commit."""
-    batch: list[SourceFile] = []
-    size = 0
-    for file in files:
-        if batch and size + file.size > commit_bytes:
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += file.size
-    if batch:
-        yield batch
+    named = {file.path for file in listed if file.named}
+    files = sorted({file.path: file for file in listed}.values(), key=attrgetter("path"))
+    wanted = [file for file in files if file.path in named or is_known(file.path)] or files
+    chosen = [SourceFile(file.path, file.size, max(0, file.modified), file.values or ()) for file in wanted]
+    return chosen, len(files) - len(chosen)
 
 
 def groups(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
@@ -194,37 +302,14 @@ def groups(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
     """
     total = sum(sizes)
     tasks = max(1, min(len(sizes), max(cores, -(-total // task_bytes))))
-    numbers, before = [], 0
-    for size in sizes:
-        numbers.append(min(tasks - 1, (before + size // 2) * tasks // total))
-        before += size
-    return numbers
+    starts = accumulate(sizes, initial=0)
+    return [min(tasks - 1, (start + size // 2) * tasks // total) for start, size in zip(starts, sizes, strict=False)]
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Cuts files into pieces, and keeps the storages that their pieces name."""
-
-    spark: SparkSession
-    storage_options: Mapping[str, str]
-    _storages: dict[str, tuple[int, Storage, str]] = field(default_factory=dict)
-
-    @property
-    def storages(self) -> tuple[Storage, ...]:
-        """The storages of the files that were cut, by their numbers."""
-        return tuple(storage for _, storage, _ in self._storages.values())
-
-    def of(self, file: SourceFile) -> Piece:
-        """A whole file."""
-        scheme, host, path = _PLACE.fullmatch(file.name).groups()  # type: ignore[union-attr]
-        root = f"{scheme}://{host}/" if host else f"{scheme or 'file'}:/"
-        if root not in self._storages:
-            state = self.spark._jsparkSession.sessionState()  # noqa: SLF001  # PySpark gives no public way
-            conf = state.newHadoopConfWithOptions(jvm.scala_map(self.spark, self.storage_options))
-            storage = storage_of(self.spark, jvm.static(self.spark, "org.apache.hadoop.fs.Path")(root), conf)
-            self._storages[root] = len(self._storages), storage, storage.root.rstrip("/")
-        number, _, prefix = self._storages[root]
-        return Piece(number, prefix + path, file.name, file.size)
+def _weight(piece: Piece) -> int:
+    """About how many bytes a piece has, and as many as are read in the time that it takes to open it."""
+    size = (piece.size if piece.end is None else piece.end) - piece.start
+    return size * (1 if piece.compression is None else _RATIO) + OPENING
 
 
 def cut(piece: Piece, piece_bytes: int) -> Iterator[Piece]:

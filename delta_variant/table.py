@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, VariantType
+from pyspark.sql.types import VariantType
 
 from delta_variant import jvm, rewriting
 from delta_variant.analysis import Analyzed, analyze, inspected
@@ -30,7 +30,7 @@ from delta_variant.rewriting import Advice, Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.summary import summary
 from delta_variant.transaction import Table, own_session
-from delta_variant.writer import Commit
+from delta_variant.writer import Commit, mapping
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import retype
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from delta_variant.writer.shredding_schemas import Shred
 
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _SCHEMA = "file string, column string, path string, type string, min variant, max variant, source string"
 
 
@@ -185,11 +184,11 @@ class VariantTable:
         Raises UnsupportedFeatureError, by name, for a constraint, generated column, default value, clustering or property that
         uses such a column, and for a table with row ids, which would change; and what `write` raises with parse_json.
         """
-        fields = {field.name: field.dataType for field in self.toDF().schema}
+        df = self.toDF()
+        fields = {field.name: field.dataType for field in df.schema}
         done = [isinstance(fields.get(v), VariantType) and (v == text or text not in fields) for v, text in parse_json.items()]
         if done and all(done):
             return Commit(int(self._table.snapshot().version()), 0, 0, 0, ())
-        df = self.toDF()
         request = Request.of(
             df, "overwrite", shred=shred, cluster_by=cluster_by, overwrite_schema=True, compression=compression,
             max_rows_per_file=max_rows_per_file, user_metadata=user_metadata, parse_json=parse_json, on_error=on_error,
@@ -271,7 +270,7 @@ class VariantTable:
         TableError if the table must not have shredded files, and for what Delta refuses.
         """
         with own_session(self._table.spark) as spark:
-            return rewriting.shred(replace(self._table, spark=spark), where, progress)
+            return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=True)
 
     def unshred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
         """Write shredded files anew, plain, one new file in the place of each old one. They have no bounds.
@@ -284,7 +283,7 @@ class VariantTable:
         `optimize`. Raises TableError for what Delta refuses.
         """
         with own_session(self._table.spark) as spark:
-            return rewriting.unshred(replace(self._table, spark=spark), where, progress)
+            return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=False)
 
     def drop_feature(self, *, progress: Callable[[Progress], object] | None = None) -> int:
         """Take the feature for shredding out of the table's protocol, so that readers need not know it.
@@ -450,7 +449,8 @@ class VariantTable:
         with jvm.delta_errors(f"reading the statistics of {self._table.name}"):
             snapshot = self._table.snapshot()
             statistics = self._table.statistics(snapshot)
-            schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+            paths = mapping.physical_paths(json.loads(snapshot.schema().json()))
+            logical = {physical: ".".join(path) for path, physical in paths.items()}
             columns = [tuple(names) for names in statistics.columnNames()]
             files = DataFrame(statistics.files(), spark)
             if where is not None:
@@ -458,7 +458,7 @@ class VariantTable:
                 predicates = add_files.predicates(spark._jsparkSession, snapshot.metadata(), where)  # noqa: SLF001  # no public name
                 chosen = DataFrame(add_files.of(snapshot.metadata(), snapshot.allFiles(), predicates), spark)
                 files = files.join(chosen.select("path"), "path", "left_semi")
-            return files, [(names, ".".join(_logical(schema, names))) for names in columns]
+            return files, [(names, logical[names]) for names in columns]
 
 
 def _mapped(column: str, values: str) -> Column:
@@ -469,15 +469,6 @@ def _mapped(column: str, values: str) -> Column:
 def _bounds(rows: DataFrame, column: str, path: Column, low: Column, high: Column, source: Column) -> DataFrame:
     """Rows with the columns of `stats`."""
     return rows.select("path", F.lit(column), path, F.schema_of_variant(F.coalesce(low, high)), low, high, source)
-
-
-def _logical(schema: StructType, names: Sequence[str]) -> Iterator[str]:
-    """The logical names of a column, from its physical names."""
-    for name in names:
-        field = next(field for field in schema if field.metadata.get(_PHYSICAL_NAME, field.name) == name)
-        yield field.name
-        if isinstance(field.dataType, StructType):
-            schema = field.dataType
 
 
 # ---- the plot --------------------------------------------------------------------------------------------------------

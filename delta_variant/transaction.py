@@ -87,23 +87,15 @@ class Table:
     @property
     def log(self) -> Any:
         """Delta's DeltaLog. Raises UnsupportedFeatureError for storage that `write` does not support."""
-        path = jvm.static(self.spark, "org.apache.hadoop.fs.Path")(self._location())
-        default = jvm.static(self.spark, "org.apache.hadoop.fs.FileSystem").getDefaultUri(self._hadoop_conf())
+        state, location = self.spark._jsparkSession.sessionState(), self.path
+        if location is None:
+            location = state.catalog().defaultTablePath(self.identifier) if self.entry is None else self.entry.location()
+        path = jvm.static(self.spark, "org.apache.hadoop.fs.Path")(location)
+        default = jvm.static(self.spark, "org.apache.hadoop.fs.FileSystem").getDefaultUri(state.newHadoopConf())
         Storage.of(str(path if path.toUri().getScheme() else default))
         with jvm.delta_errors(f"opening {self.name}"):
             log = jvm.static(self.spark, "org.apache.spark.sql.delta.DeltaLog")
             return log.forTable(self.spark._jsparkSession, path if self.entry is None else self.entry)
-
-    def _location(self) -> Any:
-        """Where the table is or will be, as a path or a URI."""
-        if self.path is not None:
-            return self.path
-        if self.entry is not None:
-            return self.entry.location()
-        return self.spark._jsparkSession.sessionState().catalog().defaultTablePath(self.identifier)
-
-    def _hadoop_conf(self) -> Any:
-        return self.spark._jsparkSession.sessionState().newHadoopConf()
 
     def snapshot(self) -> Any:
         """Delta's newest Snapshot; its version is -1 if there is no table."""
@@ -144,19 +136,14 @@ class Table:
         snapshot = self.snapshot()
         if int(snapshot.version()) >= 0:
             return snapshot
-        if self.path is not None:
-            self.check_free()
-        return None
-
-    def check_free(self) -> None:
-        """Raises TableError if the location of a new table holds something else."""
         path = self.log.dataPath()
-        files = path.getFileSystem(self._hadoop_conf())
+        files = path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
         # An empty log, with data files beside it, is what a writer leaves that was killed while it created the table.
-        foreign = files.exists(path) and not files.exists(self.log.logPath())
+        foreign = self.path is not None and files.exists(path) and not files.exists(self.log.logPath())
         if foreign and (files.getFileStatus(path).isFile() or len(files.listStatus(path))):
             shown = path.toUri().getPath()
             raise TableError(f"{shown} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
+        return None
 
 
 def tags(spark: SparkSession) -> Any:
@@ -282,24 +269,17 @@ class Transaction:
         """The number and the size in bytes of the files that `open` found."""
         return int(self._rewrite.opened()), int(self._rewrite.openedBytes())
 
-    def replace(self, rows: DataFrame, operation: Operation, tags: Mapping[str, str], task_bytes: int) -> None:
+    def replace(
+        self, rows: DataFrame, where: str | None, cluster_by: Sequence[str], tags: Mapping[str, str], task_bytes: int,
+        *, reorganizes: bool,
+    ) -> None:  # fmt: skip
         """Write rows in the place of the opened files, and commit. Raises what Delta raises.
 
-        tags: of all new files. task_bytes: about how many bytes of a partition a task is to get; 0 if rows stay as they are.
+        where, cluster_by: what DESCRIBE HISTORY shows, as REORG or as OPTIMIZE. tags: of all new files. task_bytes: about how
+        many bytes of a partition a task is to get; 0 if rows stay as they are.
         """
-        shown = operation.reorganizes, operation.where, list(operation.cluster_by)
-        self._rewrite.replace(rows._jdf, *shown, dict(tags), task_bytes)
+        self._rewrite.replace(rows._jdf, reorganizes, where, list(cluster_by), dict(tags), task_bytes)
 
     def overwrite(self, rows: DataFrame, options: Mapping[str, str]) -> None:
         """Write rows in the place of all others, and commit. options: of Delta's DataFrameWriter. Raises what Delta raises."""
         self._rewrite.overwrite(rows._jdf, dict(options))
-
-
-@dataclass(frozen=True)
-class Operation:
-    """How DESCRIBE HISTORY shows that files were written anew."""
-
-    reorganizes: bool
-    """Whether as REORG, else as OPTIMIZE."""
-    where: str | None = None
-    cluster_by: tuple[str, ...] = ()

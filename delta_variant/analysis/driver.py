@@ -21,7 +21,7 @@ from delta_variant.analysis.index import Indexed, index
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages, remove_messages
 from delta_variant.errors import InvalidSchemaError, TableError
-from delta_variant.features import SHREDDING_FEATURES, TableFeatures, fields
+from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decoded
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
@@ -90,7 +90,9 @@ def analyze(
     if by_name or not bloom:
         plan = _plan(table, features, _asked(features, columns, paths), tags_only=tags_only, by_name=by_name)
         if plan.columns:
-            done = _analyzed(table, features, plan, where, progress)
+            feature = _prepared(table, features, tags_only=tags_only)
+            done = _run(table, partial(analyze_messages, plan), where, all_files=by_name, progress=progress)
+            done = replace(done, feature=feature)
     if to_index:
         with jvm.delta_errors(f"indexing {table.name}"):
             analysis = _analysis(table, everything=True)
@@ -109,16 +111,6 @@ def _analysis(table: Table, *, everything: bool) -> Any:
         spark, "Analysis", spark._jsparkSession, table.log,  # noqa: SLF001
         jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
     )  # fmt: skip
-
-
-def _analyzed(
-    table: Table, features: TableFeatures, plan: AnalysisPlan, where: str | None,
-    progress: Callable[[Progress], object] | None,
-) -> Analyzed:  # fmt: skip
-    """Gives the files their bounds."""
-    feature = _prepared(table, features, tags_only=plan.tags_only)
-    done = _run(table, partial(analyze_messages, plan), where, all_files=plan.by_name, progress=progress)
-    return replace(done, feature=feature)
 
 
 def remove_bounds(table: Table) -> Analyzed:
@@ -178,15 +170,6 @@ def _asked(
     return asked or dict.fromkeys(variants, cast("list[ColumnPath]", []))
 
 
-def _in_structs(struct: t.StructType, parents: ColumnPath = ()) -> Iterator[ColumnPath]:
-    """The VARIANT columns, those in structs included."""
-    for one in struct:
-        if isinstance(one.dataType, t.VariantType):
-            yield *parents, one.name
-        elif isinstance(one.dataType, t.StructType):
-            yield from _in_structs(one.dataType, (*parents, one.name))
-
-
 def _plan(
     table: Table, features: TableFeatures, asked: Mapping[ColumnPath, Sequence[ColumnPath]], *, tags_only: bool, by_name: bool
 ) -> AnalysisPlan:
@@ -198,12 +181,12 @@ def _plan(
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = mapping.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
-    variants = {physical[path] for path in _in_structs(schema)}
+    variants = {physical[path] for path, kind in shredding_schemas.in_structs(schema) if kind == "variant"}
     if tags_only:  # which need no statistics
         indexed |= variants
     elif features.names.isdisjoint(SHREDDING_FEATURES):
         # With the feature, the VARIANT columns have bounds whose nulls Delta counts.
-        indexed |= variants & {path for path, _ in fields(counted.get("nullCount") or {"fields": []})}
+        indexed |= variants & set(mapping.physical_paths(counted.get("nullCount") or {}))
     ids = mapping.ids_in_files(features)
     given = shredding_schemas.given("auto", schema, features.properties)
     first = shredding_schemas.first_bounds(schema, features.properties)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.pieces import FileSystems, Form, JsonFiles, Piece
+from delta_variant.json_files.pieces import Form, JsonFiles, Piece, opener
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
@@ -71,7 +71,7 @@ class Reader:
         self._parser = Parser(
             allow_duplicate_keys=files.allow_duplicate_keys, validate_unicode=files.validate_unicode, strict=True
         )
-        self._file_systems = FileSystems(files.storages)
+        self._file_system = opener(files.storages)
         self.malformed: dict[str, int] = {}
         """How many malformed documents were left out, by file."""
 
@@ -106,7 +106,7 @@ class Reader:
                 for variants, malformed in self.documents(piece):
                     if malformed and self._files.fails:
                         first = malformed[0]
-                        line = first.line or line_of(piece, self._file_systems.of(piece), first.offset)
+                        line = first.line or line_of(piece, self._file_system(piece), first.offset)
                         raise first.error(line, self._files.form)
                     if malformed:
                         self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
@@ -123,7 +123,7 @@ class Reader:
         """
         storage = self._files.storages[piece.storage]
         try:
-            for block in texts(piece, self._files, self._file_systems.of(piece)):
+            for block in texts(piece, self._files, self._file_system(piece)):
                 yield self._parsed(piece, block)
         except OSError as error:
             reason = f"cannot read {piece.name}: {error}"

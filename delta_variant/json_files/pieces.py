@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyarrow import fs
 
@@ -24,7 +25,7 @@ class Piece:
     """A part of a file. A line belongs to the piece in which it begins."""
 
     storage: int
-    """The number of its storage in `sources.Pieces`."""
+    """The number of its storage among those of `JsonFiles` or `ParquetFiles`."""
     path: str
     """As pyarrow's file system names the file."""
     name: str
@@ -49,18 +50,10 @@ class Piece:
         return next((name for suffix, name in COMPRESSIONS.items() if self.path.lower().endswith(suffix)), None)
 
 
-class FileSystems:
-    """The file systems of pieces in one task, each opened at its first use."""
-
-    def __init__(self, storages: Sequence[Storage]) -> None:
-        self._storages = storages
-        self._opened: dict[int, fs.FileSystem] = {}
-
-    def of(self, piece: Piece) -> fs.FileSystem:
-        """The file system of a piece."""
-        if piece.storage not in self._opened:
-            self._opened[piece.storage] = self._storages[piece.storage].open()
-        return self._opened[piece.storage]
+def opener(storages: Sequence[Storage]) -> Callable[[Piece], fs.FileSystem]:
+    """Gives the file systems of pieces in one task, each opened at its first use."""
+    opened = cache(lambda number: storages[number].open())
+    return lambda piece: opened(piece.storage)
 
 
 @dataclass(frozen=True)

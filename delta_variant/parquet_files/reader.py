@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from delta_variant.buffers import size_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
-from delta_variant.json_files.pieces import FileSystems, Piece
+from delta_variant.json_files.pieces import Piece, opener
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
@@ -69,7 +69,7 @@ class Reader:
     def __init__(self, files: ParquetFiles) -> None:
         self._files = files
         self._schema = pa.schema([]) if files.schema is None else files.schema
-        self._file_systems = FileSystems(files.storages)
+        self._file_system = opener(files.storages)
         self._row_bytes = 0.0
         self.malformed: dict[str, int] = {}
         """What a reader of JSON files counts. A malformed Variant is an error."""
@@ -138,7 +138,7 @@ class Reader:
     @contextmanager
     def _opened(self, piece: Piece) -> Iterator[tuple[pq.ParquetFile, FileColumns]]:
         """Opens a file. Errors in the `with` block get its name."""
-        storage, system = self._files.storages[piece.storage], self._file_systems.of(piece)
+        storage, system = self._files.storages[piece.storage], self._file_system(piece)
         try:
             with CountedFile(system.open_input_file(piece.path)) as source, reading(source):
                 if (size := source.seek(0, os.SEEK_END)) != piece.size:

@@ -10,7 +10,7 @@ it was before.
 """
 
 from delta_variant.rewriting.advice import Advice, advise
-from delta_variant.rewriting.driver import Rewritten, cluster_by, optimize, shred, unshred
+from delta_variant.rewriting.driver import Rewritten, cluster_by, optimize, reorganize
 from delta_variant.rewriting.feature import drop_feature
 
-__all__ = ["Advice", "Rewritten", "advise", "cluster_by", "drop_feature", "optimize", "shred", "unshred"]
+__all__ = ["Advice", "Rewritten", "advise", "cluster_by", "drop_feature", "optimize", "reorganize"]

@@ -13,7 +13,7 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from delta_variant.rewriting.arrangement import (
     expected_bytes,
     grouped,
 )
-from delta_variant.transaction import Operation, Table, Transaction
+from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, file_sizes, mapping
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.calls import Call
@@ -100,14 +100,13 @@ def optimize(
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)
         sets += [of_partition[indices] for indices in disordered(files.some(of_partition), file_bytes)]
-    run = f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"
-    tags = {CLUSTERED_TAG: run} if cluster_by else {}
-    work = _Work(table, Operation(reorganizes=False, where=where, cluster_by=cluster_by), "auto", file_bytes, tags)
+    tags = {CLUSTERED_TAG: f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"} if cluster_by else {}
+    work = _Work(table, where, "auto", cluster_by, file_bytes, tags)
     jobs = [
-        _Job([paths[i] for i in chosen], max(1, math.ceil(expected_bytes(files, chosen) / (FULL * file_bytes))))
+        ([paths[i] for i in chosen], max(1, math.ceil(expected_bytes(files, chosen) / (FULL * file_bytes))))
         for chosen in grouped(sets, files.sizes, JOB_BYTES)
     ]
-    return _rewrite(work, jobs, dict(zip(paths, files.sizes.tolist(), strict=True)), progress)
+    return work.run(jobs, dict(zip(paths, files.sizes.tolist(), strict=True)), progress)
 
 
 def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
@@ -122,18 +121,11 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
     return int(table.snapshot().version())
 
 
-def shred(table: Table, where: str | None, progress: Callable[[Progress], object] | None) -> Rewritten:
-    """Writes plain files anew, shredded, as `VariantTable.shred` says. table: in a session of its own."""
-    return _reorganize(table, where, progress, shreds=True)
+def reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
+    """Writes plain files anew, shredded, or the other way round, as `VariantTable.shred` and `unshred` say.
 
-
-def unshred(table: Table, where: str | None, progress: Callable[[Progress], object] | None) -> Rewritten:
-    """Writes shredded files anew, plain, as `VariantTable.unshred` says. table: in a session of its own."""
-    return _reorganize(table, where, progress, shreds=False)
-
-
-def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
-    """Writes the files anew in which a VARIANT column has another layout than it is to have."""
+    table: in a session of its own.
+    """
     chosen = reorganizing(table, shreds=shreds)
     files = chosen.add_actions(where)
     if shreds:
@@ -154,8 +146,8 @@ def _reorganize(table: Table, where: str | None, progress: Callable[[Progress], 
     paths = sorted(row.file for row in rows if row.differs)
     sets = [np.array([i], np.int64) for i in range(len(paths))]
     groups = grouped(sets, np.array([sizes[path] for path in paths], np.int64), JOB_BYTES)
-    work = _Work(table, Operation(reorganizes=True, where=where), "auto" if shreds else False, None, {})
-    return _rewrite(work, [_Job([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
+    work = _Work(table, where, "auto" if shreds else False)
+    return work.run([([paths[i] for i in chosen], len(chosen)) for chosen in groups], sizes, progress)
 
 
 def is_shredded() -> Column:
@@ -309,71 +301,67 @@ class _Work:
     """What the jobs of an operation are to do."""
 
     table: Table
-    operation: Operation
+    where: str | None
     shred: Shred
-    file_bytes: int | None
+    cluster_by: tuple[str, ...] = ()
+    file_bytes: int | None = None
     """The size of new files; None for one new file in the place of each old one."""
-    tags: Mapping[str, str]
+    tags: Mapping[str, str] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class _Job:
-    paths: list[str]
-    """The files that it writes anew."""
-    files: int
-    """The number of new files."""
-
-
-def _rewrite(
-    work: _Work, jobs: Sequence[_Job], sizes: Mapping[str, int], progress: Callable[[Progress], object] | None
-) -> Rewritten:
-    """Runs the jobs. sizes: of all files that were considered, by path."""
-    paths = [path for job in jobs for path in job.paths]
-    done = Rewritten(None, 0, 0, 0, len(sizes) - len(paths), 0, 0, 0)
-    total = sum(sizes[path] for path in paths)
-    files = 0
-    for job in jobs:
-        done = _tried(work, job, done)
-        files += len(job.paths)
-        if progress is not None:
-            progress(Progress(files, len(sizes) - done.files_kept, done.bytes_removed, total, done.rows))
-    return done
-
-
-def _tried(work: _Work, job: _Job, done: Rewritten, tries: int = TRIES) -> Rewritten:
-    """Runs a job. After a conflict it is run again, with the files that the table still has."""
-    try:
-        return _run(work, job, done)
-    except ConflictError:
-        if tries == 1:
-            raise
-    return _tried(work, job, done, tries - 1)
-
-
-def _run(work: _Work, job: _Job, done: Rewritten) -> Rewritten:
-    table, spark, cluster_by = work.table, work.table.spark, work.operation.cluster_by
-    most = WHOLE if work.file_bytes is None else 2 * work.file_bytes
-    call = Call(spark, spark, Request.rewriting(spark, work.shred, cluster_by, most), table.name)
-    transaction = Transaction(table)
-    rows = transaction.open(job.paths)
-    count, size = transaction.opened
-    if not count:
-        call.close()
+    def run(
+        self,
+        jobs: Sequence[tuple[Sequence[str], int]],
+        sizes: Mapping[str, int],
+        progress: Callable[[Progress], object] | None,
+    ) -> Rewritten:
+        """Runs jobs: the files that each writes anew, and the number of new files. sizes: of all files that were considered."""
+        paths = [path for job, _ in jobs for path in job]
+        done = Rewritten(None, 0, 0, 0, len(sizes) - len(paths), 0, 0, 0)
+        total = sum(sizes[path] for path in paths)
+        files = 0
+        for job, count in jobs:
+            done = self._tried(job, count, done)
+            files += len(job)
+            if progress is not None:
+                progress(Progress(files, len(paths), done.bytes_removed, total, done.rows))
         return done
-    features, settings = transaction.features, source.one_by_one()
-    if work.file_bytes is not None:
-        schema, _ = mapping.schemas(features.schema)
-        if cluster_by:
-            rows = source.clustered(rows, schema, cluster_by, features.partition_by, job.files)
-        settings = {} if cluster_by else source.packed(work.file_bytes)
-    gathers = work.file_bytes is not None and not cluster_by
-    with jvm.settings(spark, settings), call.running("writing to"):
-        transaction.replace(rows, work.operation, work.tags, work.file_bytes or 0 if gathers else 0)
-    written = call.written
-    return Rewritten(
-        call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
-        done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
-    )  # fmt: skip
+
+    def _tried(self, paths: Sequence[str], files: int, done: Rewritten, tries: int = TRIES) -> Rewritten:
+        """Runs a job. After a conflict it is run again, with the files that the table still has."""
+        try:
+            return self._job(paths, files, done)
+        except ConflictError:
+            if tries == 1:
+                raise
+        return self._tried(paths, files, done, tries - 1)
+
+    def _job(self, paths: Sequence[str], files: int, done: Rewritten) -> Rewritten:
+        table, spark, file_bytes = self.table, self.table.spark, self.file_bytes
+        most = WHOLE if file_bytes is None else 2 * file_bytes
+        call = Call(spark, spark, Request.rewriting(spark, self.shred, self.cluster_by, most), table.name)
+        transaction = Transaction(table)
+        rows = transaction.open(paths)
+        count, size = transaction.opened
+        if not count:
+            call.close()
+            return done
+        settings: Mapping[str, str] = {}
+        task_bytes = 0
+        if file_bytes is None:
+            settings = source.one_by_one()
+        elif self.cluster_by:
+            features = transaction.features
+            schema, _ = mapping.schemas(features.schema)
+            rows = source.clustered(rows, schema, self.cluster_by, features.partition_by, files)
+        else:
+            settings, task_bytes = source.packed(file_bytes), file_bytes
+        with jvm.settings(spark, settings), call.running("writing to"):
+            transaction.replace(rows, self.where, self.cluster_by, self.tags, task_bytes, reorganizes=file_bytes is None)
+        written = call.written
+        return Rewritten(
+            call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
+            done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
+        )  # fmt: skip
 
 
 def _hash(keys: Sequence[str]) -> str:

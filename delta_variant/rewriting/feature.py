@@ -24,7 +24,7 @@ from delta_variant.errors import TableError
 from delta_variant.features import SHREDDING_FEATURES, SHREDDING_PROPERTY
 from delta_variant.paths import quoted
 from delta_variant.progress import Progress
-from delta_variant.rewriting.driver import TRIES, is_shredded, unshred
+from delta_variant.rewriting.driver import TRIES, is_shredded, reorganize
 from delta_variant.transaction import Table
 
 
@@ -46,7 +46,7 @@ def drop_feature(table: Table, progress: Callable[[Progress], object] | None) ->
 
 def _dropped(table: Table, name: str, progress: Callable[[Progress], object] | None) -> int:
     for _ in range(TRIES):
-        unshred(table, None, progress)
+        reorganize(table, None, progress, shreds=False)
         remove_bounds(table)
         with jvm.delta_errors(f"writing checkpoints of {table.name}"):
             entry = jvm.option(table.spark, table.entry)

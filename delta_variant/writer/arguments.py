@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.messages import Additions
 from delta_variant.writer.column_types import check_types
 from delta_variant.writer.json_texts import JsonTexts
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from delta_variant.json_files.pieces import JsonFiles
-    from delta_variant.messages import Removal
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.writer.shredding_schemas import Shred
 
@@ -42,37 +42,28 @@ _NO_PARTITION = (t.VariantType, t.StructType, t.ArrayType, t.MapType, t.BinaryTy
 
 @dataclass(frozen=True)
 class Request:
-    """What a write is asked to do, apart from its rows and its table; the same from the first step to the last."""
+    """What a write is asked to do, apart from its rows and its table: the arguments of `write`, and what its callers add."""
 
-    save_mode: str
-    """Spark's name of the mode: Append, Overwrite, ErrorIfExists or Ignore."""
-    shred: Shred | Mapping[str, str | pa.DataType]
-    partition_by: tuple[str, ...]
-    cluster_by: tuple[str, ...]
-    overwrite_schema: bool
-    compression: str
-    max_rows: int | None
+    mode: str
+    shred: Shred | Mapping[str, str | pa.DataType] = "auto"
+    partition_by: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    replace_where: str | None = None
+    partition_overwrite: str | None = None
+    merge_schema: bool | None = None
+    overwrite_schema: bool = False
+    txn: tuple[str, int] | None = None
+    user_metadata: str | None = None
+    compression: str = "zstd"
+    max_rows: int | None = None
     """The rows after which a file ends; None for no limit."""
-    options: Mapping[str, str]
-    """The arguments as options of Delta's DataFrameWriter."""
-    texts: JsonTexts
+    texts: JsonTexts = JsonTexts({}, fails=True, corrupt=None)  # noqa: RUF009  # it is frozen
     files: JsonFiles | ParquetFiles | None = None
     """How tasks read the files whose pieces the rows name; None if the rows are rows."""
-    identifiers: Mapping[str, int] = field(default_factory=dict)
-    """Transaction identifiers to commit besides `txn`: versions by application."""
-    again: bool = False
-    """Whether the table may have them already."""
-    known: Mapping[str, int] = field(default_factory=dict)
-    """Those that the table has, and that this write replaces, with their rows (`removal`)."""
-    removal: Removal | None = None
-    """What is removed, if the mode does not say it."""
+    additions: Additions = Additions({}, {}, again=False, removal=None, pieces="")  # noqa: RUF009
+    """What is committed besides; `calls` fills in `pieces`."""
     max_bytes: int | None = None
     """Bytes after which a file ends; None for the target size of the table's files."""
-
-    @property
-    def follows_options(self) -> bool:
-        """Whether options, properties and settings say how VARIANT columns are shredded, for new rows."""
-        return self.shred == "auto" and self.max_bytes is None
 
     @classmethod
     def of(
@@ -80,46 +71,35 @@ class Request:
         df: DataFrame,
         mode: str,
         *,
-        shred: Shred | Mapping[str, str | pa.DataType] = "auto",
-        partition_by: Sequence[str] = (),
-        cluster_by: Sequence[str] = (),
-        replace_where: str | None = None,
-        partition_overwrite: str | None = None,
-        merge_schema: bool | None = None,
-        overwrite_schema: bool = False,
         compression: str | None = None,
         max_rows_per_file: int | None = None,
-        txn: tuple[str, int] | None = None,
-        user_metadata: str | None = None,
         parse_json: Mapping[str, str] | None = None,
         on_error: str = "fail",
         corrupt: str | None = None,
+        **others: Any,
     ) -> Request:
-        """The request of a call of `write`, with its arguments.
+        """The request of a call of `write`, with its arguments. others: those that are fields.
 
         Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text and for columns with texts.
         """
-        _check_rows(df)
-        spark = df.sparkSession
-        _check_mode(mode, replace_where, partition_overwrite, overwrite_schema=overwrite_schema)
+        if df.isStreaming:
+            raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
+        check_types(df.schema)
+        asked = cls(mode, **others)
+        _check_mode(asked)
         if max_rows_per_file is not None and max_rows_per_file < 1:
             raise UnsupportedFeatureError(f"max_rows_per_file={max_rows_per_file} must be 1 or more")
-        if txn is not None and not _is_txn(txn):
-            raise UnsupportedFeatureError(f"txn={txn!r} is not an application and its version: write txn=('my-job', 7)")
-        for name, listed in (("partition_by", partition_by), ("cluster_by", cluster_by)):
+        if asked.txn is not None and not _is_txn(asked.txn):
+            raise UnsupportedFeatureError(f"txn={asked.txn!r} is not an application and its version: write txn=('my-job', 7)")
+        for name, listed in (("partition_by", asked.partition_by), ("cluster_by", asked.cluster_by)):
             if isinstance(listed, str):
                 raise InvalidSchemaError(f"{name}={listed!r} must be a list of columns: [{listed!r}]")
-        return cls(
-            save_mode=_SAVE_MODES[mode.lower()],
-            shred=shred,
-            partition_by=tuple(partition_by),
-            cluster_by=tuple(cluster_by),
-            overwrite_schema=overwrite_schema,
-            compression=_codec(spark, compression),
-            max_rows=_max_rows(spark, max_rows_per_file),
-            options=_options(
-                replace_where, partition_overwrite, merge_schema, overwrite_schema, txn, user_metadata, cluster_by
-            ),
+        return replace(
+            asked,
+            partition_by=tuple(asked.partition_by),
+            cluster_by=tuple(asked.cluster_by),
+            compression=_codec(df.sparkSession, compression),
+            max_rows=_max_rows(df.sparkSession, max_rows_per_file),
             texts=JsonTexts.of(df.schema, parse_json, on_error, corrupt),
         )
 
@@ -128,42 +108,62 @@ class Request:
         cls, spark: SparkSession, shred: Shred | Mapping[str, str | pa.DataType], cluster_by: Sequence[str], max_bytes: int
     ) -> Request:
         """The request for rows that the table has already."""
-        texts = JsonTexts({}, fails=True, corrupt=None)
-        return cls(
-            save_mode="Overwrite", shred=shred, partition_by=(), cluster_by=tuple(cluster_by), overwrite_schema=False,
-            compression=_codec(spark, None), max_rows=_max_rows(spark, None), options={}, texts=texts, max_bytes=max_bytes,
-        )  # fmt: skip
+        compression, max_rows = _codec(spark, None), _max_rows(spark, None)
+        return cls("overwrite", shred, (), cluster_by, compression=compression, max_rows=max_rows, max_bytes=max_bytes)
+
+    @property
+    def save_mode(self) -> str:
+        """Spark's name of the mode: Append, Overwrite, ErrorIfExists or Ignore."""
+        return _SAVE_MODES[self.mode.lower()]
+
+    @property
+    def follows_options(self) -> bool:
+        """Whether options, properties and settings say how VARIANT columns are shredded, for new rows."""
+        return self.shred == "auto" and self.max_bytes is None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The arguments as options of Delta's DataFrameWriter, and the keys as one of ours.
+
+        Those that are not given are left out: the session decides.
+        """
+        application, version = self.txn or (None, None)
+        given = {
+            "replaceWhere": self.replace_where,
+            "partitionOverwriteMode": self.partition_overwrite,
+            "mergeSchema": None if self.merge_schema is None else str(self.merge_schema).lower(),
+            "overwriteSchema": "true" if self.overwrite_schema else None,
+            "txnAppId": application,
+            "txnVersion": None if version is None else str(version),
+            "userMetadata": self.user_metadata,
+            CLUSTER_BY: ", ".join(self.cluster_by) or None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_mode(mode: str, replace_where: str | None, partition_overwrite: str | None, *, overwrite_schema: bool) -> None:
+def _check_mode(asked: Request) -> None:
     """Raises UnsupportedFeatureError for unknown modes, and for arguments that need an overwrite or exclude each other."""
-    if str(mode).lower() not in _SAVE_MODES:
-        raise UnsupportedFeatureError(f"mode={mode!r} is not one of {', '.join(_SAVE_MODES)}")
-    if partition_overwrite is not None and partition_overwrite.lower() not in ("static", "dynamic"):
-        raise UnsupportedFeatureError(f"partition_overwrite={partition_overwrite!r} is not one of static, dynamic")
+    mode, partitions = str(asked.mode).lower(), asked.partition_overwrite
+    if mode not in _SAVE_MODES:
+        raise UnsupportedFeatureError(f"mode={asked.mode!r} is not one of {', '.join(_SAVE_MODES)}")
+    if partitions is not None and partitions.lower() not in ("static", "dynamic"):
+        raise UnsupportedFeatureError(f"partition_overwrite={partitions!r} is not one of static, dynamic")
     given = {
-        "replace_where": replace_where,
-        "partition_overwrite": partition_overwrite,
-        "overwrite_schema": overwrite_schema or None,
+        "replace_where": asked.replace_where is not None,
+        "partition_overwrite": partitions is not None,
+        "overwrite_schema": asked.overwrite_schema,
     }
-    for name, value in given.items():
-        if value is not None and mode.lower() != "overwrite":
+    for name, is_given in given.items():
+        if is_given and mode != "overwrite":
             raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
-    partial = {"replace_where": replace_where is not None, "partition_overwrite='dynamic'": _is_dynamic(partition_overwrite)}
-    chosen = [name for name, is_chosen in {**partial, "overwrite_schema": overwrite_schema}.items() if is_chosen]
+    partial = {
+        "replace_where": asked.replace_where is not None,
+        "partition_overwrite='dynamic'": (partitions or "").lower() == "dynamic",
+        "overwrite_schema": asked.overwrite_schema,
+    }
+    chosen = [name for name, is_chosen in partial.items() if is_chosen]
     if len(chosen) > 1:
         raise UnsupportedFeatureError(f"{' and '.join(chosen)} exclude each other: leave one out")
-
-
-def _is_dynamic(mode: str | None) -> bool:
-    return (mode or "").lower() == "dynamic"
-
-
-def _check_rows(df: DataFrame) -> None:
-    """Raises UnsupportedFeatureError for a stream, and for columns of types that `write` does not handle."""
-    if df.isStreaming:
-        raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
-    check_types(df.schema)
 
 
 def _codec(spark: SparkSession, given: str | None) -> str:
@@ -190,32 +190,6 @@ def _max_rows(spark: SparkSession, given: int | None) -> int | None:
         return given
     rows = int(spark.conf.get(_ROWS_OF_SESSION, None) or 0)
     return rows if rows > 0 else None
-
-
-def _options(
-    replace_where: str | None,
-    partition_overwrite: str | None,
-    merge_schema: bool | None,
-    overwrite_schema: bool,
-    txn: tuple[str, int] | None,
-    user_metadata: str | None,
-    cluster_by: Sequence[str],
-) -> dict[str, str]:
-    """The arguments as options of Delta's DataFrameWriter, and the keys as one of ours.
-
-    Those that are not given are left out: the session decides.
-    """
-    given: dict[str, str | None] = {
-        "replaceWhere": replace_where,
-        "partitionOverwriteMode": partition_overwrite,
-        "mergeSchema": None if merge_schema is None else str(merge_schema).lower(),
-        "overwriteSchema": "true" if overwrite_schema else None,
-        "txnAppId": txn and txn[0],
-        "txnVersion": None if txn is None else str(txn[1]),
-        "userMetadata": user_metadata,
-        CLUSTER_BY: ", ".join(cluster_by) or None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _is_txn(txn: object) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import warnings
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -30,7 +31,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.messages import Additions, ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
+from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
 from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.writer import every_write, mapping, planning
 from delta_variant.writer.task_events import TaskEvents
@@ -66,8 +67,7 @@ class Call:
         self._plan: Plan | None = None
         self._names: Mapping[str, str] = {}
         pieces = "" if request.files is None else "parquet" if isinstance(request.files, ParquetFiles) else "json"
-        additions = Additions(request.identifiers, request.known, request.again, request.removal, pieces)
-        self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(additions))
+        self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
         self._callbacks = callbacks.Callbacks(spark, self._reply, lambda about, text: every_write.tell(spark, about, text))
         self._writes = every_write.writes(spark, self._callbacks.python, self._call)
         rule = jvm.construct(spark, "EveryWrite$SessionOfCall", self._writes)

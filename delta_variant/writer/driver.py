@@ -154,7 +154,7 @@ def write_rows(
             by = []
         clustering.keys(schema, request.cluster_by)
         spark.conf.set(_RUN_ON_FILES, "true")
-        if request.identifiers:  # the commits of one session's identifier would be one, and others left out
+        if request.additions.identifiers:  # the commits of one session's identifier would be one, and others left out
             _forget_identifier(spark)
         call = Call(spark, df.sparkSession, request, table.name)
         with call.running("writing to"):
@@ -224,8 +224,7 @@ def retype(table: Table, request: Request) -> Commit:
 def _committed(table: Table, call: Call, request: Request) -> tuple[Commit, Mapping[str, int]]:
     version, done = call.version, None
     if version is None:
-        snapshot = table.snapshot()
-        version = int(snapshot.version())
+        version = int(table.snapshot().version())
         application = request.options.get("txnAppId") or table.spark.conf.get(_APPLICATION_OF_SESSION, None)
         if not call.has_begun and application:
             done = Transaction(table).identifiers([application]).get(application)

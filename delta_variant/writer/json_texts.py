@@ -8,7 +8,7 @@ what a constraint or a computed column of the table uses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
@@ -20,25 +20,7 @@ from delta_variant.writer.column_types import type_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-_DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"
-
-
-class Parsing(TypedDict):
-    """Arguments of `binary.parse_json`."""
-
-    allow_duplicate_keys: bool
-    validate_unicode: bool
-
-
-def parsing(spark: SparkSession) -> Parsing:
-    """The session's settings for Spark's `parse_json`."""
-
-    def is_on(name: str, default: str) -> bool:
-        return (spark.conf.get(name, default) or "").strip().lower() == "true"
-
-    return Parsing(allow_duplicate_keys=is_on(_DUPLICATE_KEYS, "false"), validate_unicode=is_on(_VALIDATE, "true"))
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -82,16 +64,13 @@ class JsonTexts:
                 raise InvalidSchemaError(f"parse_json: {source} is {type_name(field.dataType)}, and texts are STRING or BINARY")
             columns[name] = field
         texts = cls(columns, fails=corrupt is None and on_error == "fail", corrupt=corrupt)
-        kept = [field.name for field in rows if field.name not in texts._sources()]
-        taken = {name.lower() for name in kept}
+        sources = {field.name for field in columns.values()}
+        taken = {field.name.lower() for field in rows if field.name not in sources}
         for name in [*columns, *([] if corrupt is None else [corrupt])]:
             if name.lower() in taken:
                 raise InvalidSchemaError(f"parse_json: the DataFrame has a column {name} already: drop or rename it")
             taken.add(name.lower())
         return texts
-
-    def _sources(self) -> set[str]:
-        return {field.name for field in self.columns.values()}
 
     def schema(self, rows: t.StructType) -> t.StructType:
         """The schema of the rows with VARIANT columns in the place of their texts, and the column for malformed ones."""
@@ -101,29 +80,24 @@ class JsonTexts:
             fields += [t.StructField(name, t.VariantType()) for name in named] or [field]
         return t.StructType([*fields, *([] if self.corrupt is None else [t.StructField(self.corrupt, t.StringType())])])
 
-    def variants(self) -> dict[str, Column]:
-        """The VARIANT columns, made of the texts; NULL for malformed ones."""
-        return {name: F.try_parse_json(self._text(source)) for name, source in self.columns.items()}
-
     def parsed(self, rows: DataFrame) -> DataFrame:
         """The rows with the columns of `schema`."""
         if not self.columns:
             return rows
-        variants = self.variants()
-        texts = {name: self._text(source) for name, source in self.columns.items()}
+        texts = {name: _text(source) for name, source in self.columns.items()}
         columns: list[Column] = []
         for field in self.schema(rows.schema):
-            if field.name in variants:
-                column = F.parse_json(texts[field.name]) if self.fails else variants[field.name]
+            if field.name in texts:
+                column = (F.parse_json if self.fails else F.try_parse_json)(texts[field.name])
             elif field.name == self.corrupt:
-                ((name, text),) = texts.items()
-                column = F.when(variants[name].isNull(), text)
+                (text,) = texts.values()
+                column = F.when(F.try_parse_json(text).isNull(), text)
             else:
                 column = F.col(quoted(field.name))
             columns.append(column.alias(field.name))
         return rows.select(*columns)
 
-    @staticmethod
-    def _text(source: t.StructField) -> Column:
-        text = F.col(quoted(source.name))
-        return text if isinstance(source.dataType, t.StringType) else text.cast("string")
+
+def _text(source: t.StructField) -> Column:
+    text = F.col(quoted(source.name))
+    return text if isinstance(source.dataType, t.StringType) else text.cast("string")

@@ -105,22 +105,21 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
 
 def _expressions(transaction: Transaction, column: str) -> list[str]:
     """The CHECK constraints, invariants and generated columns whose expressions use a column, for messages."""
-    parser = transaction.spark._jsparkSession.sessionState().sqlParser()
+    session = transaction.spark._jsparkSession
+    parser = session.sessionState().sqlParser()
     with jvm.delta_errors("reading the constraints of the table"):
-        expressions = [(f"the CHECK constraint {c.name()}", c.expression()) for c in _constraints(transaction)]
+        constraints = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.constraints.Constraints")
+        expressions = [
+            (f"the CHECK constraint {one.name()}", one.expression())
+            for one in jvm.items(constraints.getAll(transaction.delta.metadata(), session))
+            if one.getClass().getSimpleName() != "NotNull"
+        ]
         expressions += [
             (f"the generated column {field.name}", parser.parseExpression(field.metadata[_GENERATED]))
             for field in t.StructType.fromJson(dict(transaction.features.schema))
             if _GENERATED in field.metadata
         ]
         return [name for name, expression in expressions if column.lower() in _names(expression)]
-
-
-def _constraints(transaction: Transaction) -> list[Any]:
-    """Delta's constraints of the table, NOT NULL aside."""
-    functions = jvm.scala_object(transaction.spark, "org.apache.spark.sql.delta.constraints.Constraints")
-    found = functions.getAll(transaction.delta.metadata(), transaction.spark._jsparkSession)
-    return [constraint for constraint in jvm.items(found) if constraint.getClass().getSimpleName() != "NotNull"]
 
 
 def _names(expression: Any) -> set[str]:

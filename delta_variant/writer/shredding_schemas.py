@@ -54,7 +54,7 @@ def given(
     """
     if shred is False:
         return {}
-    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
+    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
     schemas: dict[ColumnPath, pa.DataType] = {}
     for key, text in properties.items():
         if key.startswith(SHREDDING):
@@ -84,7 +84,7 @@ def first_bounds(
     Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property for bounds
     raises InvalidPathError, as does invalid text.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
+    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for text in (*cluster_by, *listed(properties.get(CLUSTER_BY, ""))):
         column, variant_path = parse_column_path(text)
@@ -103,7 +103,7 @@ def paths_of(schema: StructType, properties: Mapping[str, str], prefix: str) -> 
 
     Raises InvalidPathError for text that is no path, and for a path that leads into an array.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in _columns(schema)}
+    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
     found: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for key, text in properties.items():
         if key.startswith(prefix):
@@ -153,13 +153,13 @@ def _is_readable(leaf: pa.DataType) -> bool:
     return primitive is not None and primitive.spark is not None
 
 
-def _columns(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
+def in_structs(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
     """All columns and fields of structs, with the names of their types."""
     for field in schema.fields:
         path = (*parents, field.name)
         yield path, field.dataType.simpleString()
         if hasattr(field.dataType, "fields"):
-            yield from _columns(field.dataType, path)
+            yield from in_structs(field.dataType, path)
 
 
 def _folded(path: ColumnPath) -> ColumnPath:
