@@ -49,7 +49,7 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
 
   // ---- explain ------------------------------------------------------------------------------------------------------
 
-  /** How many files get which verdict on each question (delta_variant/skipping/verdicts.py). */
+  /** How many files get which verdict on each question (delta_variant/queries/findings.py). */
   def tally(verdicts: Seq[Verdict]): Seq[Tally] = verdicts.flatMap { asked =>
     val (tree, question, bounds) = (test(asked.tree), test(asked.question), test(asked.bounds))
     val member = asked.member.map(test(_))

@@ -12,7 +12,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * The filters of one scan, from Catalyst expressions to messages for delta_variant/skipping/requests.py.
+ * The filters of one scan, from Catalyst expressions to messages for delta_variant/queries/requests.py.
  *
  * Compared expressions and constants are numbered: each distinct expression is listed once, and the values of constants (the
  * whole list of an IN under one number) stay in the JVM.

@@ -62,7 +62,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
   }
 
   /**
-   * Aggregates the bounds of the files that the log decides. bounds: those of the reply (delta_variant/skipping/extremes.py):
+   * Aggregates the bounds of the files that the log decides. bounds: those of the reply (delta_variant/queries/requests.py):
    * for each use the smallest and the largest value, and last the number of rows.
    */
   def decide(files: Seq[AddFile], known: FileBounds, bounds: IndexedSeq[BoundValues], tags: Tags): Answer = known.synchronized {

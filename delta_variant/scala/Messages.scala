@@ -37,7 +37,7 @@ object Messages {
   sealed trait Request[Reply]
 
   /**
-   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/skipping/bounds.py, Log.
+   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/queries/bounds.py, Log.
    */
   final case class PruneRequest(
       operands: Seq[Operand], // the distinct expressions that the filters compare
@@ -67,7 +67,7 @@ object Messages {
    */
   final case class Explanation(predicates: Seq[String], reasons: Seq[String], verdicts: Seq[Verdict])
 
-  /** How to tell what a question proves of a file (delta_variant/skipping/verdicts.py). */
+  /** How to tell what a question proves of a file (delta_variant/queries/findings.py). */
   final case class Verdict(
       number: Int, // of the question
       tree: FilePredicate,
@@ -202,7 +202,7 @@ object Messages {
   final case class Indexed(member: Int, constants: Seq[Int]) extends FilePredicate // a row may have one, by the index of values
   final case class OtherColumns(number: Int) extends FilePredicate // what Delta's data skipping says of `Ordinary`
 
-  /** What is read from the log for a path (delta_variant/skipping/bounds.py, Projection). */
+  /** What is read from the log for a path (delta_variant/queries/bounds.py, Projection). */
   final case class Bound(
       side: String, // min, max, kind, leaf, values, rows
       column: Int, // number of the VARIANT column; -1 for `rows`
@@ -238,7 +238,7 @@ object Messages {
   /** The type of a path's typed column, and the smallest type that can hold its integers, if that is known. */
   final case class Leaf(`type`: String, room: Option[String])
 
-  /** A kind, by its number, and the casts by which its columns answer each use (delta_variant/reading/casts.py). */
+  /** A kind, by its number, and the casts by which its columns answer each use (delta_variant/queries/casts.py). */
   final case class Group(kind: Int, casts: Seq[String])
 
   // ---- Python asks: explain -----------------------------------------------------------------------------------------
