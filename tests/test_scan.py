@@ -488,6 +488,21 @@ def test_row_groups(tmp_path, monkeypatch):
         assert set(read) == groups, text
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize(("kind", "stored"), [("timestamp", None), ("timestamp_ntz", "UTC")])
+def test_row_groups_of_the_other_timestamp(tmp_path, kind, stored, zone):
+    """A file whose timestamps have no zone where the column's have one, or the reverse, has them in UTC, also in its footer."""
+    features = {"readerFeatures": ["timestampNtz"], "writerFeatures": ["timestampNtz"]}
+    root = by_hand(tmp_path / "t", {"t": kind}, [], protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features})
+    noon = pa.array([1_767_268_800_000_000]).cast(pa.timestamp("us", stored))
+    pq.write_table(pa.table({"t": noon}), root / "x.parquet")
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    commit(root, 1, [{"add": add}])
+    literal = "timestamp'2026-01-01 12:00:00Z'" if kind == "timestamp" else "timestamp_ntz'2026-01-01 12:00:00'"
+    for text, count in ((f"t = {literal}", 1), (f"t <= {literal}", 1), (f"t < {literal}", 0), (f"t > {literal}", 0)):
+        assert dv.scan(root, ["t"], text, timezone=zone).read_all().num_rows == count, text
+
+
 def test_damaged_bounds_keep_the_file(tmp_path):
     """Bounds and tags that cannot be decoded, or are of another type, say nothing."""
     table = pa.table({"v": column([{"a": 1, "t": "2024-01-01"}])})

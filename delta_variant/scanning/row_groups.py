@@ -6,6 +6,7 @@ of `casts.plain`. Invariant: a statistic that cannot be trusted is not known, wh
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,7 +47,8 @@ class RowGroupEvidence(Evidence):
         ):
             return Known()
         number = self._places.columns.leaves(names)[0]
-        low, high = (cast(value, found, kind, self._table.at) for value in self._extremes(number, found))
+        # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet_files.fitting`).
+        low, high = (cast(value, found, kind, dt.timezone.utc) for value in self._extremes(number, found))
         nulls = self._footer.null_count(number)
         return Known(low, high, all_null=nulls == self._footer.count(number), no_null=nulls == 0)
 
