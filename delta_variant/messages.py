@@ -119,6 +119,7 @@ class WriteRequest:
     steps: Mapping[str, bool]
     texts: TextColumns | None
     read: tuple[str, ...]
+    late: tuple[str, ...]
     is_call: bool
     settings: Mapping[str, str]
     options: Mapping[str, str]

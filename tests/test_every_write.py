@@ -22,6 +22,7 @@ from tests.twins import OURS, REMOVED, Log, Scenario, Twin, changes_of_both, out
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SETTINGS = {
+    "spark.delta_variant.lateMaterializationBytes": "0",
     "spark.delta_variant.everyWrite": "all",
     "spark.sql.files.minPartitionNum": "1",  # files are read in one task, whatever their sizes
     "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature": "false",  # as `enable` has it

@@ -220,7 +220,7 @@ class Twins:
         self.kind, self.root = kind, root
         self.table = Table(seed, root / "ours", change=0.1, rows=LAST, files=PARTITIONS)
         # `enable` has Delta call the feature by its final name.
-        self.settings = {**self.table.settings, PREVIEW_NAMES: "false"}
+        self.settings = {**self.table.settings, PREVIEW_NAMES: "false", "spark.delta_variant.lateMaterializationBytes": "0"}
         self.versions = 0
         self.row_ids: set[int] = set()
         self.equal_row_ids: set[int] = set()

@@ -110,10 +110,13 @@ class Columns:
         """The typed columns of a VARIANT group in the final layout; none of a plain group or one of another layout."""
         yield from _typed(self.group(names), self.leaves(names).start, (), ())
 
-    def variants(self, names: Names) -> Iterator[pa.Array]:
-        """The Variants of a group, batch by batch; null where a struct above it is. Errors name the row of the file."""
-        first = 0
-        for batch in self.batches(self.leaves(names)):
+    def variants(self, names: Names, row_group: int = 0) -> Iterator[pa.Array]:
+        """The Variants of a group, batch by batch; null where a struct above it is. Errors name the row of the file.
+
+        row_group: the number of the first row group that is read.
+        """
+        first = sum(self.metadata.row_group(number).num_rows for number in range(row_group))
+        for batch in self.batches(self.leaves(names), range(row_group, self.metadata.num_row_groups)):
             yield in_rows(partial(_variants, names=names), batch, first)
             first += batch.num_rows
 

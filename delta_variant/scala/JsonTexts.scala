@@ -113,7 +113,7 @@ object JsonTexts {
   }
 
   /** Whether a constraint needs a column itself. If malformed texts fail, a text is NULL where its Variant would be. */
-  private def isOver(constraint: Constraint, column: String, fails: Boolean): Boolean = constraint match {
+  def isOver(constraint: Constraint, column: String, fails: Boolean): Boolean = constraint match {
     case Constraints.NotNull(path) => !fails && path.head.equalsIgnoreCase(column)
     case Constraints.Check(_, expression) =>
       expression.exists {

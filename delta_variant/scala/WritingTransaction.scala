@@ -7,7 +7,9 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.api.python.PythonFunction
 import org.apache.spark.sql.Dataset
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Ascending, Attribute, Cast, Empty2Null, Literal, SortOrder, UnixMicros}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias, Ascending, Attribute, Cast, Empty2Null, GetStructField, Literal, SortOrder, UnixMicros
+}
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.{DataFrame, SparkSession}
 import org.apache.spark.sql.delta._
@@ -70,7 +72,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
               writes.python.tell("order", s"the rows of a statement to ${deltaLog.dataPath} are not clustered: $failure")
               input
           }
-      new Rows(rows, options, additional, asked).files(writes, isOptimize) match {
+      new Rows(writes, rows, options, isOptimize, additional, asked).files match {
         case Right(files) => files
         case Left(reason) if asked.isDefined => throw new EveryWrite.Refused(reason.text)
         case Left(reason) =>
@@ -130,10 +132,15 @@ final class WritingTransaction(plain: OptimisticTransaction)
 
   /** The rows of a write, normalized as Delta does it. */
   private final class Rows(
-      input: Dataset[_], options: Option[DeltaOptions], additional: Seq[Constraint], call: Option[Call]) {
+      writes: EveryWrite,
+      input: Dataset[_],
+      options: Option[DeltaOptions],
+      isOptimize: Boolean,
+      additional: Seq[Constraint],
+      call: Option[Call]) {
     private val session = input.sparkSession.asInstanceOf[SparkSession]
     private val (data, partitionSchema) = performCDCPartition(input)
-    private val (execution, output, generated, fromData) = normalizeData(deltaLog, options, data)
+    private val (normalized, output, generated, fromData) = normalizeData(deltaLog, options, data)
     private val identityColumns = trackHighWaterMarks.getOrElse(fromData)
     private val partitioning = getPartitioningColumns(partitionSchema, output)
     private val constraints = {
@@ -160,6 +167,30 @@ final class WritingTransaction(plain: OptimisticTransaction)
       StructField(column.name, SchemaUtils.typeAsNullable(column.dataType), nullable = true, id.build())
     })
 
+    /** Whether Delta has the rows shuffled, so that files get larger. */
+    private lazy val isOptimized = !isOptimize && options.flatMap(_.optimizeWrite).getOrElse(
+      TransactionalWrite.shouldOptimizeWrite(metadata, session.sessionState.conf))
+
+    /** VARIANT columns that tasks read from the files that are written anew. */
+    private def late: Option[LateVariants] = if (isLate) foundLate else None
+    private var isLate = !isOptimized
+    private lazy val foundLate =
+      try
+        LateVariants.of(normalized, deltaLog,
+          index => {
+            val name = normalized.analyzed.output(index).name
+            stored.contains(output(index)) && !constraints.exists(JsonTexts.isOver(_, name, fails = false))
+          })
+      catch {
+        case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
+          tellLate(failure.toString)
+          None
+      }
+
+    private def tellLate(reason: String): Unit = writes.python.tell("late", s"${deltaLog.dataPath}\n$reason")
+
+    private def execution = late.fold(normalized)(_.execution)
+
     /** What tasks make of other columns: Variants of JSON texts, or rows of pieces of files. */
     private def lastStep: Option[LastStep] = if (isThere) found else None
     private var isThere = true
@@ -169,6 +200,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       else JsonTexts.of(execution.executedPlan, constraints)
 
     private def texts: Option[JsonTexts] = lastStep.collect { case texts: JsonTexts => texts }
+    private def lateNames = late.fold(Seq.empty[String])(_.columns.map(output(_).name))
     private def textNames = texts.fold(Seq.empty[String])(_.columns.map(output(_).name))
     private def read: Seq[Attribute] = lastStep.fold(Seq.empty[Attribute]) {
       case pieces: Pieces => pieces.columns.map(output)
@@ -181,14 +213,16 @@ final class WritingTransaction(plain: OptimisticTransaction)
       StructType(
         names.take(1).map(StructField(_, StringType)) ++
           columns.filterNot(column => names.contains(column.name)).map { column =>
-            if (textNames.contains(column.name)) column.copy(dataType = StringType) else column
+            if (textNames.contains(column.name)) column.copy(dataType = StringType)
+            else if (lateNames.contains(column.name)) column.copy(dataType = LateVariants.Kind)
+            else column
           } ++
           partitioning.map(column => StructField(column.name, StringType)))
     }
 
     /** The new files, or the reason why Delta has to make them. */
-    def files(writes: EveryWrite, isOptimize: Boolean): Either[EveryWrite.Reason, Seq[FileAction]] =
-      tasks(writes).flatMap { tasks =>
+    def files: Either[EveryWrite.Reason, Seq[FileAction]] =
+      tasks.flatMap { tasks =>
         hasWritten = true
         announced = announced.orElse(tasks.announces)
         SQLExecution.withNewExecutionId(execution, Some("deltaTransactionalWrite")) {
@@ -196,26 +230,32 @@ final class WritingTransaction(plain: OptimisticTransaction)
           val counted = new Counted(plan, isRunAgain = execution eq input.queryExecution)
           lastStep.fold(Option(plan))(_.in(plan)).map { plan =>
             val reports =
-              try run(writes, tasks.function, checked(plan, isOptimize))
+              try run(tasks.function, checked(plan))
               finally call.foreach(_.observe(execution))
             if (reports.isLeft) counted.restore()
-            reports.map(done(_, isOptimize))
+            reports.map(done)
           }
-        }.getOrElse {
-          isThere = false // by adaptive execution, to another step
-          files(writes, isOptimize)
+        } match {
+          case None =>
+            isThere = false // by adaptive execution, to another step
+            files
+          case Some(Left(reason)) if late.isDefined => // a file that only Spark can read, perhaps
+            tellLate(reason.text)
+            isLate = false
+            files
+          case Some(files) => files
         }
       }
 
     /** The tasks, or the reason why Delta has to make the files. */
-    private def tasks(writes: EveryWrite): Either[EveryWrite.Reason, EveryWrite.Tasks] =
-      try reasonForDelta.map(EveryWrite.Reason(_, isFailure = false)).toLeft(()).flatMap(_ => asked(writes))
+    private def tasks: Either[EveryWrite.Reason, EveryWrite.Tasks] =
+      try reasonForDelta.map(EveryWrite.Reason(_, isFailure = false)).toLeft(()).flatMap(_ => asked)
       catch {
         case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
           Left(EveryWrite.Reason(failure.toString, isFailure = true))
       }
 
-    private def asked(writes: EveryWrite): Either[EveryWrite.Reason, EveryWrite.Tasks] =
+    private def asked: Either[EveryWrite.Reason, EveryWrite.Tasks] =
       writes.tasks(new EveryWrite.Storage(deltaLog.dataPath, hadoopConf))(number =>
         Messages.WriteRequest(
           number,
@@ -230,6 +270,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
               textNames, texts.corrupt.map(output(_).name), texts.fails, texts.allowDuplicateKeys, texts.validateUnicode)
           },
           read.map(_.name),
+          lateNames,
           call.isDefined,
           session.conf.getAll.collect { case (name, value) if name.startsWith(s"spark.$Ours") => name.substring(6) -> value },
           options.fold(Map.empty[String, String])(_.options.asInstanceOf[CaseInsensitiveMap[String]].originalMap.filter(
@@ -266,8 +307,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     }.toMap
 
     /** The reports of tasks; or why they failed, if not because of the rows. */
-    private def run(
-        writes: EveryWrite, task: PythonFunction, plan: SparkPlan): Either[EveryWrite.Reason, Seq[Messages.WriteReport]] =
+    private def run(task: PythonFunction, plan: SparkPlan): Either[EveryWrite.Reason, Seq[Messages.WriteReport]] =
       try {
         val rows = plan.execute()
         val location = if (call.isDefined) None else Some(deltaLog.dataPath.toString) // whose errors rows then have
@@ -280,11 +320,9 @@ final class WritingTransaction(plain: OptimisticTransaction)
       }
 
     /** The plan with the checks of the table, sorted by partition, and with the columns that tasks get. */
-    private def checked(plan: SparkPlan, isOptimize: Boolean): SparkPlan = {
+    private def checked(plan: SparkPlan): SparkPlan = {
       val checked =
         DeltaInvariantCheckerExec(session, convertEmptyToNullIfNeeded(plan, partitioning, constraints), constraints)
-      val isOptimized = !isOptimize && options.flatMap(_.optimizeWrite).getOrElse(
-        TransactionalWrite.shouldOptimizeWrite(metadata, session.sessionState.conf))
       val rows = if (isOptimized) DeltaOptimizedWriterExec(checked, metadata.partitionColumns, deltaLog) else checked
       if (partitioning.isEmpty && missing.isEmpty && read.isEmpty) rows
       else projected(if (!isOptimized && isSorted(plan)) rows else sorted(rows))
@@ -299,7 +337,12 @@ final class WritingTransaction(plain: OptimisticTransaction)
 
     private def sorted(plan: SparkPlan): SparkPlan =
       if (partitioning.isEmpty) plan
-      else SortExec(partitioning.map(column => SortOrder(in(plan)(column), Ascending)), global = false, plan)
+      else {
+        val places = late.toSeq.flatMap(_.columns.take(1)).flatMap { index =>
+          Seq(GetStructField(plan.output(index), 0), GetStructField(plan.output(index), 1)) // as tasks read them
+        }
+        SortExec((partitioning.map(in(plan)) ++ places).map(SortOrder(_, Ascending)), global = false, plan)
+      }
 
     /** The plan without the nodes of adaptive execution, which do not know the order of their rows (SPARK-40588). */
     private def finalPlan(plan: SparkPlan): SparkPlan = plan match {
@@ -328,7 +371,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       ProjectExec(own.map(in(plan)) ++ absent ++ kept ++ texts, plan)
     }
 
-    private def done(reports: Seq[Messages.WriteReport], isOptimize: Boolean): Seq[FileAction] = {
+    private def done(reports: Seq[Messages.WriteReport]): Seq[FileAction] = {
       val hasStatistics = session.sessionState.conf.getConf(DeltaSQLConf.DELTA_COLLECT_STATS)
       val version = IcebergCompat.anyEnabled(metadata).map(_.version).filter(_ >= 2)
       val written = reports.map(report => report -> report.add.map(Action.fromJson))

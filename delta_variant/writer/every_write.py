@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST_TOLD = 1000
-TOLD = frozenset({"setting", "order", "write", "failed write"})
-"""What `tell` is told of: a setting, the order of rows, why Delta wrote files, and after which failure it did."""
+TOLD = frozenset({"setting", "order", "late", "write", "failed write"})
+"""What `tell` is told of: a setting, the order of rows, late materialization, why Delta wrote files, also after a failure."""
 _lock = threading.Lock()
 _lacking: WeakKeyDictionary[SparkContext, str] = WeakKeyDictionary()
 _told: set[str] = set()
@@ -75,7 +75,7 @@ def answer(request: WriteRequest | ClusterRequest, spark: SparkSession, writes: 
 
 
 def tell(spark: SparkSession, about: str, text: str) -> None:
-    """Logs a setting or keys that are none or, once, why Delta wrote the files of a table.
+    """Logs a setting or keys that are none or, once, why Delta wrote the files of a table, or Spark read copied columns.
 
     A failure is a WARNING, another reason is at level INFO.
     about: one of TOLD. text: the table, and in the next lines the reason, which may be the traceback of a Python worker or a
@@ -90,7 +90,8 @@ def tell(spark: SparkSession, about: str, text: str) -> None:
         with _lock:
             _lacking[spark.sparkContext] = missing
     why = missing or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
-    told = f"Delta itself wrote the files of a statement to {table}: {why}"
+    done = "Spark read the VARIANT columns that were copied by" if about == "late" else "Delta itself wrote the files of"
+    told = f"{done} a statement to {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
         _log.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)

@@ -54,8 +54,8 @@ def physical(
     if path in variants:
         with naming(path):
             if path in shredding_schemas:
-                return shredding.shred(_required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
-            return shredding.plain(_required(array, ("metadata", "value")))
+                return shredding.shred(required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
+            return shredding.plain(required(array, ("metadata", "value")))
     if not any(variant[: len(path)] == path for variant in variants):
         return _copied(array if array.type == target else array.cast(target))
     if not pa.types.is_struct(target):
@@ -79,7 +79,7 @@ def naming(path: ColumnPath) -> Iterator[None]:
         raise type(error)(f"column {dotted(path)}: {error}") from error
 
 
-def _required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
+def required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     """A VARIANT column with its children in the order of the specification, and without nulls in them.
 
     copied: the children that are written as they are, and therefore copied out of their batch. In a null row Spark sends null

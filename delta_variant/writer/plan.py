@@ -74,6 +74,8 @@ class Plan:
     json: JsonColumns | None = None
     files: JsonFiles | ParquetFiles | None = None
     """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
+    late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """VARIANT columns whose rows say where a Variant is (`writer.late`), with their field ids if files are read by id."""
     steps: Mapping[str, bool] = field(default_factory=dict)
     """Columns whose highest value (True) or lowest value (False) is reported: Delta keeps it for identity columns."""
     version: str = __version__

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from delta_variant.writer.task import Events
 
 _FIELD_ID = "parquet.field.id"
+_LATE = t.StructType().add("file", "string").add("row", "long").add("variant", "variant")
 WHOLE = 1 << 62
 """The size after which a file ends: a task of Delta's writes one file, however large."""
 _UNKNOWN = 1 << 31
@@ -94,6 +95,7 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
         random_prefix=table.random_prefix,
         first_bounds={paths[path]: keys for path, keys in first.items()},
         index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
+        late={name: mapping.ids_in_files(table)((name,)) for name in request.late},
         steps=request.steps,
         **_sources(request, columns, asked, table.table),
     )
@@ -150,7 +152,8 @@ def _indexed(
 def reply(request: WriteRequest, plan: Plan, events: Events | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
     columns, texts = _columns(request), request.texts.columns if request.texts else ()
-    kinds = [t.StructField(field.name, t.StringType()) if field.name in texts else field for field in columns]
+    sent = {**dict.fromkeys(texts, t.StringType()), **dict.fromkeys(request.late, _LATE)}
+    kinds = [t.StructField(field.name, sent.get(field.name, field.dataType)) for field in columns]
     if request.read:
         kinds = [t.StructField(PIECE, t.StringType()), *(field for field in columns if field.name not in request.read)]
     rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])

@@ -38,6 +38,7 @@ from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.version import __version__
+from delta_variant.writer import late
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
@@ -105,6 +106,8 @@ def write_files(
         return [WriteReport(error=Failure(TableError.__name__, message))]
     task = _Task(plan, number)
     reader = _reader(plan)
+    if plan.late:
+        batches = late.materialized(batches, plan)
     reports: list[WriteReport] = []
     failure: DeltaVariantError | None = None
     try:

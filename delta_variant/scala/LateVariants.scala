@@ -1,0 +1,206 @@
+package org.apache.spark.sql.delta.variant
+
+import org.apache.spark.network.util.JavaUtils
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias, Attribute, CaseWhen, CreateNamedStruct, Expression, ExprId, FileSourceMetadataAttribute, GetStructField, If, Literal,
+  NamedExpression
+}
+import org.apache.spark.sql.catalyst.plans.FullOuter
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LogicalPlan, Project, Repartition, SubqueryAlias}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaLog, DeltaParquetFileFormat}
+import org.apache.spark.sql.delta.actions.Protocol
+import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
+import org.apache.spark.sql.delta.metric.{ConditionalIncrementMetric, IncrementMetric}
+import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, SparkPlan}
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.execution.datasources.{FileFormat, HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ShuffleExchangeLike}
+import org.apache.spark.sql.execution.joins.CartesianProductExec
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution
+import org.apache.spark.sql.types.{LongType, StringType, StructType, VariantType}
+
+/**
+ * Late materialization of VARIANT columns that a command copies from the files it rewrites: its rows have the file and the row
+ * index of a Variant, and tasks read the column there (delta_variant/writer/late.py). Spark's scan, which rebuilds Variants
+ * row by row, has only the columns that the command uses.
+ *
+ * @param execution of the plan whose output has a `Kind` in the places of these columns
+ * @param columns the indexes of the columns in the plan's output
+ */
+final class LateVariants(val execution: QueryExecution, val columns: Seq[Int])
+
+object LateVariants {
+
+  /** Where a Variant is; or the Variant itself, if `file` is null. */
+  val Kind: StructType = new StructType().add("file", StringType).add("row", LongType).add("variant", VariantType)
+
+  private val Place = StructType(Kind.take(2))
+  private val Places = Seq(FileFormat.FILE_PATH, ParquetFileFormat.ROW_INDEX)
+
+  /** The size of the files of a statement from which on columns come late. */
+  private val LeastBytes = "spark.delta_variant.lateMaterializationBytes"
+
+  /**
+   * A VARIANT column in two parts, of which each row has one at most.
+   *
+   * @param column the name of the column of the scan whose Variants the places have
+   */
+  private final case class Parts(column: String, place: Option[Expression], variant: Option[Expression])
+
+  /**
+   * The plan with the late columns, if it has some.
+   *
+   * Tasks read a file from its beginning to its end. If rows are shuffled between the scan and the write, each task would read
+   * every file.
+   *
+   * @param isFree whether nothing but the task needs a column of the output, by its index
+   */
+  def of(execution: QueryExecution, log: DeltaLog, isFree: Int => Boolean): Option[LateVariants] =
+    if (execution.isInstanceOf[IncrementalExecution]) None
+    else {
+      val session = execution.sparkSession.asInstanceOf[SparkSession]
+      val leastBytes = JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))
+      val (below, parts) = rewritten(execution.analyzed, isRead(_, log, leastBytes))
+      val output = execution.analyzed.output
+      val columns = output.indices.filter { index =>
+        parts.get(output(index).exprId).exists(_.column.equalsIgnoreCase(output(index).name)) && isFree(index)
+      }
+      if (columns.isEmpty) None
+      else {
+        val list = output.zipWithIndex.map {
+          case (column, index) if columns.contains(index) => Alias(rejoined(parts(column.exprId)), column.name)()
+          case (column, _) => column
+        }
+        val late = session.sessionState.executePlan(Project(list, below))
+        Option.when(!isShuffled(late.executedPlan))(new LateVariants(late, columns))
+      }
+    }
+
+  private def rejoined(parts: Parts): Expression = {
+    val fields = Place.indices.map(GetStructField(parts.place.get, _)) :+ parts.variant.getOrElse(Literal(null, VariantType))
+    struct(Kind.names.toSeq.zip(fields))
+  }
+
+  private def isShuffled(plan: SparkPlan): Boolean = plan match {
+    case adaptive: AdaptiveSparkPlanExec => isShuffled(adaptive.initialPlan)
+    case broadcast: BroadcastExchangeLike => broadcast.exists(hasPlaces)
+    case _: ShuffleExchangeLike | _: CartesianProductExec => true
+    case other => other.children.exists(isShuffled)
+  }
+
+  private def hasPlaces(plan: SparkPlan): Boolean = plan match {
+    case scan: FileSourceScanExec => scan.requiredSchema.fieldNames.contains(ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME)
+    case _ => false
+  }
+
+  private type Rewritten = (LogicalPlan, Map[ExprId, Parts])
+
+  /** The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. */
+  private def rewritten(plan: LogicalPlan, isRead: LogicalRelation => Boolean): Rewritten = {
+    def over(child: LogicalPlan)(made: Rewritten => Rewritten): Rewritten = {
+      val below = rewritten(child, isRead)
+      if (below._2.isEmpty) (plan, Map.empty) else made(below)
+    }
+    plan match {
+      case scan: LogicalRelation if isRead(scan) =>
+        val all = withRowIndex(scan).withMetadataColumns()
+        placeIn(all).map(place => named(Parts("", Some(place), None))).fold[Rewritten]((plan, Map.empty)) {
+          case (added, parts) =>
+            val columns = scan.output.filter(_.dataType == VariantType)
+            (Project(all.output ++ added, all), columns.map(column => column.exprId -> parts.copy(column = column.name)).toMap)
+        }
+      case Project(list, child) =>
+        over(child) { case (below, inside) =>
+          val made = list.filter(_.dataType == VariantType).map { column =>
+            column.exprId -> partsOf(column, inside)
+          }.collect { case (id, parts) if parts.place.isDefined => id -> named(parts) }
+          (Project(list ++ made.flatMap(_._2._1), below), made.map { case (id, (_, parts)) => id -> parts }.toMap)
+        }
+      case filter: Filter => over(filter.child) { case (below, inside) => (filter.copy(child = below), inside) }
+      case alias: SubqueryAlias => over(alias.child) { case (below, inside) => (alias.copy(child = below), inside) }
+      case coalesce @ Repartition(_, false, child) =>
+        over(child) { case (below, inside) => (coalesce.copy(child = below), inside) }
+      case join: Join if join.joinType != FullOuter => // whose rows are shuffled
+        val (left, ofLeft) = rewritten(join.left, isRead)
+        val (right, ofRight) = rewritten(join.right, isRead)
+        (join.copy(left = left, right = right), ofLeft ++ ofRight)
+      case other => (other, Map.empty)
+    }
+  }
+
+  /** The place of a row, if the metadata of the scan have it. */
+  private def placeIn(scan: LogicalRelation): Option[Expression] =
+    scan.output.collectFirst { case FileSourceMetadataAttribute(column) => column }.flatMap { metadata =>
+      val names = metadata.dataType.asInstanceOf[StructType].fieldNames
+      Option.when(Places.forall(names.contains(_))) {
+        struct(Place.names.toSeq.zip(Places.map(name => GetStructField(metadata, names.indexOf(name)))))
+      }
+    }
+
+  /** Columns for the parts, which may be null above an outer join. */
+  private def named(parts: Parts): (Seq[NamedExpression], Parts) = {
+    def attribute(column: NamedExpression) = column.toAttribute.withNullability(true)
+    val place = parts.place.map(Alias(_, "place")())
+    val variant = parts.variant.map(Alias(_, "variant")())
+    ((place ++ variant).toSeq, Parts(parts.column, place.map(attribute), variant.map(attribute)))
+  }
+
+  /** The parts of an expression that passes on what it is made of. */
+  private def partsOf(expression: Expression, inside: Map[ExprId, Parts]): Parts = expression match {
+    case column: Attribute if inside.contains(column.exprId) => inside(column.exprId)
+    case Alias(made, _) => partsOf(made, inside)
+    case Literal(null, _) => Parts("", None, None)
+    case If(condition, yes, no) if isRepeatable(condition) =>
+      combined(Seq(yes, no), inside)(values => If(condition, values.head, values.last))
+    case CaseWhen(branches, otherwise) if branches.forall(branch => isRepeatable(branch._1)) =>
+      val conditions = branches.map(_._1)
+      combined(branches.map(_._2) ++ otherwise, inside) { values =>
+        CaseWhen(conditions.zip(values), if (otherwise.isEmpty) None else Some(values.last))
+      }
+    case other => Parts("", None, Some(other))
+  }
+
+  /**
+   * The parts of a choice between values. There are no places if they would be those of several columns, or if a value is computed
+   * of a column that may come late, which the scan has to read anyway.
+   */
+  private def combined(values: Seq[Expression], inside: Map[ExprId, Parts])(choice: Seq[Expression] => Expression): Parts = {
+    val parts = values.map(partsOf(_, inside))
+    def part(of: Parts => Option[Expression], absent: Expression): Option[Expression] =
+      Option.when(parts.exists(of(_).isDefined))(choice(parts.map(of(_).getOrElse(absent))))
+    val columns = parts.filter(_.place.isDefined).map(_.column).distinct
+    if (columns.size != 1 || parts.flatMap(_.variant).exists(_.references.exists(column => inside.contains(column.exprId))))
+      Parts("", None, Some(choice(values)))
+    else Parts(columns.head, part(_.place, Literal(null, Place)), part(_.variant, Literal(null, VariantType)))
+  }
+
+  /** Whether an expression may be evaluated twice for a row: it gives the same, and counts nothing. */
+  private def isRepeatable(expression: Expression): Boolean = expression.deterministic && !expression.exists {
+    case _: IncrementMetric | _: ConditionalIncrementMetric => true
+    case _ => false
+  }
+
+  /** The scan with the index of rows among its metadata, which Delta has there for tables with deletion vectors or row ids. */
+  private def withRowIndex(scan: LogicalRelation): LogicalRelation = {
+    val source = Relations.source(scan)
+    source.fileFormat match {
+      case format: DeltaParquetFileFormat if !format.metadataSchemaFields.contains(ParquetFileFormat.ROW_INDEX_FIELD) =>
+        val other = format.copy(protocol = format.protocol.merge(Protocol.forTableFeature(DeletionVectorsTableFeature)))
+        scan.copy(relation = source.copy(fileFormat = other)(source.sparkSession))
+      case _ => scan
+    }
+  }
+
+  /** Whether tasks are to read the files of a scan: they are in the directory of the table that is written. */
+  private def isRead(scan: LogicalRelation, log: DeltaLog, leastBytes: Long): Boolean = scan.relation match {
+    case HadoopFsRelation(files: TahoeBatchFileIndex, _, _, _, _, _) =>
+      files.path == log.dataPath && PlannedFiles.bytes(files.addFiles) >= leastBytes &&
+      files.addFiles.forall(file => !file.pathAsUri.isAbsolute && !file.path.startsWith("/"))
+    case _ => false
+  }
+
+  private def struct(fields: Seq[(String, Expression)]): Expression =
+    CreateNamedStruct(fields.flatMap { case (name, field) => Seq(Literal(name), field) })
+}
