@@ -104,7 +104,11 @@ def parse_variant_path(text: str) -> tuple[str | int, ...]:
 
 
 def object_keys(steps: Sequence[str | int]) -> tuple[str, ...] | None:
-    """The keys of a path through objects only; None if it goes through an array, which has no bounds."""
+    """The keys of a path through objects only; None if it goes through an array, which has no bounds.
+
+    >>> object_keys(["actor", "id"]), object_keys(["tags", 0])
+    (('actor', 'id'), None)
+    """
     keys = tuple(step for step in steps if isinstance(step, str))
     return keys if len(keys) == len(steps) else None
 

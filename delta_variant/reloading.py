@@ -118,7 +118,10 @@ class Batch:
 
 
 def batches(parts: Iterable[Batch], commit_bytes: int) -> Iterator[Batch]:
-    """Several in one commit, which remove the same kind of thing and keep no rows."""
+    """The batches, put together as far as their files have `commit_bytes`.
+
+    Those that remove something all remove rows by one column, or all remove data files, and keep no rows.
+    """
     batch: list[Batch] = []
     size = 0
     for part in parts:

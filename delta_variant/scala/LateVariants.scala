@@ -26,20 +26,20 @@ import org.apache.spark.sql.types.{LongType, StringType, StructType, VariantType
  * index of a Variant, and tasks read the column there (delta_variant/writer/late.py). Spark's scan, which rebuilds Variants
  * row by row, has only the columns that the command uses.
  *
- * @param execution of the plan whose output has a `Kind` in the places of these columns
+ * @param execution of the plan whose output has a `RowType` in the place of each of these columns
  * @param columns the indexes of the columns in the plan's output
  */
 final class LateVariants(val execution: QueryExecution, val columns: Seq[Int])
 
 object LateVariants {
 
-  /** Where a Variant is; or the Variant itself, if `file` is null. */
-  val Kind: StructType = new StructType().add("file", StringType).add("row", LongType).add("variant", VariantType)
+  /** What a row has in the place of a late column: where its Variant is; or the Variant itself, if `file` is null. */
+  val RowType: StructType = new StructType().add("file", StringType).add("row", LongType).add("variant", VariantType)
 
-  private val Place = StructType(Kind.take(2))
-  private val Places = Seq(FileFormat.FILE_PATH, ParquetFileFormat.ROW_INDEX)
+  private val PlaceType = StructType(RowType.take(2))
+  private val MetadataFields = Seq(FileFormat.FILE_PATH, ParquetFileFormat.ROW_INDEX)
 
-  /** The size of the files of a statement from which on columns come late. */
+  /** The setting for the smallest size of a statement's files for which columns come late. */
   private val LeastBytes = "spark.delta_variant.lateMaterializationBytes"
 
   /**
@@ -62,7 +62,7 @@ object LateVariants {
     else {
       val session = execution.sparkSession.asInstanceOf[SparkSession]
       val leastBytes = JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))
-      val (below, parts) = rewritten(execution.analyzed, isRead(_, log, leastBytes))
+      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, leastBytes))
       val output = execution.analyzed.output
       val columns = output.indices.filter { index =>
         parts.get(output(index).exprId).exists(_.column.equalsIgnoreCase(output(index).name)) && isFree(index)
@@ -79,8 +79,9 @@ object LateVariants {
     }
 
   private def rejoined(parts: Parts): Expression = {
-    val fields = Place.indices.map(GetStructField(parts.place.get, _)) :+ parts.variant.getOrElse(Literal(null, VariantType))
-    struct(Kind.names.toSeq.zip(fields))
+    val fields =
+      PlaceType.indices.map(GetStructField(parts.place.get, _)) :+ parts.variant.getOrElse(Literal(null, VariantType))
+    struct(RowType.names.toSeq.zip(fields))
   }
 
   private def isShuffled(plan: SparkPlan): Boolean = plan match {
@@ -97,14 +98,17 @@ object LateVariants {
 
   private type Rewritten = (LogicalPlan, Map[ExprId, Parts])
 
-  /** The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. */
-  private def rewritten(plan: LogicalPlan, isRead: LogicalRelation => Boolean): Rewritten = {
+  /**
+   * The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. Any other
+   * node than those here ends it: it may use the column, or divide the rows anew.
+   */
+  private def rewritten(plan: LogicalPlan, isRewritten: LogicalRelation => Boolean): Rewritten = {
     def over(child: LogicalPlan)(made: Rewritten => Rewritten): Rewritten = {
-      val below = rewritten(child, isRead)
+      val below = rewritten(child, isRewritten)
       if (below._2.isEmpty) (plan, Map.empty) else made(below)
     }
     plan match {
-      case scan: LogicalRelation if isRead(scan) =>
+      case scan: LogicalRelation if isRewritten(scan) =>
         val all = withRowIndex(scan).withMetadataColumns()
         placeIn(all).map(place => named(Parts("", Some(place), None))).fold[Rewritten]((plan, Map.empty)) {
           case (added, parts) =>
@@ -123,8 +127,8 @@ object LateVariants {
       case coalesce @ Repartition(_, false, child) =>
         over(child) { case (below, inside) => (coalesce.copy(child = below), inside) }
       case join: Join if join.joinType != FullOuter => // whose rows are shuffled
-        val (left, ofLeft) = rewritten(join.left, isRead)
-        val (right, ofRight) = rewritten(join.right, isRead)
+        val (left, ofLeft) = rewritten(join.left, isRewritten)
+        val (right, ofRight) = rewritten(join.right, isRewritten)
         (join.copy(left = left, right = right), ofLeft ++ ofRight)
       case other => (other, Map.empty)
     }
@@ -134,8 +138,8 @@ object LateVariants {
   private def placeIn(scan: LogicalRelation): Option[Expression] =
     scan.output.collectFirst { case FileSourceMetadataAttribute(column) => column }.flatMap { metadata =>
       val names = metadata.dataType.asInstanceOf[StructType].fieldNames
-      Option.when(Places.forall(names.contains(_))) {
-        struct(Place.names.toSeq.zip(Places.map(name => GetStructField(metadata, names.indexOf(name)))))
+      Option.when(MetadataFields.forall(names.contains(_))) {
+        struct(PlaceType.names.toSeq.zip(MetadataFields.map(name => GetStructField(metadata, names.indexOf(name)))))
       }
     }
 
@@ -173,7 +177,7 @@ object LateVariants {
     val columns = parts.filter(_.place.isDefined).map(_.column).distinct
     if (columns.size != 1 || parts.flatMap(_.variant).exists(_.references.exists(column => inside.contains(column.exprId))))
       Parts("", None, Some(choice(values)))
-    else Parts(columns.head, part(_.place, Literal(null, Place)), part(_.variant, Literal(null, VariantType)))
+    else Parts(columns.head, part(_.place, Literal(null, PlaceType)), part(_.variant, Literal(null, VariantType)))
   }
 
   /** Whether an expression may be evaluated twice for a row: it gives the same, and counts nothing. */
@@ -182,7 +186,10 @@ object LateVariants {
     case _ => false
   }
 
-  /** The scan with the index of rows among its metadata, which Delta has there for tables with deletion vectors or row ids. */
+  /**
+   * The scan with the index of rows among its metadata, which Delta's file format has for tables with deletion vectors or row
+   * ids. Nothing else of the format looks at this feature: deletion vectors are those of the file index.
+   */
   private def withRowIndex(scan: LogicalRelation): LogicalRelation = {
     val source = Relations.source(scan)
     source.fileFormat match {
@@ -193,8 +200,8 @@ object LateVariants {
     }
   }
 
-  /** Whether tasks are to read the files of a scan: they are in the directory of the table that is written. */
-  private def isRead(scan: LogicalRelation, log: DeltaLog, leastBytes: Long): Boolean = scan.relation match {
+  /** Whether a scan reads files of the table that is written, from its own directory, and enough of them. */
+  private def isRewritten(scan: LogicalRelation, log: DeltaLog, leastBytes: Long): Boolean = scan.relation match {
     case HadoopFsRelation(files: TahoeBatchFileIndex, _, _, _, _, _) =>
       files.path == log.dataPath && PlannedFiles.bytes(files.addFiles) >= leastBytes &&
       files.addFiles.forall(file => !file.pathAsUri.isAbsolute && !file.path.startsWith("/"))

@@ -110,7 +110,7 @@ object Messages {
       steps: Map[String, Boolean], // physical names of the columns whose highest value, or else lowest, is reported
       texts: Option[TextColumns],
       read: Seq[String], // the columns of files that tasks read from pieces of files, which the first column of the rows has
-      late: Seq[String], // the VARIANT columns of files that tasks read from older files (LateVariants.Kind)
+      late: Seq[String], // the VARIANT columns of files that tasks read from older files (LateVariants.RowType)
       isCall: Boolean, // of `write`
       settings: Map[String, String], // the session's, as the names of options
       options: Map[String, String], // those whose names begin with "delta_variant."

@@ -214,7 +214,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
         names.take(1).map(StructField(_, StringType)) ++
           columns.filterNot(column => names.contains(column.name)).map { column =>
             if (textNames.contains(column.name)) column.copy(dataType = StringType)
-            else if (lateNames.contains(column.name)) column.copy(dataType = LateVariants.Kind)
+            else if (lateNames.contains(column.name)) column.copy(dataType = LateVariants.RowType)
             else column
           } ++
           partitioning.map(column => StructField(column.name, StringType)))
