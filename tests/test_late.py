@@ -216,11 +216,14 @@ def run(session, table: str, statement: str, changes: Sequence[str] = ()) -> tup
     rows.write.format("delta").save(table)
     for change in changes:
         session.sql(change.format(t=f"delta.`{table}`"))
-    before = store.executionsCount()
+    bus = session.sparkContext._jsc.sc().listenerBus()
+    bus.waitUntilEmpty()
+    earlier = store.executionsList().last().executionId()
     session.sql(statement.format(t=f"delta.`{table}`")).collect()
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    executions = store.executionsList(before, 100)
-    plans = "".join(executions.apply(number).physicalPlanDescription() for number in range(executions.size()))
+    bus.waitUntilEmpty()
+    executions, plans = store.executionsList().reverseIterator(), ""  # the store drops the oldest ones
+    while (execution := executions.next()).executionId() > earlier:
+        plans += execution.physicalPlanDescription()
     places = re.findall("ReadSchema: (.*_tmp_metadata_row_index.*)", plans)
     scan = "column" if not places else "place and column" if any("v:struct" in place for place in places) else "place"
     return scan, sorted(session.sql(f"SELECT id, to_json(v), to_json(w) FROM delta.`{table}`").collect())
