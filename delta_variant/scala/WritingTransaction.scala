@@ -175,17 +175,18 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private def late: Option[LateVariants] = if (isLate) foundLate else None
     private var isLate = !isOptimized
     private lazy val foundLate =
-      try
-        LateVariants.of(normalized, deltaLog,
-          index => {
-            val name = normalized.analyzed.output(index).name
-            stored.contains(output(index)) && !constraints.exists(JsonTexts.isOver(_, name, fails = false))
-          })
+      try LateVariants.of(normalized, deltaLog, isFree)
       catch {
         case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
           tellLate(failure.toString)
           None
       }
+
+    /** Whether nothing but the task needs a column of the output. Constraints have logical names, and `output` physical ones. */
+    private def isFree(index: Int): Boolean = {
+      val name = normalized.analyzed.output(index).name
+      stored.contains(output(index)) && !constraints.exists(JsonTexts.isOver(_, name, fails = false))
+    }
 
     private def tellLate(reason: String): Unit = writes.python.tell("late", s"${deltaLog.dataPath}\n$reason")
 

@@ -5,7 +5,7 @@ a file of the table, and `row` the index of a row in the file, deleted rows incl
 `variant`. Out: the same rows with struct<metadata, value>.
 
 A command that rewrites files copies most of their rows. Spark's scan would rebuild each Variant in the JVM, one value after the
-other, and send it here to be shredded; the kernels of this package take a fifth of the time, and the file is read here.
+other, and send it here to be shredded; the kernels of this package do it column by column, and the file is read here.
 
 Invariants: a file is read from its beginning to its end as long as rows come in that order; other orders are correct, and slow.
 At most `_OPEN` files are open. Memory holds a batch of each, and as many rows as have Variants of about `SLICE_BYTES`, at least
