@@ -20,15 +20,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin, get_type_hints, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # which the typing of Python 3.10 lacks
+
+    def dataclass_transform(**_: Any) -> Callable[[type], type]:
+        return lambda kind: kind
+
 
 M = TypeVar("M")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Message:
+    """Makes each of its subclasses a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
 
 # ---- the rules ask Python: a request, and the reply to it ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PruneRequest:
+class PruneRequest(Message):
     operands: tuple[Operand, ...]
     filters: tuple[Filter, ...]
     columns: tuple[tuple[str, ...], ...]
@@ -42,23 +58,20 @@ class PruneRequest:
     explain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PruneReply:
+class PruneReply(Message):
     predicate: FilePredicate | None
     bounds: tuple[Bound, ...]
     members: tuple[Member, ...]
     explanation: Explanation | None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Message):
     predicates: tuple[str, ...]
     reasons: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Message):
     number: int
     tree: FilePredicate
     bounds: FilePredicate
@@ -69,47 +82,40 @@ class Verdict:
     marked: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExtremesRequest:
+class ExtremesRequest(Message):
     columns: tuple[tuple[str, ...], ...]
     paths: tuple[TypedPath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExtremesReply:
+class ExtremesReply(Message):
     bounds: tuple[Bound, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProofsRequest:
+class ProofsRequest(Message):
     columns: tuple[tuple[str, ...], ...]
     paths: tuple[UsedPath, ...]
     uses: tuple[PathUse, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProofsReply:
+class ProofsReply(Message):
     bounds: tuple[Bound, ...]
     proofs: tuple[Proof, ...]
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsRequest:
+class GroupsRequest(Message):
     uses: tuple[PathUse, ...]
     kinds: tuple[Kind, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsReply:
+class GroupsReply(Message):
     groups: tuple[Group, ...]
 
 
 # ---- a transaction asks Python ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
+class WriteRequest(Message):
     number: int
     location: str
     protocol: str
@@ -129,23 +135,20 @@ class WriteRequest:
     files: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRequest:
+class ClusterRequest(Message):
     protocol: str
     metadata: str
     columns: str
     keys: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterReply:
+class ClusterReply(Message):
     keys: tuple[str, ...]
     bytes: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumns:
+class TextColumns(Message):
     columns: tuple[str, ...]
     corrupt: str | None
     fails: bool
@@ -153,8 +156,7 @@ class TextColumns:
     validate_unicode: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WriteReply:
+class WriteReply(Message):
     task: str | None
     announces: str | None
     reason: str
@@ -167,32 +169,27 @@ Reply = PruneReply | ExtremesReply | ProofsReply | GroupsReply | WriteReply | Cl
 # ---- the filters of a scan -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Message):
     column: tuple[str, ...]
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Message):
     of: Operand
     path: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class CastOf:
+class CastOf(Message):
     of: Operand
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class OperandNumber:
+class OperandNumber(Message):
     operand: int
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Message):
     number: int
     type: str
     texts: tuple[str, ...]
@@ -200,69 +197,57 @@ class Constant:
     has_null: bool
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(Message):
     parts: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Message):
     parts: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Message):
     part: Filter
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Message):
     op: str
     left: Side
     right: Side
 
 
-@dataclass(frozen=True, slots=True)
-class StartsWith:
+class StartsWith(Message):
     value: Side
     prefix: Side
 
 
-@dataclass(frozen=True, slots=True)
-class Like:
+class Like(Message):
     value: Side
     prefix: Constant
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(Message):
     value: Side
 
 
-@dataclass(frozen=True, slots=True)
-class IsNotNull:
+class IsNotNull(Message):
     value: Side
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+class In(Message):
     value: Side
     list: Side
 
 
-@dataclass(frozen=True, slots=True)
-class Ordinary:
+class Ordinary(Message):
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(Message):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Message):
     text: str
 
 
@@ -273,65 +258,55 @@ Filter = And | Or | Not | Comparison | StartsWith | Like | IsNull | IsNotNull | 
 # ---- predicates on bounds --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Message):
     parts: tuple[FilePredicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Message):
     parts: tuple[FilePredicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Message):
     op: str
     bound: int
     constant: int
 
 
-@dataclass(frozen=True, slots=True)
-class HasPrefix:
+class HasPrefix(Message):
     bound: int
     constant: int
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(Message):
     low: int
     high: int
     constants: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Differs:
+class Differs(Message):
     low: int
     high: int
     constants: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HasValues:
+class HasValues(Message):
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(Message):
     member: int
     constants: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OtherColumns:
+class OtherColumns(Message):
     number: int
 
 
 FilePredicate = AllOf | AnyOf | Compare | HasPrefix | Between | Differs | HasValues | Indexed | OtherColumns
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Message):
     side: str
     column: int = -1
     key: str = ""
@@ -344,8 +319,7 @@ class Bound:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Message):
     place: str
     scale: int
 
@@ -353,47 +327,40 @@ class Member:
 # ---- typed reading ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TypedPath:
+class TypedPath(Message):
     column: tuple[str, ...]
     path: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsedPath:
+class UsedPath(Message):
     column: tuple[str, ...]
     name: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class PathUse:
+class PathUse(Message):
     path: int
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Message):
     keys: tuple[str, ...]
     leaf: int | None
     range: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Message):
     leaves: tuple[Leaf, ...]
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Message):
     type: str
     room: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Message):
     kind: int
     casts: tuple[str, ...]
 
@@ -401,8 +368,7 @@ class Group:
 # ---- Python asks: explain --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ScanReport:
+class ScanReport(Message):
     table: str
     version: int | None
     total: int | None
@@ -414,8 +380,7 @@ class ScanReport:
     by: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipping:
+class Skipping(Message):
     proves: bool
     predicates: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -423,15 +388,13 @@ class Skipping:
     tally: tuple[Tally, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Message):
     question: int
     verdict: str
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Message):
     scan: int
     files: int
     logged: int
@@ -440,8 +403,7 @@ class Reading:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenPath:
+class ProvenPath(Message):
     name: str
     path: str
     files: int
@@ -450,8 +412,7 @@ class ProvenPath:
 # ---- Python asks: writing --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class WriteReport:
+class WriteReport(Message):
     add: str | None = None
     rows: int = 0
     size: int = 0
@@ -462,14 +423,12 @@ class WriteReport:
     error: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Message):
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Message):
     files: int
     rows: int
     bytes: int
@@ -478,8 +437,7 @@ class Written:
     malformed: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Additions:
+class Additions(Message):
     identifiers: Mapping[str, int]
     known: Mapping[str, int]
     again: bool
@@ -487,19 +445,16 @@ class Additions:
     pieces: str
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(Message):
     column: str | None
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Identifiers:
+class Identifiers(Message):
     versions: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Message):
     files: tuple[SourceFile, ...]
     unmatched: tuple[str, ...]
     schema: str | None
@@ -507,8 +462,7 @@ class Listing:
     tables: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Message):
     path: str
     size: int
     modified: int
@@ -516,15 +470,13 @@ class SourceFile:
     values: tuple[str | None, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLoads:
+class FoundLoads(Message):
     loads: tuple[Load, ...]
     missing: tuple[str, ...]
     oldest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Message):
     version: int
     fault: str | None
     identifiers: Mapping[str, int]
@@ -534,23 +486,20 @@ class Load:
 # ---- Python asks: analyze --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisSize:
+class AnalysisSize(Message):
     batches: int
     files: int
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzedFile:
+class AnalyzedFile(Message):
     file: int
     path: str
     stats: str | None
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisReport:
+class AnalysisReport(Message):
     file: int
     read: int = 0
     failed: str | None = None
@@ -560,8 +509,7 @@ class AnalysisReport:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzedBatch:
+class AnalyzedBatch(Message):
     files: int
     read: int
     rows: int
@@ -570,8 +518,7 @@ class AnalyzedBatch:
     sources: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Message):
     version: int
     files: int
     changed: tuple[str, ...]
@@ -640,40 +587,26 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if is_dataclass(hint):
         return _class_reader(hint)
     if hint in _KINDS:
-        return _scalar_reader(hint)
+        return _checked(hint, lambda node: node)
     if get_origin(hint) is tuple:
-        return _list_reader(_reader(members[0]))
+        read_item = _reader(members[0])
+        return _checked(list, lambda node: tuple(map(read_item, node)))
     if get_origin(hint) is Mapping:
-        return _map_reader(_reader(members[1]))
+        read_value = _reader(members[1])
+        return _checked(dict, lambda node: {key: read_value(value) for key, value in node.items()})
     read = _reader(members[0]) if len(members) == 1 else _union_reader({member.__name__: member for member in members})
     return (lambda node: None if node is None else read(node)) if NoneType in get_args(hint) else read
 
 
-def _scalar_reader(kind: type) -> Callable[[Any], Any]:
-    def read(node: Any) -> Any:
+def _checked(kind: type, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function for nodes of one type of JSON, which it checks."""
+
+    def checked(node: Any) -> Any:
         if type(node) is not kind:  # a bool is an int
             raise _UnfitError(node, _KINDS[kind])
-        return node
+        return read(node)
 
-    return read
-
-
-def _list_reader(read_item: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def read(node: Any) -> Any:
-        if type(node) is not list:
-            raise _UnfitError(node, _KINDS[list])
-        return tuple(map(read_item, node))
-
-    return read
-
-
-def _map_reader(read_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def read(node: Any) -> Any:
-        if type(node) is not dict:
-            raise _UnfitError(node, _KINDS[dict])
-        return {key: read_value(value) for key, value in node.items()}
-
-    return read
+    return checked
 
 
 def _union_reader(members: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -692,8 +625,6 @@ def _class_reader(kind: Any) -> Callable[[Any], Any]:
     expected = ["is", *readers] if kind in _NAMED else [*readers]
 
     def read(node: Any) -> Any:
-        if type(node) is not dict:
-            raise _UnfitError(node, _KINDS[dict])
         values, name = [], ""
         try:
             for name, read_value in readers.items():
@@ -706,4 +637,4 @@ def _class_reader(kind: Any) -> Callable[[Any], Any]:
             raise ValueError(f"{kind.__name__} has {', '.join(node)}: its members are {', '.join(expected)}")
         return kind(*values)
 
-    return read
+    return _checked(dict, read)
