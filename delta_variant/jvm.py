@@ -229,11 +229,6 @@ def companion(spark: SparkSession, name: str) -> Any:
     return _singleton(loaded(spark).loader, f"{PACKAGE}.{name}")
 
 
-def shared(spark: SparkSession) -> Any:
-    """What the rules of all sessions of the JVM share. Raises SessionError as `loaded`."""
-    return loaded(spark).shared
-
-
 def loaded(spark: SparkSession) -> Loaded:
     """This package's classes, from a JAR that is compiled if there is none.
 

@@ -8,8 +8,8 @@ counted from 0 in the file, with all row groups and deleted rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Sized
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,23 +22,12 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 VALUE_ERRORS = (CastError, InvalidLayoutError, MalformedVariantError, TableError, UnsupportedFeatureError)
 """What can be wrong about a value."""
 
 
-class Rows(Protocol):
-    """A batch, or a column of one."""
-
-    def __len__(self) -> int: ...
-
-    def slice(self, offset: int, length: int, /) -> Self:
-        """Some of the rows."""
-
-
-R = TypeVar("R", bound=Rows)
+R = TypeVar("R", bound=Sized)
+"""A batch, or a column of one."""
 Result = TypeVar("Result")
 
 
@@ -78,15 +67,14 @@ def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -
     return (start, error) if size else None
 
 
-def part(rows: R, offset: int, length: int) -> R:
+def part(rows: Any, offset: int, length: int) -> Any:
     """Some rows, without the elements of others: functions of lists see all elements of an array, also those of no slice."""
-    some: Any = rows.slice(offset, length)
+    some = rows.slice(offset, length)
     if isinstance(some, pa.RecordBatch):
         some = pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in some.columns], schema=some.schema)
     elif isinstance(some, pa.Array):
         some = pa.concat_arrays([some])
-    found: R = some
-    return found
+    return some
 
 
 def _error(function: Callable[[R], object], rows: R, offset: int, length: int) -> DeltaVariantError | None:

@@ -66,12 +66,11 @@ class _Session:
         `explain` shows it."""
         if about == "scan":
             _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
-        elif about == "skipping":
-            _log.warning("data skipping by Variant path failed, so the query runs without it: %s", text)
         elif about in every_write.TOLD:
             every_write.tell(self._spark, about, text)
         else:
-            _log.warning("typed reading failed, so the query runs without it: %s", text)
+            what = "data skipping by Variant path" if about == "skipping" else "typed reading"
+            _log.warning("%s failed, so the query runs without it: %s", what, text)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
@@ -81,7 +80,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
     try:
-        session, shared, tags = _Session(spark), jvm.shared(spark), transaction.tags(spark)
+        session, shared, tags = _Session(spark), jvm.loaded(spark).shared, transaction.tags(spark)
         python = session.python
         session.writes = writes = every_write.writes(spark, python, None)
         rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
@@ -94,7 +93,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
         raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
     if _listener(spark) is None:
-        jvm.construct(spark, "Queries").begin(spark._jsparkSession)  # noqa: SLF001  # no public name
+        spark._jsparkSession.listenerManager().register(jvm.construct(spark, "Queries"))  # noqa: SLF001  # no public name
 
 
 def queries(spark: SparkSession) -> list[DataFrame]:
@@ -116,16 +115,16 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
     `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = ours, dict(settings), dict(defaults), _Session(spark).python, jvm.shared(spark)
+    given = ours, dict(settings), dict(defaults), _Session(spark).python, jvm.loaded(spark).shared
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
 
 
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
-        f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause}): install the "
-        "versions that delta-variant requires (pip install --force-reinstall delta-variant), or do not call enable, which "
-        "write does not need"
+        f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause})",
+        advice="install the versions that delta-variant requires (pip install --force-reinstall delta-variant), or do not call "
+        "enable, which write does not need",
     )
 
 
@@ -137,7 +136,7 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
     listener = _listener(spark)
     if listener is not None:
-        listener.end(spark._jsparkSession)  # noqa: SLF001  # no public name
+        spark._jsparkSession.listenerManager().unregister(listener)  # noqa: SLF001  # no public name
     if skips:
         offer(spark, {}, {})
     return dict(skips.found()) if skips else {}

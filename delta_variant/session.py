@@ -130,8 +130,9 @@ def _check_versions(spark: str, delta: str | None) -> None:
     if not (spark.startswith(known[0]) and delta.startswith(known[1])):
         raise SessionError(
             f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable supports Spark {_SPARK_VERSION} "
-            f"with Delta {_DELTA_VERSION} alone: install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do "
-            "without enable (queries are right without it, and open every file)"
+            f"with Delta {_DELTA_VERSION} alone",
+            advice=f"install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do without enable (queries are "
+            "right without it, and open every file)",
         )
 
 
@@ -165,10 +166,10 @@ def check_java() -> str:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     advice = f"install Java {_JAVA} (Debian: apt-get install openjdk-{_JAVA}-jre-headless) or point JAVA_HOME at one"
     if java is None or shutil.which(java) is None:
-        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java or 'java'} was not found: {advice}")
+        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java or 'java'} was not found", advice=advice)
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603  # the java Spark itself would run
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     if found is None or int(found[1]) < _JAVA:
         version = f"is version {found[1]}" if found else "does not tell its version"
-        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java} {version}: {advice}")
+        raise SessionError(f"Spark needs Java {_JAVA} or newer and {java} {version}", advice=advice)
     return f"{found[1]}, {java}"

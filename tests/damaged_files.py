@@ -36,10 +36,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import delta_variant as dv
-from delta_variant import binary, membership, shredding
+from delta_variant import binary, shredding
 from delta_variant.analysis.task import analyze_messages
 from delta_variant.errors import DeltaVariantError
 from delta_variant.json_files.pieces import Piece
+from delta_variant.membership import sidecars
 from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.parquet_files.columns import merged
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
@@ -111,7 +112,7 @@ class Inputs:
         self.root, self.log = root, root / "_delta_log"
         self.bytes = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
         self.data = [root / f"{number}.parquet" for number in range(FILES)]
-        self.index = next(iter((root / membership.directory(*INDEXED)).iterdir()))
+        self.index = next(iter((root / sidecars.directory(*INDEXED)).iterdir()))
         self.counts: Counter[str] = Counter()
         self.schema = merged([(str(path), self._reader(None).columns(_piece(path))) for path in self.data])
         self.good = {

@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 import delta_variant as dv
-from delta_variant import membership, shredding, z85
+from delta_variant import shredding, z85
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages
+from delta_variant.membership import data_files, sidecars
+from delta_variant.membership.plan import DataFile, IndexedColumn, IndexPlan
 from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.storage import Storage
 
@@ -125,8 +127,8 @@ def build(root: Path) -> None:
     (log / "_sidecars").mkdir(parents=True)
     adds = []
     location = Storage.of(str(root))
-    writer = membership.SidecarWriter(location, location.open(), TABLE_ID)
-    plan = membership.IndexPlan(location, TABLE_ID, (membership.IndexedColumn(INDEXED[0], (), (INDEXED[1],)),), 0.5, 60)
+    writer = sidecars.Sidecars(location, location.open(), TABLE_ID)
+    plan = IndexPlan(location, TABLE_ID, (IndexedColumn(INDEXED[0], (), (INDEXED[1],)),), 0.5, 60)
     for number in range(FILES):
         path, start = root / f"{number}.parquet", number * ROWS
         _write(rows_from(start), path, number)
@@ -142,7 +144,7 @@ def build(root: Path) -> None:
             add["deletionVector"] = _vector(root, DELETED[number], inline=number == 3)
         adds.append(add)
         with path.open("rb") as source:
-            writer.add(membership.index_file(source, membership.DataFile(path.name, add["size"], 0), plan, plan.paths))
+            writer.add(data_files.index_file(source, DataFile(path.name, add["size"], 0), plan, plan.paths))
     writer.flush()
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": FEATURES, "writerFeatures": FEATURES}
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in SCHEMA.items()]

@@ -43,7 +43,7 @@ def scans(df: DataFrame) -> list[report.Scan]:
     """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
     plan: Any = df._jdf.queryExecution().optimizedPlan()
     found = decoded(
-        tuple[ScanReport, ...], jvm.construct(df.sparkSession, "Explain", jvm.shared(df.sparkSession)).planned(plan)
+        tuple[ScanReport, ...], jvm.construct(df.sparkSession, "Explain", jvm.loaded(df.sparkSession).shared).planned(plan)
     )
     return report.of(found, enabled=report.has_rules(df.sparkSession)).scans
 

@@ -17,9 +17,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from delta_variant import layouts, parquet, schema, shredding, stats
-from delta_variant.analysis.files import File, analyze_file
+from delta_variant.analysis.files import analyze_file
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
+from delta_variant.messages import AnalyzedFile
 from delta_variant.parquet.opening import CountedFile
 from delta_variant.stats import rewriting
 from delta_variant.storage import Storage
@@ -57,7 +58,7 @@ def by_write(array):
 
 
 def analyzed(data, given=None, *, plan=plan(), tags=None):  # noqa: B008  # a constant
-    found = analyze_file(io.BytesIO(data), File(given, tags or {}), plan, Inference())
+    found = analyze_file(io.BytesIO(data), AnalyzedFile(0, "", given, tags or {}), plan, Inference())
     assert found is not None
     return found
 
@@ -127,7 +128,7 @@ def test_a_footer_is_enough():
     array = shredding.shred(column(rows), "id bigint, name string, at decimal(18,2)")
     data = written(array, group_bytes=4 << 20)
     with CountedFile(pa.BufferReader(data)) as source:
-        found = analyze_file(source, File(None, {}), plan(), Inference())
+        found = analyze_file(source, AnalyzedFile(0, "", None, {}), plan(), Inference())
         assert source.count <= 1 << 16 < len(data) // 50
     assert found.source == "footer"
     assert found.tags[stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
@@ -168,7 +169,7 @@ def test_paths_that_are_asked_for():
     assert (lows["$['rare']"], highs["$['rare']"], highs["$['odd']"]) == (0, 79, 40)
     assert second.source == "values"
     assert second.tags[stats.BOUNDS_TAG] == stats.BOUNDS_TAG_VALUE, "not every path with bounds is in a typed column"
-    again = analyze_file(io.BytesIO(data), File(second.stats, second.tags), plan(asked), Inference())
+    again = analyze_file(io.BytesIO(data), AnalyzedFile(0, "", second.stats, second.tags), plan(asked), Inference())
     assert again is None, "nothing changes"
     only = analyzed(data, plan=plan([("c39",)]))
     assert len(bounds(only)[0]) == 33
@@ -290,7 +291,7 @@ def test_a_column_that_the_file_lacks():
 
 def test_files_with_the_marker_are_left_alone():
     """Without names a file with the marker is not opened; other tags of a file are kept."""
-    assert analyze_file(None, File(ORDINARY, {stats.BOUNDS_TAG: "2"}), plan(), Inference()) is None
+    assert analyze_file(None, AnalyzedFile(0, "", ORDINARY, {stats.BOUNDS_TAG: "2"}), plan(), Inference()) is None
     data = written(shredding.shred(column([{"id": 5}]), "id bigint"))
     found = analyzed(data, ORDINARY, tags={"ZCUBE_ID": "x", stats.BOUNDS_TAG: "9"})
     assert found.tags == {"ZCUBE_ID": "x", stats.BOUNDS_TAG: "2"}

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import delta_variant as dv
-from delta_variant import jvm, membership, report
+from delta_variant import jvm, report
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
+from delta_variant.membership import sidecars as index_files
 from delta_variant.scanning.files import FileReader
 from delta_variant.transaction import Table
 from tests.logs import live
@@ -123,7 +124,7 @@ def known(on, source, predicates):
 
 
 def sidecars(path):
-    return sorted((Path(path) / membership.DIRECTORY).rglob("*.parquet"))
+    return sorted((Path(path) / index_files.DIRECTORY).rglob("*.parquet"))
 
 
 LOOKUPS = {
@@ -284,7 +285,7 @@ def test_written_filters(spark, on, tmp_path):
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ({properties})")
     append(spark, tmp_path, 400, ROWS, FILES - 4)
     log = Table.of(spark, f"delta.`{tmp_path}`").log
-    assert log.update(False, jvm.option(spark), jvm.option(spark)).transactions().contains(membership.APPLICATION)
+    assert log.update(False, jvm.option(spark), jvm.option(spark)).transactions().contains(index_files.APPLICATION)
     [priced] = [number for number in range(ROWS) if number * 31 % 4001 == 2025]
     wanted = {"v:cid::string = sha1('777')": 777, "v:o.price::decimal(10,2) = 20.25": priced}
     found = {where: [(number, digest(number))] for where, number in wanted.items()}
@@ -307,14 +308,14 @@ def test_small_files_are_put_together(spark, on, copy, monkeypatch):
     """Many small files of the index become one. Entries of removed files go, but not those of young ones (I1)."""
     properties = "'delta_variant.bloom.v' = 'cid', 'delta_variant.indexBudget' = '0.5'"
     spark.sql(f"ALTER TABLE delta.`{copy}` SET TBLPROPERTIES ({properties})")
-    folder = copy / membership.directory(("v",), ("cid",))
+    folder = copy / index_files.directory(("v",), ("cid",))
     for first in range(ROWS, ROWS + 150, 50):
         append(spark, copy, first, first + 50, 1)
     before = len(list(folder.glob("*.parquet")))
     assert before >= 4
     table(spark, copy).analyze()
     assert len(list(folder.glob("*.parquet"))) == before
-    monkeypatch.setattr(membership.sidecars, "MANY", 2)
+    monkeypatch.setattr(index_files, "MANY", 2)
     spark.sql(f"DELETE FROM delta.`{copy}` WHERE id >= {ROWS + 50} AND id < {ROWS + 100}")
     table(spark, copy).analyze()
     left = list(folder.glob("*.parquet"))
@@ -323,7 +324,7 @@ def test_small_files_are_put_together(spark, on, copy, monkeypatch):
     assert opened(on, copy, ROWS + 70, rows=0) <= 1
     for file in left:
         os.utime(file, (0, 0))
-    monkeypatch.setattr(membership.sidecars, "MANY", 0)
+    monkeypatch.setattr(index_files, "MANY", 0)
     table(spark, copy).analyze()
     [file] = folder.glob("*.parquet")
     assert pq.read_table(file).num_rows == FILES + 2
@@ -360,7 +361,7 @@ def test_damaged_index(on, copy, in_base, damage):
 
 def test_another_file_of_the_same_name(on, copy):
     """A filter counts only for a file of the size that it was made for (I1)."""
-    folder = copy / membership.directory(("v",), ("cid",))
+    folder = copy / index_files.directory(("v",), ("cid",))
     for file in folder.iterdir():
         found = pq.read_table(file)
         sizes = found.column("size").to_pylist()

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_variant import membership, parquet, schema, shredding
-from delta_variant.membership import DataFile, Entry, IndexedColumn, IndexPlan, index_file, sidecars
+from delta_variant import parquet, schema, shredding
+from delta_variant.membership import ribbon, sidecars
+from delta_variant.membership.data_files import index_file
+from delta_variant.membership.plan import DataFile, IndexedColumn, IndexPlan
+from delta_variant.membership.sidecars import Entry
+from delta_variant.membership.values import Values, hash_numbers, hash_strings
 from delta_variant.storage import Storage
 from tests.strategies import DECIMALS, INTEGERS, KEYS, SPARK_VARIANTS, TEXTS, column
 
@@ -32,8 +36,8 @@ def test_hashes_of_strings():
     """The hash of a string is XXH64 of its bytes with the seed 0, whatever stands before it in the array (I2)."""
     for kind in (pa.string(), pa.large_string()):
         array = pa.array(["x", *XXH64], kind).slice(1)
-        assert membership.hash_strings(array).tolist() == list(XXH64.values())
-    assert membership.hash_strings(pa.array([b"\xff"], pa.binary()).view(pa.string())) is None
+        assert hash_strings(array).tolist() == list(XXH64.values())
+    assert hash_strings(pa.array([b"\xff"], pa.binary()).view(pa.string())) is None
 
 
 @given(st.lists(DECIMALS | INTEGERS.map(Decimal), min_size=1, max_size=8))
@@ -48,13 +52,13 @@ def test_hashes_of_numbers(numbers):
             precision = max(len(digits) + more, scale)
             for make, most in ((pa.decimal32, 9), (pa.decimal64, 18), (pa.decimal128, 38), (pa.decimal256, 76)):
                 if scale >= 0 and precision <= min(most, 38):
-                    hashes.add(int(membership.hash_numbers(pa.array([number], make(precision, scale)))[0]))
+                    hashes.add(int(hash_numbers(pa.array([number], make(precision, scale)))[0]))
         if number == int(number) and abs(number) < 2**63:
             kinds = [
                 pa.int64(),
                 *[kind for kind, bits in ((pa.int8(), 7), (pa.int16(), 15), (pa.int32(), 31)) if abs(number) < 2**bits],
             ]
-            hashes |= {int(membership.hash_numbers(pa.array([int(number)], kind))[0]) for kind in kinds}
+            hashes |= {int(hash_numbers(pa.array([int(number)], kind))[0]) for kind in kinds}
         assert len(hashes) <= 1
         for found in hashes:
             assert seen.setdefault(found, number) == number
@@ -63,7 +67,7 @@ def test_hashes_of_numbers(numbers):
 def test_scales_of_numbers():
     """The scale is the number of decimal places that the values need (I2)."""
     for texts, scale in ((["5.00", "-7.0"], 0), (["5.00", "5.10"], 1), (["0.001", "5"], 3), (["0." + "1" * 38], 38)):
-        values = membership.Values("exact")
+        values = Values("exact")
         assert values.add(pa.array([None, *map(Decimal, texts)]))
         assert values.scale == scale
 
@@ -73,14 +77,14 @@ def test_scales_of_numbers():
 def test_no_false_negatives(hashes, size, most):
     """A filter contains all that it was built of, and takes no more than its room (I3)."""
     distinct = np.array(sorted(hashes), np.uint64)
-    shape = membership.shape(len(distinct), size, most)
+    shape = ribbon.shape(len(distinct), size, most)
     if shape is None:
         assert size < 2 * 8 * (len(distinct) * 1.1 / 64 + 1)
         return
-    data = membership.build(distinct, *shape)
+    data = ribbon.build(distinct, *shape)
     assert len(data) <= size
-    assert membership.contains(data, shape[0], distinct).all()
-    assert membership.build(distinct, *shape) == data
+    assert ribbon.contains(data, shape[0], distinct).all()
+    assert ribbon.build(distinct, *shape) == data
 
 
 @pytest.mark.parametrize("bits", [2.6, 3.0, 5.5, 7.9, 11.0])
@@ -88,9 +92,9 @@ def test_no_false_negatives(hashes, size, most):
 def test_false_positives(count, at_most, bits):
     """As many foreign values pass as the theory has it, half of them in each column, or a fifth more (I3)."""
     hashes = np.random.default_rng(count).integers(0, 2**64, count + 2_000_000, np.uint64)
-    words, total = membership.shape(count, int(count * bits / 8), 60)
-    data = membership.build(hashes[:count], words, total)
-    found = membership.contains(data, words, hashes[count:]).mean()
+    words, total = ribbon.shape(count, int(count * bits / 8), 60)
+    data = ribbon.build(hashes[:count], words, total)
+    found = ribbon.contains(data, words, hashes[count:]).mean()
     columns, longer = divmod(total, words)
     share = max(0, 64 * longer - 63) / (64 * words - 63)
     expected = (1 - share / 2) / 2**columns
@@ -104,7 +108,7 @@ def test_false_positives(count, at_most, bits):
 
 def entries(count=20):
     hashes = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
-    data = membership.build(hashes, *membership.shape(100, 150, 20))
+    data = ribbon.build(hashes, *ribbon.shape(100, 150, 20))
     return [Entry(DataFile(f"part-{n}.parquet", n, 1 << n), 0.01, "exact", 2, 100, 2, data) for n in range(count)]
 
 
@@ -112,7 +116,7 @@ def written(folder, table=TABLE, keys=("a", "b"), given=None):
     """Writes a file of the index, and returns its path."""
     location = Storage.of(str(folder))
     before = set(folder.rglob("*.parquet"))
-    size = membership.write_sidecar(location, location.open(), table, V, keys, given or entries())
+    size = sidecars.Sidecars(location, location.open(), table).write((V, keys), given or entries())
     [path] = set(folder.rglob("*.parquet")) - before
     assert path.stat().st_size == size
     return path
@@ -120,7 +124,7 @@ def written(folder, table=TABLE, keys=("a", "b"), given=None):
 
 def read(folder, keys=("a", "b"), table=TABLE, **arguments):
     location = Storage.of(str(folder))
-    return list(membership.read_entries(location, location.open(), table, V, keys, **arguments))
+    return list(sidecars.Sidecars(location, location.open(), table).entries((V, keys), **arguments))
 
 
 def test_entries_come_back(tmp_path):
@@ -175,7 +179,7 @@ def test_outdated_files_are_deleted(tmp_path, monkeypatch, many):
         pq.write_table(columns.replace_schema_metadata({**table.schema.metadata, b"delta_variant.index": version}), path)
     for path in {mine, theirs, damaged, newer, older}:
         os.utime(path, (0, 0))
-    membership.compact(location, location.open(), TABLE, V, ("a", "b"), {entry.file for entry in given})
+    sidecars.Sidecars(location, location.open(), TABLE).compact((V, ("a", "b")), {entry.file for entry in given})
     left = set(tmp_path.rglob("*.parquet"))
     assert not left & {theirs, older}
     assert left >= {young, damaged, newer}
@@ -193,7 +197,7 @@ def test_put_together(tmp_path, monkeypatch):
     other += [replace(entry, file=entry.file._replace(size=99)) for entry in given]
     for each in (small, given[:3], other):
         os.utime(written(tmp_path, given=each), (0, 0))
-    membership.compact(location, location.open(), TABLE, V, ("a", "b"), {entry.file for entry in given})
+    sidecars.Sidecars(location, location.open(), TABLE).compact((V, ("a", "b")), {entry.file for entry in given})
     assert len(list(tmp_path.rglob("*.parquet"))) == 1
     assert sorted(read(tmp_path, filters=True), key=lambda entry: entry.file) == [*given[:3], small[3]]
 
@@ -221,8 +225,8 @@ def at(document, keys):
 
 def hash_of(value):
     if isinstance(value, str):
-        return membership.hash_strings(pa.array([value]))
-    return membership.hash_numbers(pa.array([Decimal(value)]))
+        return hash_strings(pa.array([value]))
+    return hash_numbers(pa.array([Decimal(value)]))
 
 
 def is_kind(value, kind):
@@ -245,7 +249,7 @@ def test_every_value_is_in_the_filter(documents, is_shredded):
             continue
         assert all(is_kind(value, entry.kind) for value in values), (keys, entry)
         for value in values:
-            assert membership.contains(entry.filter, entry.words, hash_of(value)).all()
+            assert ribbon.contains(entry.filter, entry.words, hash_of(value)).all()
             assert entry.kind == "string" or -Decimal(value).normalize().as_tuple().exponent <= entry.scale
 
 

@@ -965,7 +965,7 @@ def test_zeros_that_spark_holds_apart(spark, tmp_path):
 def kept_rows(spark, path):
     """The rows of the log that the driver has cached of a table's newest version."""
     name = jvm.static(spark, "org.apache.hadoop.fs.Path")(f"file:{path}", "_delta_log").toString()
-    of_table = [files for files in jvm.shared(spark).bounds().asMap().values() if files.version().table() == name]
+    of_table = [files for files in jvm.loaded(spark).shared.bounds().asMap().values() if files.version().table() == name]
     newest = max(of_table, key=lambda files: files.version().number())
     return list(newest.rows().get())
 

@@ -53,7 +53,7 @@ def test_the_annotation_is_found_by_path(tmp_path):
     groups = {("v", "v"), ("s", "v", "w")}
     size = write(tmp_path / "f", table, groups)
     assert size == (tmp_path / "f").stat().st_size
-    assert footer.variant_groups(footer.read(tmp_path / "f")) == groups
+    assert footer.variant_groups(footer.of(io.BytesIO((tmp_path / "f").read_bytes()))) == groups
     assert pq.read_table(tmp_path / "f").cast(table.schema).equals(table)
 
 
@@ -62,7 +62,7 @@ def test_footers_end_with_their_last_byte(tmp_path):
     array = column([{"a": i, "d": i / 3, "t": f"t{i}", "l": [True, {"b": False}]} for i in range(50)])
     shredded = shredding.shred(array, "a bigint, d double, t string, l array<boolean>")
     write(tmp_path / "f", pa.table({"v": shredded, "w": array}), {V, ("w",)}, metadata={"k": "v" * 200})
-    whole = footer.read(tmp_path / "f")
+    whole = footer.of(io.BytesIO((tmp_path / "f").read_bytes()))
     assert value_end(whole, 0, STRUCT) == len(whole)
     assert {value_end(whole[:size], 0, STRUCT) for size in range(len(whole))} == {-1}
 
@@ -74,7 +74,7 @@ def test_groups_inside_lists_and_maps(tmp_path):
     mapped = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["k", "l"]), array)
     groups = {("l", "list", "element"), ("m", "key_value", "value")}
     write(tmp_path / "f", pa.table({"l": listed, "m": mapped}), groups)
-    assert footer.variant_groups(footer.read(tmp_path / "f")) == groups
+    assert footer.variant_groups(footer.of(io.BytesIO((tmp_path / "f").read_bytes()))) == groups
 
 
 def test_duckdb_finds_the_columns(tmp_path):
@@ -317,7 +317,7 @@ def test_a_file_without_rows(tmp_path):
     schema = pa.schema([("v", PLAIN), ("i", pa.int64())])
     with FileWriter(tmp_path / "f", schema, variants={V}) as writer:
         writer.write(pa.RecordBatch.from_pylist([], schema))
-    assert footer.variant_groups(footer.read(tmp_path / "f")) == {V}
+    assert footer.variant_groups(footer.of(io.BytesIO((tmp_path / "f").read_bytes()))) == {V}
     assert pq.read_table(tmp_path / "f").num_rows == 0
 
 
@@ -439,7 +439,7 @@ def test_variants_inside_other_columns(tmp_path):
         }
     )
     write_table(table, tmp_path / "f")
-    assert len(footer.variant_groups(footer.read(tmp_path / "f"))) == 3
+    assert len(footer.variant_groups(footer.of(io.BytesIO((tmp_path / "f").read_bytes())))) == 3
     back = read_table(tmp_path / "f")
     assert back["s"].is_null().to_pylist() == [False, True, False]
     assert values(back["s"].combine_chunks().field("v"))[0] == {"a": 1}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import delta_variant as dv
-from delta_variant import membership
+from delta_variant.membership import sidecars
 from tests.logs import last, live, newest
 from tests.strategies import column
 from tests.support import forget, length, scans
@@ -202,7 +202,7 @@ def test_version_1(spark, on, data, tmp_path):  # noqa: F811
     put(tmp_path, "abcd", data)
     log(tmp_path, dict.fromkeys(NAMES, TIME))
     analyzed(spark, tmp_path)
-    folder = tmp_path / membership.directory(("v",), ("k",))
+    folder = tmp_path / sidecars.directory(("v",), ("k",))
     old = sorted(folder.glob("*.parquet"))
     for file in old:
         found = pq.read_table(file)
@@ -248,10 +248,10 @@ def test_names_that_come_back(spark, on, tmp_path_factory):  # noqa: F811
     spark.sql("RESTORE TABLE again TO VERSION AS OF 2")
     found("b")
     kept = place().parent / "kept index"
-    shutil.copytree(place() / membership.DIRECTORY, kept)
+    shutil.copytree(place() / sidecars.DIRECTORY, kept)
     spark.sql("DROP TABLE again")
     rows("d").write.format("delta").option("delta.enableVariantShredding", "true").saveAsTable("again")
-    shutil.copytree(kept, place() / membership.DIRECTORY)
+    shutil.copytree(kept, place() / sidecars.DIRECTORY)
     assert ident() != first
     lookups(on, place(), "d")
     dv.VariantTable.forName(spark, "again").analyze(bloom=["v:k"], budget=0.5)

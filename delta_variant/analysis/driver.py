@@ -25,7 +25,7 @@ from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decoded
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
-from delta_variant.transaction import Table
+from delta_variant.transaction import Table, tags
 from delta_variant.writer import indexing, mapping, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
@@ -83,7 +83,8 @@ def analyze(
     by_name = columns is not None or paths is not None
     to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
     if bloom is None and not by_name:
-        to_index = indexing.stored(t.StructType.fromJson(dict(features.schema)), features.properties)
+        schema = t.StructType.fromJson(dict(features.schema))
+        to_index = shredding_schemas.paths_of(schema, features.properties, indexing.BLOOM)
     if where is not None:
         with jvm.delta_errors(f"analyzing {table.name}"):
             _analysis(table, everything=True).check(where)
@@ -107,10 +108,8 @@ def analyze(
 def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`scala/Analysis.scala`). everything: whether those with the marker are among them."""
     spark = table.spark
-    return jvm.construct(
-        spark, "Analysis", spark._jsparkSession, table.log,  # noqa: SLF001
-        jvm.option(spark, table.entry), stats.BOUNDS_TAG, list(stats.BOUNDS_TAG_VALUES), everything,
-    )  # fmt: skip
+    entry = jvm.option(spark, table.entry)
+    return jvm.construct(spark, "Analysis", spark._jsparkSession, table.log, entry, tags(spark), everything)  # noqa: SLF001
 
 
 def remove_bounds(table: Table) -> Analyzed:

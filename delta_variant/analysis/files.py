@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from delta_variant import layouts, schema, shredding, stats
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError
 from delta_variant.locating import VALUE_ERRORS, in_rows
+from delta_variant.messages import AnalysisReport, AnalyzedFile
 from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
 from delta_variant.parquet.statistics import Footer, Known, Read
@@ -44,30 +44,11 @@ _TAGS = (stats.BOUNDS_TAG, stats.NONNULL_TAG, stats.TIMES_TAG)
 _PATH_SIZE = 128  # characters of bounds that each path adds that is asked for by name
 
 
-@dataclass(frozen=True)
-class File:
-    """What the log has of a data file."""
+def analyze_file(source: Any, file: AnalyzedFile, plan: AnalysisPlan, inference: Inference) -> AnalysisReport | None:
+    """Computes the bounds of a file: what the log is to have. Returns None if the log has what is asked for.
 
-    stats: str | None
-    tags: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Analyzed:
-    """What the log is to have of a data file."""
-
-    stats: str
-    tags: Mapping[str, str]
-    source: str
-    """The last of SOURCES that was needed."""
-    rows: int
-
-
-def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inference) -> Analyzed | None:
-    """Computes the bounds of a file. Returns None if the log has what is asked for.
-
-    source: the open data file. inference: the numbers of the files of this task so far, as in `write`. Raises
-    InvalidLayoutError, MalformedVariantError, and DeltaVariantError for damaged statistics.
+    source: the open data file. file: what the log has. inference: the numbers of the files of this task so far, as in `write`.
+    Raises InvalidLayoutError, MalformedVariantError, and DeltaVariantError for damaged statistics.
     """
     todo = _todo(file, plan)
     if not todo:
@@ -91,11 +72,12 @@ def analyze_file(source: Any, file: File, plan: AnalysisPlan, inference: Inferen
             (bounds, *one.column.names): one.stats.bound(side) for side, bounds in enumerate(("minValues", "maxValues"))
         }
     others = {name: text for name, text in file.tags.items() if name not in _TAGS}
-    analyzed = Analyzed(
-        rewriting.replaced(file.stats, changes),
-        {**others, stats.BOUNDS_TAG: marker, **tags},
-        max((one.source for one in todo), key=SOURCES.index),
-        parquet.metadata.num_rows,
+    analyzed = AnalysisReport(
+        file.file,
+        stats=rewriting.replaced(file.stats, changes),
+        tags={**others, stats.BOUNDS_TAG: marker, **tags},
+        rows=parquet.metadata.num_rows,
+        source=max((one.source for one in todo), key=SOURCES.index),  # the last one that was needed
     )
     return None if analyzed.stats == file.stats and analyzed.tags == dict(file.tags) else analyzed
 
@@ -108,7 +90,7 @@ class _Column:
     """
 
     def __init__(
-        self, column: Column, plan: AnalysisPlan, file: File, kept: Sequence[ColumnPath], read: set[ColumnPath]
+        self, column: Column, plan: AnalysisPlan, file: AnalyzedFile, kept: Sequence[ColumnPath], read: set[ColumnPath]
     ) -> None:
         self.column, self.read = column, read
         wanted = frozenset([*column.paths, *kept])
@@ -124,7 +106,7 @@ class _Column:
         """Paths with bounds that Spark may read differently from their typed column than by its scan of VARIANT columns."""
 
 
-def _todo(file: File, plan: AnalysisPlan) -> list[_Column]:
+def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Column]:
     """The columns of a file whose bounds are to be computed."""
     is_marked = file.tags.get(stats.BOUNDS_TAG) in stats.BOUNDS_TAG_VALUES
     if is_marked and not plan.by_name:
@@ -140,7 +122,7 @@ def _todo(file: File, plan: AnalysisPlan) -> list[_Column]:
     return todo if lacking else []
 
 
-def _known(file: File, column: Column) -> tuple[set[ColumnPath], set[ColumnPath], set[ColumnPath]]:
+def _known(file: AnalyzedFile, column: Column) -> tuple[set[ColumnPath], set[ColumnPath], set[ColumnPath]]:
     """The paths of a column that the log has: in its bounds, in the tag of nulls, and in the tag of times."""
     bounds: set[ColumnPath] = set()
     for side in ("minValues", "maxValues"):
@@ -150,7 +132,7 @@ def _known(file: File, column: Column) -> tuple[set[ColumnPath], set[ColumnPath]
     return bounds, tagged, times
 
 
-def _text(file: File, column: Column, side: str) -> str:
+def _text(file: AnalyzedFile, column: Column, side: str) -> str:
     """The text of a column's bounds in the statistics, "" if there are none."""
     text = rewriting.member(file.stats, (side, *column.names))
     return str(json.loads(text)) if text is not None and text.startswith('"') else ""
@@ -233,7 +215,8 @@ class _Reading:
         given = None if is_shredded else one.column.schema
         if given is None and not is_shredded:
             sample = list(_first(variants))
-            given = self._inference.schema(self._group, _rows_of(sample)) if sample else None
+            rows = pa.chunked_array(sample).slice(0, SAMPLE_ROWS).chunks if sample else []  # as many as `write` takes
+            given = self._inference.schema(self._group, rows) if sample else None
         both = given, self._schema_of(set(paths) - _leaves(given))
         schemas = [wanted for wanted in both if wanted is not None]
         for rows in itertools.chain(sample, variants) if schemas else ():
@@ -275,12 +258,6 @@ def _first(variants: Iterator[pa.Array]) -> Iterator[pa.Array]:
     while rows < SAMPLE_ROWS and size < SAMPLE_BYTES and (array := next(variants, None)) is not None:
         rows, size = rows + len(array), size + array.nbytes
         yield array
-
-
-def _rows_of(sample: Sequence[pa.Array]) -> list[pa.Array]:
-    """The rows of the sample that count: as many as `write` takes."""
-    chunks: list[pa.Array] = pa.chunked_array(sample).slice(0, SAMPLE_ROWS).chunks
-    return chunks
 
 
 def _has_bounds(kind: pa.DataType) -> bool:

@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 
 from delta_variant.analysis.index_task import Report, index_files
 from delta_variant.features import TableFeatures
-from delta_variant.membership import APPLICATION, DataFile, IndexPlan, Path, compact, read_entries
+from delta_variant.membership.plan import DataFile, IndexPlan, Path
+from delta_variant.membership.sidecars import APPLICATION, Sidecars
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
@@ -83,9 +84,9 @@ def index(
         if progress is not None:
             progress(Progress(first + len(batch), len(todo), looked, whole, 0))
     if everything:
-        system = plan.location.open()
+        sidecars = Sidecars(plan.location, plan.location.open(), plan.table)
         for path in plan.paths:
-            compact(plan.location, system, plan.table, *path, files)
+            sidecars.compact(path, files)
     version = int(analysis.announce(APPLICATION, bool(total.written))) if files else -1
 
     def of_kind(kind: str) -> dict[str, int]:
@@ -98,14 +99,10 @@ def index(
 
 def _lacking(plan: IndexPlan, files: Collection[DataFile], paths: Iterable[Path]) -> Iterator[tuple[DataFile, frozenset[Path]]]:
     """The files that lack an entry for some of the paths, with these paths."""
-    system = plan.location.open()
+    sidecars = Sidecars(plan.location, plan.location.open(), plan.table)
     known: dict[Path, set[DataFile]] = {}
     for path in paths:
-        known[path] = {
-            entry.file
-            for entry in read_entries(plan.location, system, plan.table, *path)
-            if entry.kind != "small" or entry.budget >= plan.budget
-        }
+        known[path] = {one.file for one in sidecars.entries(path) if one.kind != "small" or one.budget >= plan.budget}
     for file in sorted(files):
         lacking = frozenset(path for path in known if file not in known[path])
         if lacking:

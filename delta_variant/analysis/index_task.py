@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from delta_variant.analysis.plan import check_version
 from delta_variant.errors import DeltaVariantError
-from delta_variant.membership import DataFile, IndexPlan, Path, SidecarWriter, index_file
+from delta_variant.membership.data_files import index_file
+from delta_variant.membership.plan import DataFile, IndexPlan, Path
+from delta_variant.membership.sidecars import Sidecars
 from delta_variant.parquet.opening import CountedFile, reading
+from delta_variant.writer.plan import check_version
 
 
 @dataclass
@@ -29,7 +31,7 @@ def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]
     """Runs one task. files: with the paths of Variants that the index lacks for them."""
     check_version(plan.version)
     system, report = plan.location.open(), Report()
-    sidecars = SidecarWriter(plan.location, system, plan.table)
+    sidecars = Sidecars(plan.location, system, plan.table)
     for file, lacking in files:
         try:
             with CountedFile(system.open_input_file(plan.location.file(file.path))) as source, reading(source):

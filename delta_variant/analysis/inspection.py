@@ -61,7 +61,4 @@ def _rows(file: str, column: Any, names: Mapping[str, str]) -> Iterator[dict[str
     if not column.paths:
         yield {**whole, "path": "$", "bytes": column.bytes, "residual_bytes": column.residual_bytes, "proven": False}
     for path in column.paths:
-        yield {
-            **whole, "path": path.path, "type": path.type, "typed": path.typed, "residual": path.residual,
-            "bytes": path.bytes, "residual_bytes": path.residual_bytes, "proven": path.is_proven,
-        }  # fmt: skip
+        yield {**whole, **vars(path), "proven": path.is_proven}

@@ -11,15 +11,6 @@ from delta_variant.storage import Storage
 from delta_variant.version import __version__
 
 
-def check_version(driver: str) -> None:
-    """Raises RuntimeError if a task runs another version of this package than the driver, whose plan it has."""
-    if driver != __version__:
-        raise RuntimeError(
-            f"the executors run delta-variant {__version__} and the driver runs {driver}: install the same version in the "
-            "Python of both"
-        )
-
-
 @dataclass(frozen=True)
 class Column:
     """A VARIANT column that has statistics."""

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import click
 
 from delta_variant.cli.shared import command, delta_jar, first_line, quiet, started, starting, step
+from delta_variant.errors import SessionError
 from delta_variant.version import __version__
 
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -50,15 +51,6 @@ class _Problem(Exception):  # noqa: N818  # it ends a check, not the command
     def __init__(self, found: str, advice: str) -> None:
         super().__init__(found)
         self.advice = advice
-
-
-def _explained(error: Exception) -> _Problem:
-    """The problem of an error whose message ends with what to do, after a colon."""
-    text = " ".join(str(error).split())
-    found, verb, advice = text.rpartition(": install ")
-    if not verb:
-        found, verb, advice = text.rpartition(": ")
-    return _Problem(found, verb.removeprefix(": ") + advice)
 
 
 @dataclass
@@ -116,6 +108,8 @@ def _run(machine: _Machine, name: str, needs: tuple[str, ...], check: Callable[[
             machine.checks.append(Check(name, "ok", check(machine)))
     except _Problem as problem:
         machine.checks.append(Check(name, "problem", str(problem), problem.advice))
+    except SessionError as error:
+        machine.checks.append(Check(name, "problem", " ".join(error.text.split()), error.advice or _REINSTALL))
     except Exception as error:  # noqa: BLE001  # a check of its own kind ends, the others go on
         found = f"{type(error).__name__}: {first_line(error)}"
         machine.checks.append(Check(name, "problem", found, "run delta-variant --debug doctor, and report what it shows"))
@@ -165,13 +159,9 @@ def _packages(_machine: _Machine) -> str:
 
 
 def _java(_machine: _Machine) -> str:
-    from delta_variant.errors import SessionError
     from delta_variant.session import check_java
 
-    try:
-        return check_java()
-    except SessionError as error:
-        raise _explained(error) from error
+    return check_java()
 
 
 def _kernel_cache(_machine: _Machine) -> str:
@@ -200,8 +190,6 @@ def _kernels(_machine: _Machine) -> str:
 
 
 def _spark(machine: _Machine) -> str:
-    from delta_variant.errors import SessionError
-
     jar = delta_jar(machine.settings)
     try:
         machine.spark = started("doctor", machine.settings, machine.log)
@@ -296,23 +284,15 @@ def _callbacks(machine: _Machine) -> str:
 
 def _jar(machine: _Machine) -> str:
     from delta_variant import jvm
-    from delta_variant.errors import SessionError
 
-    try:
-        jar = jvm.loaded(machine.spark).jar
-    except SessionError as error:
-        raise _Problem(error.text, error.advice or _REINSTALL) from error
+    jar = jvm.loaded(machine.spark).jar
     return f"{jar.path}, " + ("found" if jar.seconds is None else f"compiled now, in {jar.seconds:.0f} s, for later use")
 
 
 def _rules(machine: _Machine) -> str:
-    from delta_variant.errors import SessionError
     from delta_variant.session import enable
 
-    try:
-        enable(machine.spark)
-    except SessionError as error:
-        raise _explained(error) from error
+    enable(machine.spark)
     return "a query of their own skips the file that it should"
 
 

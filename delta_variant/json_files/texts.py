@@ -215,10 +215,8 @@ def _whole(source: _Source, max_bytes: int) -> Iterator[Texts]:
 
 def _elements(source: _Source, records: tuple[str, ...], max_bytes: int) -> Iterator[Texts]:
     written = [json.dumps(key, ensure_ascii=False)[1:-1].encode() for key in records]
-    keys, key_ends = (
-        np.frombuffer(b"".join(written) or b"\0", np.uint8),
-        np.cumsum([len(key) for key in written], dtype=np.int64),
-    )
+    keys = np.frombuffer(b"".join(written) or b"\0", np.uint8)
+    key_ends = np.cumsum([len(key) for key in written], dtype=np.int64)
 
     def find(state: Int64s, at: Int64s, limit: Int64s, lines: Int64s) -> int:
         return int(k.elements(source.data, source.filled, state, keys, key_ends, at, limit, lines))

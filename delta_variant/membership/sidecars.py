@@ -83,36 +83,14 @@ def directory(column: Sequence[str], keys: Sequence[str]) -> str:
     return f"{DIRECTORY}/{np.uint64(hashes[0]):016x}"
 
 
-def write_sidecar(
-    location: Storage, system: fs.FileSystem, table: str, column: Sequence[str], keys: Sequence[str], entries: Collection[Entry]
-) -> int:
-    """Writes a file with some entries of a path. table: the id of the table. Returns its size in bytes."""
-    rows = [entry.file._asdict() | vars(entry) for entry in entries]
-    sink = io.BytesIO()
-    compression = {name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names}
-    with pq.ParquetWriter(
-        sink, _SCHEMA, compression=compression, use_dictionary=["kind"], write_statistics=False, store_schema=False,
-        write_page_checksum=True,
-    ) as writer:  # fmt: skip
-        writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
-        writer.add_key_value_metadata({_VERSION: FORMAT, _TABLE: table, _PATH: place(column, keys)})
-    folder, name = f"{location.root}/{directory(column, keys)}", f"{uuid.uuid4()}.parquet"
-    if location.has_directories:
-        system.create_dir(folder)
-    # Where files can be seen before they are complete, they get their name when they are.
-    target = f"{folder}/{'.' * location.has_directories}{name}"
-    with system.open_output_stream(target) as stream:
-        stream.write(sink.getbuffer())
-    if location.has_directories:
-        system.move(target, f"{folder}/{name}")
-    return sink.tell()
+class Sidecars:
+    """The files of the index of one table. table: its id.
 
-
-class SidecarWriter:
-    """Writes the entries of many data files: a file for each path, and another one whenever filters have FLUSH_BYTES."""
+    The entries of many data files are written as a file for each path, and another one whenever filters have FLUSH_BYTES.
+    """
 
     def __init__(self, location: Storage, system: fs.FileSystem, table: str) -> None:
-        self._location, self.system, self._table = location, system, table
+        self._location, self._system, self._table = location, system, table
         self._waiting: dict[Path, list[Entry]] = defaultdict(list)
         self._bytes = 0
         self.written = 0
@@ -129,102 +107,108 @@ class SidecarWriter:
     def flush(self) -> None:
         """Writes what has been added."""
         for path, entries in self._waiting.items():
-            self.written += write_sidecar(self._location, self.system, self._table, *path, entries)
+            self.written += self.write(path, entries)
         self._waiting.clear()
         self._bytes = 0
 
+    def write(self, path: Path, entries: Collection[Entry]) -> int:
+        """Writes a file with some entries of a path. Returns its size in bytes."""
+        rows = [entry.file._asdict() | vars(entry) for entry in entries]
+        sink = io.BytesIO()
+        compression = {name: "none" if name == "filter" else "zstd" for name in _SCHEMA.names}
+        with pq.ParquetWriter(
+            sink, _SCHEMA, compression=compression, use_dictionary=["kind"], write_statistics=False, store_schema=False,
+            write_page_checksum=True,
+        ) as writer:  # fmt: skip
+            writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+            writer.add_key_value_metadata(self._about(path))
+        folder, name = self._folder(path), f"{uuid.uuid4()}.parquet"
+        if self._location.has_directories:
+            self._system.create_dir(folder)
+        # Where files can be seen before they are complete, they get their name when they are.
+        target = f"{folder}/{'.' * self._location.has_directories}{name}"
+        with self._system.open_output_stream(target) as stream:
+            stream.write(sink.getbuffer())
+        if self._location.has_directories:
+            self._system.move(target, f"{folder}/{name}")
+        return sink.tell()
 
-def read_entries(
-    location: Storage, system: fs.FileSystem, table: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
-) -> Iterator[Entry]:
-    """The entries of a path, by default without their filters.
+    def listed(self, path: Path) -> Iterator[fs.FileInfo]:
+        """The files of the index at a path."""
+        for info in self._system.get_file_info(fs.FileSelector(self._folder(path), allow_not_found=True)):
+            if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and not info.base_name.startswith("."):
+                yield info
 
-    Files that cannot be read, or are of another version or table, are left out.
-    """
-    for info in listed(location, system, column, keys):
-        yield from read_sidecar(system, info.path, table, column, keys, filters=filters)
+    def read(self, name: str, path: Path, *, filters: bool = False) -> list[Entry]:
+        """The entries of one file of the index, by default without filters.
 
+        There are none if it cannot be read, or is of another version, table or path.
+        """
+        about, entries = _read(self._system, name, filters=filters)
+        return entries if self._is_of(about, path) else []
 
-def compact(
-    location: Storage,
-    system: fs.FileSystem,
-    table: str,
-    column: Sequence[str],
-    keys: Sequence[str],
-    files: Collection[DataFile],
-) -> None:
-    """Puts the many small files of a path together, without the entries of data files that the table has no more.
+    def entries(self, path: Path, *, filters: bool = False) -> Iterator[Entry]:
+        """The entries of a path in all of its files, as `read` gives them."""
+        for info in self.listed(path):
+            yield from self.read(info.path, path, filters=filters)
 
-    files: the table's data files. A file is left alone if it is younger than a day and has an entry of another data file, which
-    its writer may be about to commit. Older files of other tables, and of older versions, are deleted. Readers that find a file
-    gone keep its data files.
-    """
-    settled = datetime.now(timezone.utc) - _SETTLED
-    small, outdated = [], []
-    for info in listed(location, system, column, keys):
-        about, entries = _read(system, info.path, filters=False)
-        if _is_outdated(about, table) and info.mtime < settled:
-            outdated.append(info.path)
-        if not _is_of(about, table, column, keys):
-            continue
-        dead = sum(entry.file not in files for entry in entries)
-        worth = info.size < FLUSH_BYTES // 2 or 2 * dead > len(entries)
-        if entries and worth and (not dead or info.mtime < settled):
-            small.append(info.path)
-    if len(small) > MANY:
-        _put_together(small, SidecarWriter(location, system, table), (tuple(column), tuple(keys)), files)
-        outdated += small
-    for path in outdated:
-        with suppress(FileNotFoundError):  # another driver did the same
-            system.delete_file(path)
+    def compact(self, path: Path, files: Collection[DataFile]) -> None:
+        """Puts the many small files of a path together, without the entries of data files that the table has no more.
 
+        files: the table's data files. A file is left alone if it is younger than a day and has an entry of another data file,
+        which its writer may be about to commit. Older files of other tables, and of older versions, are deleted. Readers that
+        find a file gone keep its data files.
+        """
+        settled = datetime.now(timezone.utc) - _SETTLED
+        small, outdated = [], []
+        for info in self.listed(path):
+            about, entries = _read(self._system, info.path, filters=False)
+            if self._is_outdated(about) and info.mtime < settled:
+                outdated.append(info.path)
+            if not self._is_of(about, path):
+                continue
+            dead = sum(entry.file not in files for entry in entries)
+            worth = info.size < FLUSH_BYTES // 2 or 2 * dead > len(entries)
+            if entries and worth and (not dead or info.mtime < settled):
+                small.append(info.path)
+        if len(small) > MANY:
+            self._put_together(small, path, files)
+            outdated += small
+        for name in outdated:
+            with suppress(FileNotFoundError):  # another driver did the same
+                self._system.delete_file(name)
 
-def _put_together(small: Sequence[str], writer: SidecarWriter, path: Path, files: Collection[DataFile]) -> None:
-    """Writes the entries of these data files once more, each the one of its largest filter."""
-    best: dict[DataFile, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
-    for name in small:
-        for entry in _read(writer.system, name, filters=True)[1]:
-            size = len(entry.filter or b"")
-            if entry.file in files and size >= best.get(entry.file, (0, ""))[0]:
-                best[entry.file] = size, name
-    for name in small:
-        for entry in _read(writer.system, name, filters=True)[1]:
-            if best.get(entry.file) == (len(entry.filter or b""), name):
-                writer.add({path: entry})
-    writer.flush()
+    def _put_together(self, small: Sequence[str], path: Path, files: Collection[DataFile]) -> None:
+        """Writes the entries of these data files once more, each the one of its largest filter."""
+        best: dict[DataFile, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
+        for name in small:
+            for entry in _read(self._system, name, filters=True)[1]:
+                size = len(entry.filter or b"")
+                if entry.file in files and size >= best.get(entry.file, (0, ""))[0]:
+                    best[entry.file] = size, name
+        for name in small:
+            for entry in _read(self._system, name, filters=True)[1]:
+                if best.get(entry.file) == (len(entry.filter or b""), name):
+                    self.add({path: entry})
+        self.flush()
 
+    def _folder(self, path: Path) -> str:
+        return f"{self._location.root}/{directory(*path)}"
 
-def listed(location: Storage, system: fs.FileSystem, column: Sequence[str], keys: Sequence[str]) -> Iterator[fs.FileInfo]:
-    """The files of the index at a path."""
-    folder = fs.FileSelector(f"{location.root}/{directory(column, keys)}", allow_not_found=True)
-    for info in system.get_file_info(folder):
-        if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and not info.base_name.startswith("."):
-            yield info
+    def _about(self, path: Path) -> dict[bytes, str]:
+        """What the footer of a file with the entries of a path says."""
+        return {_VERSION: FORMAT, _TABLE: self._table, _PATH: place(*path)}
 
+    def _is_of(self, about: Mapping[bytes, bytes], path: Path) -> bool:
+        """Whether a file with this in its footer has the entries of a path."""
+        return all(about.get(key) == text.encode() for key, text in self._about(path).items())
 
-def read_sidecar(
-    system: fs.FileSystem, path: str, table: str, column: Sequence[str], keys: Sequence[str], *, filters: bool = False
-) -> list[Entry]:
-    """The entries of one file of the index, by default without filters.
-
-    There are none if it cannot be read, or is of another version, table or path.
-    """
-    about, entries = _read(system, path, filters=filters)
-    return entries if _is_of(about, table, column, keys) else []
-
-
-def _is_of(about: Mapping[bytes, bytes], table: str, column: Sequence[str], keys: Sequence[str]) -> bool:
-    """Whether a file with this in its footer has the entries of a path of a table."""
-    wanted = {_VERSION: FORMAT, _TABLE: table, _PATH: place(column, keys)}
-    return all(about.get(key) == text.encode() for key, text in wanted.items())
-
-
-def _is_outdated(about: Mapping[bytes, bytes], table: str) -> bool:
-    """Whether a file with this in its footer is of an older version, or of this version and another table."""
-    version = about.get(_VERSION, b"")
-    if version == FORMAT.encode():
-        return about.get(_TABLE) != table.encode()
-    return version.isdigit() and int(version) < int(FORMAT)
+    def _is_outdated(self, about: Mapping[bytes, bytes]) -> bool:
+        """Whether a file with this in its footer is of an older version, or of this version and another table."""
+        version = about.get(_VERSION, b"")
+        if version == FORMAT.encode():
+            return about.get(_TABLE) != self._table.encode()
+        return version.isdigit() and int(version) < int(FORMAT)
 
 
 def _read(system: fs.FileSystem, path: str, *, filters: bool) -> tuple[Mapping[bytes, bytes], list[Entry]]:

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 
 from delta_variant import layouts
 from delta_variant import schema as schemas
-from delta_variant.buffers import without_views
 from delta_variant.locating import in_rows
 from delta_variant.parquet import opening
 from delta_variant.parquet.footer import Names, of
-from delta_variant.parquet.physical import exact_schema
+from delta_variant.parquet.physical import exact_schema, with_types
 
 BATCH_BYTES = 8 << 20
 _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
@@ -137,9 +136,7 @@ class Columns:
             if any(c.physical_type == "BYTE_ARRAY" and c.total_uncompressed_size < _CODE * c.num_values for c in chunks):
                 rows = min(rows, _TEXTS)
             for batch in opening.batches(self._file, rows, [number], numbers, use_threads=use_threads):
-                columns = [without_views(column) for column in batch.columns]
-                columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
-                yield opening.check_texts(pa.RecordBatch.from_arrays(columns, schema=schema))
+                yield opening.check_texts(with_types(batch, schema))
 
 
 def _variants(batch: pa.RecordBatch, names: Names) -> pa.Array:

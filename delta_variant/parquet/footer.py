@@ -16,7 +16,6 @@ Readers find a column index only through the footer, so removing the reference h
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection, Iterator
 
 Names = tuple[str, ...]
@@ -140,12 +138,6 @@ def split(tail: bytes) -> tuple[bytes, bytes]:
 def joined(footer: bytes) -> bytes:
     """The end of a file: the footer, its length and the magic bytes."""
     return footer + struct.pack("<I", len(footer)) + MAGIC
-
-
-def read(path: str | os.PathLike[str]) -> bytes:
-    """The footer of a file, as `of` gives it."""
-    with Path(path).open("rb") as file:
-        return of(file)
 
 
 def of(source: Any, ahead: int = _END) -> bytes:

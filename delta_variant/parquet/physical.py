@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from delta_variant import nested
 from delta_variant import types as t
+from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.footer import Names
 
@@ -69,6 +70,13 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     if found is not None:
         return found
     return nested.with_types(kind, [replaced(field.type, path, replace) for path, field in nested.children(kind, names)])
+
+
+def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the exact types of its file (`exact_schema`)."""
+    columns = [without_views(column) for column in batch.columns]
+    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:

@@ -92,7 +92,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
         schema = unshredded(_no_rows(exact), is_variant, 0).schema
         batches, rows = [], 0
         for batch in opening.batches(file, BATCH_ROWS):
-            batches.append(unshredded(opening.check_texts(with_types(batch, exact)), is_variant, rows))
+            batches.append(unshredded(opening.check_texts(physical.with_types(batch, exact)), is_variant, rows))
             rows += batch.num_rows
         return pa.Table.from_batches(batches, schema)
 
@@ -104,7 +104,7 @@ def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -
         return {}
     if shred == "auto":
         plain = [f.name for f in table.schema if _is_variant(f.type) and f.type.get_field_index("typed_value") < 0]
-        found = {name: schemas.infer(_as_one(table.column(name).slice(0, INFERENCE_ROWS))) for name in plain}
+        found = {name: schemas.infer(table.column(name).slice(0, INFERENCE_ROWS).combine_chunks()) for name in plain}
         return {name: schema for name, schema in found.items() if schema is not None}
     assert not isinstance(shred, str)
     for name in shred:
@@ -151,13 +151,6 @@ def _storable(table: pa.Table) -> pa.Table:
         for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
-
-
-def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the exact types of its file (`physical.exact_schema`)."""
-    columns = [without_views(column) for column in batch.columns]
-    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int, *, for_spark: bool = False) -> pa.RecordBatch:
@@ -216,10 +209,6 @@ def _is_variant(kind: pa.DataType, _names: Names = ()) -> bool:
     return set(names) <= {"metadata", "value", "typed_value"} and all(
         t.is_binary(field.type) for field in kind if field.name != "typed_value"
     )
-
-
-def _as_one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

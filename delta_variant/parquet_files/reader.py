@@ -25,8 +25,8 @@ from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
 from delta_variant.parquet.opening import CountedFile, batches, reading
-from delta_variant.parquet.physical import exact_schema
-from delta_variant.parquet.tables import unshredded, with_types
+from delta_variant.parquet.physical import exact_schema, with_types
+from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.columns import FileColumns
 from delta_variant.parquet_files.fitting import fitted
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from delta_variant.membership import place as indexed_place
+from delta_variant.membership.sidecars import place as indexed_place
 from delta_variant.messages import (
     AllOf,
     AnyOf,

@@ -16,26 +16,11 @@ from typing import TYPE_CHECKING, Final
 from delta_variant import messages
 from delta_variant.errors import InvalidPathError
 from delta_variant.paths import object_keys, parse_variant_path
+from delta_variant.queries import predicates
 from delta_variant.queries.bounds import Log, Projection, size, translate
 from delta_variant.queries.casts import TIMES, keeps_order, kinds_for
 from delta_variant.queries.findings import verdicts
-from delta_variant.queries.predicates import (
-    FLIPPED,
-    And,
-    Comparison,
-    Constants,
-    In,
-    NotNull,
-    Or,
-    Other,
-    Path,
-    Predicate,
-    StartsWith,
-    Unknown,
-    leaves,
-    merged,
-    negate,
-)
+from delta_variant.queries.predicates import FLIPPED, And, Constants, Path, Predicate, Unknown, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +66,8 @@ def _explanation(predicate: And, projection: Projection, reasons: list[str]) -> 
             f"the query has {len(each):,} questions: files are counted for the first {MAX_QUESTIONS} of them, and not "
             "counted for the others, which can prune files all the same"
         )
-    predicates = tuple(str(part) for part in predicate.parts if not isinstance(part, Unknown))
-    return messages.Explanation(predicates, tuple(reasons), verdicts(each[:MAX_QUESTIONS], projection))
+    shown = tuple(str(part) for part in predicate.parts if not isinstance(part, Unknown))
+    return messages.Explanation(shown, tuple(reasons), verdicts(each[:MAX_QUESTIONS], projection))
 
 
 def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[messages.FilePredicate, ...], Projection, list[str]]:
@@ -115,9 +100,11 @@ def questions(request: messages.PruneRequest) -> tuple[And, Log]:
     operands = [_expression(operand) for operand in request.operands]
     filters = [_predicate(one, operands) for one in request.filters]
     # Spark infers IS NOT NULL from other comparisons of the path. It adds nothing to them.
-    implied = {leaf.path for part in filters if not isinstance(part, NotNull | Or) for leaf in leaves(part)}
-    filters = [part for part in filters if not (isinstance(part, NotNull) and part.path in implied)]
-    whole = merged(And(tuple(filters)))
+    implied = {
+        leaf.path for part in filters if not isinstance(part, predicates.NotNull | predicates.Or) for leaf in leaves(part)
+    }
+    filters = [part for part in filters if not (isinstance(part, predicates.NotNull) and part.path in implied)]
+    whole = predicates.merged(And(tuple(filters)))
     log = Log(
         request.columns,
         marked=request.marked,
@@ -135,20 +122,20 @@ def _predicate(one: messages.Filter, operands: Sequence[Path | Unknown]) -> Pred
         case messages.Aside():
             return Unknown()
         case messages.Ordinary(number, text):
-            return Other(number, text)
+            return predicates.Other(number, text)
         case messages.Unknown(text):
             return Unknown(f"{text}: not a comparison with a constant")
         case messages.And(parts):
             return And(tuple(_predicate(part, operands) for part in parts))
         case messages.Or(parts):
-            return Or(tuple(_predicate(part, operands) for part in parts))
+            return predicates.Or(tuple(_predicate(part, operands) for part in parts))
         case messages.Not(part):
-            return negate(_predicate(part, operands))
+            return predicates.negate(_predicate(part, operands))
         case messages.IsNull(value):
-            return negate(_predicate(messages.IsNotNull(value), operands))
+            return predicates.negate(_predicate(messages.IsNotNull(value), operands))
         case messages.IsNotNull(value):
             path = _side(value, operands)
-            return NotNull(path) if isinstance(path, Path) else _unknown("isnotnull", path)
+            return predicates.NotNull(path) if isinstance(path, Path) else _unknown("isnotnull", path)
         case messages.Comparison(op, messages.Constant() as left, right):
             return _test(FLIPPED.get(op, op), right, left, operands)
         case messages.Comparison(op, left, right):
@@ -173,15 +160,15 @@ def _test(op: str, left: messages.Side, right: messages.Side, operands: Sequence
     if isinstance(path, Path) and isinstance(constants, Constants):
         match op:
             case "in":
-                return In(path, (constants,))
+                return predicates.In(path, (constants,))
             case "startswith":
-                return StartsWith(path, constants)
+                return predicates.StartsWith(path, constants)
             case "like" if constants.texts == ("",):
                 return Unknown(f"{path} LIKE: the pattern has no fixed beginning")
             case "like":  # the constant is the part of the pattern before its first wildcard or escape
-                return And((StartsWith(path, constants), Unknown()))
+                return And((predicates.StartsWith(path, constants), Unknown()))
             case _ if op in FLIPPED and not (op == "<=>" and constants.null):
-                return Comparison(op, path, constants)
+                return predicates.Comparison(op, path, constants)
     return constants if isinstance(constants, Unknown) and not isinstance(path, Unknown) else _unknown(op, path)
 
 

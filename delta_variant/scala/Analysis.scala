@@ -1,7 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.{List => JList}
 
 import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
@@ -23,20 +22,19 @@ import org.apache.spark.sql.functions.{col, count, lit, not, pmod, sum, xxhash64
  * Add actions are kept on this side, since there may be many. Not thread-safe.
  *
  * @param entry the table in the catalog
- * @param marker the tag, and `markerValues` its values, of files that are left out unless `all`
+ * @param all whether files with the marker are not left out
  */
 final class Analysis(
     spark: SparkSession,
     log: DeltaLog,
     entry: Option[CatalogTable],
-    marker: String,
-    markerValues: JList[String],
+    tags: Tags,
     all: Boolean) {
   import Analysis._
 
   private val wanted = { // over the columns of Add actions
-    val value = col("tags").getItem(marker)
-    if (all) lit(true) else value.isNull || not(value.isin(markerValues.asScala.toSeq: _*))
+    val value = col("tags").getItem(tags.marker)
+    if (all) lit(true) else value.isNull || not(value.isin(tags.markerValues.asScala.toSeq: _*))
   }
   private var predicates: Seq[Expression] = Nil
   private var batches = 1

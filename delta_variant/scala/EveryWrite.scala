@@ -25,7 +25,7 @@ import org.apache.spark.sql.types.VariantType
  * @param asked null in an enabled session
  */
 final class EveryWrite(
-    val python: Python, function: SimplePythonFunction, val batches: String, shared: Shared, asked: Call) {
+    val python: Python, function: SimplePythonFunction, val batches: String, asked: Call) {
   val call: Option[Call] = Option(asked)
   private val numbers = new AtomicLong
   private val storages = new ConcurrentHashMap[Long, EveryWrite.Storage]
@@ -49,9 +49,6 @@ final class EveryWrite(
   /** Tells why Delta makes the files of a write to a table. */
   def tell(table: Path, reason: EveryWrite.Reason): Unit =
     python.tell(if (reason.isFailure) "failed write" else "write", s"$table\n${reason.text}")
-
-  /** Has Delta ask for our transaction whenever one of its own starts, in all threads. */
-  def begin(): Unit = shared.observe
 }
 
 object EveryWrite {

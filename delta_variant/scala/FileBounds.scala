@@ -1,12 +1,11 @@
 package org.apache.spark.sql.delta.variant
 
 import java.lang.ref.WeakReference
-import java.time.Duration
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import com.google.common.cache.{Cache, CacheBuilder}
+import com.google.common.cache.Cache
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BindReferences, UnsafeRow}
 import org.apache.spark.sql.catalyst.util.TypeUtils
@@ -184,12 +183,7 @@ object FileBounds {
   /** By table and version. */
   type Kept = Cache[String, FileBounds]
 
-  def kept(): Kept = CacheBuilder.newBuilder()
-    .maximumWeight(2L * KeptBytes)
-    .weigher[String, FileBounds]((_, files) => math.min(files.synchronized(files.bytes) + 1, Int.MaxValue.toLong).toInt)
-    .expireAfterAccess(Duration.ofHours(1))
-    .concurrencyLevel(1)
-    .build[String, FileBounds]()
+  def kept(): Kept = Shared.cache[FileBounds](2L * KeptBytes)(files => files.synchronized(files.bytes) + 1)
 
   /** A version of a table, whose snapshot Delta may drop. columns: the VARIANT columns. */
   private[variant] final class Version(val table: String, val number: Long, val columns: Seq[Seq[String]],

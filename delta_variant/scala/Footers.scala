@@ -1,16 +1,12 @@
 package org.apache.spark.sql.delta.variant
 
-import java.time.Duration
 import java.util.Locale
-import java.util.concurrent.{
-  CompletableFuture, ExecutionException, Future, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit, TimeoutException
-}
+import java.util.concurrent.{CompletableFuture, ExecutionException, Future, TimeUnit, TimeoutException}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
-import com.google.common.cache.{Cache, CacheBuilder}
 import com.google.common.collect.Interners
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
@@ -23,6 +19,7 @@ import org.apache.parquet.schema.LogicalTypeAnnotation._
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.files.TahoeFileIndex
+import org.apache.spark.util.ThreadUtils
 
 /**
  * Footers of Parquet files, which prove types of typed columns. They are read on the driver, several at a time, and are cached
@@ -32,22 +29,8 @@ final class Footers {
   import Footers._
 
   private val shapes = Interners.newWeakInterner[Map[ColumnKeys, Proven]]() // most files of a table have the same leaves
-  private val files: Cache[String, Known] = CacheBuilder.newBuilder() // by table, and name, size and time of a file
-    .maximumWeight(MaxLeaves)
-    .weigher[String, Known]((_, known) => known.weight)
-    .expireAfterAccess(Duration.ofHours(1))
-    .build[String, Known]()
-
-  private lazy val threads = {
-    val made = new ThreadPoolExecutor(AtOnce, AtOnce, 10, TimeUnit.SECONDS, new LinkedBlockingQueue[Runnable],
-      (work: Runnable) => {
-        val thread = new Thread(work, "delta-variant footers")
-        thread.setDaemon(true)
-        thread
-      })
-    made.allowCoreThreadTimeOut(true)
-    made
-  }
+  private val files = Shared.cache[Known](MaxLeaves)(_.weight) // by table, and name, size and time of a file
+  private lazy val threads = ThreadUtils.newDaemonCachedThreadPool("delta-variant footers", AtOnce, keepAliveSeconds = 10)
 
   /** The footers of files. None for files of fewer than `minBytes` bytes, and for those whose footers were not read. */
   def of(index: TahoeFileIndex, wanted: Seq[AddFile], minBytes: Long): Seq[Option[Footer]] = {

@@ -45,15 +45,16 @@ object PlannedFiles {
     // DELETE, UPDATE and MERGE look for their rows in such a list.
     case list: TahoeBatchFileIndex if list.getClass == classOf[TahoeBatchFileIndex] && list.actionType != "streaming" =>
       Option(list.snapshot).collect { case snapshot: Snapshot =>
-        PlannedFiles(list, listed(list, snapshot), isCommand = true)
+        PlannedFiles(list, scan(snapshot, list.addFiles), isCommand = true)
       }
     case _ => None
   }
 
-  private def listed(index: TahoeBatchFileIndex, snapshot: Snapshot): DeltaScan = {
+  /** What Delta's data skipping left, if it was not asked. */
+  def scan(snapshot: Snapshot, files: Seq[AddFile]): DeltaScan = {
     val unknown = DataSize(None, None, None, None)
     val none = ExpressionSet()
-    new DeltaScan(snapshot.version, index.addFiles, unknown, unknown, unknown)(
+    new DeltaScan(snapshot.version, files, unknown, unknown, unknown)(
       snapshot, none, none, none, Set.empty, none, 0, DeltaDataSkippingType.noSkippingV1)
   }
 

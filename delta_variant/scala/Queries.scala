@@ -25,12 +25,6 @@ final class Queries extends QueryExecutionListener {
     override protected def removeEldestEntry(eldest: JMap.Entry[LogicalPlan, LogicalPlan]): Boolean = size > Most
   }
 
-  /** Starts to listen to a session. */
-  def begin(session: SparkSession): Unit = session.listenerManager.register(this)
-
-  /** Stops listening. */
-  def end(session: SparkSession): Unit = session.listenerManager.unregister(this)
-
   override def onSuccess(name: String, execution: QueryExecution, nanoseconds: Long): Unit = {
     val plan = execution.analyzed
     if (!plan.exists(isOther) && plan.collectWithSubqueries { case leaf if readsVariants(leaf) => leaf }.nonEmpty) {

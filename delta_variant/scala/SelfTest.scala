@@ -6,9 +6,9 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.delta.{DeltaLog, DummySnapshot, Snapshot}
+import org.apache.spark.sql.delta.{DeltaLog, DummySnapshot}
 import org.apache.spark.sql.delta.actions.{AddFile, Metadata, Protocol}
-import org.apache.spark.sql.delta.stats.{DataSize, DeltaDataSkippingType, DeltaScan, PreparedDeltaFileIndex}
+import org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PushVariantIntoScan}
 import org.apache.spark.sql.types._
 import org.apache.spark.types.variant.VariantBuilder
@@ -30,7 +30,10 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
     val features = Some(Set("variantType", "variantShredding"))
     val protocol = Protocol(3, 7, features, features)
     val snapshot = new DummySnapshot(log.logPath, log, metadata, protocolOpt = Some(protocol))
-    val scan = this.scan(snapshot)
+    val files = Numbers.map { number =>
+      AddFile(number.toString, Map.empty, size = 1, modificationTime = 1, dataChange = true)
+    }
+    val scan = PlannedFiles.scan(snapshot, files)
     val index = PreparedDeltaFileIndex(session, log, path, None, scan, None)
     val relation = HadoopFsRelation(index, new StructType, schema, None, log.fileFormat(protocol, metadata), Map.empty)(session)
     val query = this.query(LogicalRelation(relation))
@@ -44,16 +47,6 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
   private def query(table: LogicalRelation): LogicalPlan = {
     val value = VariantGet(table.output.head, Literal("$.a"), IntegerType, failOnError = true, Some("UTC"))
     Project(Nil, Filter(EqualTo(value, Literal(1)), table))
-  }
-
-  private def scan(snapshot: Snapshot): DeltaScan = {
-    val files = Numbers.map { number =>
-      AddFile(number.toString, Map.empty, size = 1, modificationTime = 1, dataChange = true)
-    }
-    val size = DataSize(Some(files.size), None, Some(files.size), None)
-    val none = ExpressionSet()
-    new DeltaScan(snapshot.version, files, size, size, size)(
-      snapshot, none, none, none, Set.empty, none, 0, DeltaDataSkippingType.dataSkippingOnlyV1)
   }
 
   /** Rows of the log: at the path `a`, file 1 has the value 1 and file 2 the value 2. */

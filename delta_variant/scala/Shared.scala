@@ -1,8 +1,10 @@
 package org.apache.spark.sql.delta.variant
 
+import java.time.Duration
 import java.util.WeakHashMap
 import java.util.concurrent.atomic.AtomicLong
 
+import com.google.common.cache.{Cache, CacheBuilder}
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.delta.TransactionExecutionObserver
 
@@ -34,6 +36,17 @@ final class Shared {
     val replace = module.getClass.getMethods.find(_.getName.endsWith("_setter_$threadObserver_$eq")).get
     replace.invoke(module, ThreadLocal.withInitial[TransactionExecutionObserver](() => observer))
   }
+}
+
+object Shared {
+
+  /** A cache whose entries weigh at most so much together, each of which is kept until an hour after its last use. */
+  def cache[V](most: Long)(weight: V => Long): Cache[String, V] = CacheBuilder.newBuilder()
+    .maximumWeight(most)
+    .weigher[String, V]((_, value) => math.min(weight(value), Int.MaxValue.toLong).toInt)
+    .expireAfterAccess(Duration.ofHours(1))
+    .concurrencyLevel(1)
+    .build[String, V]()
 }
 
 /** Whether a thread is doing something. */

@@ -3,14 +3,13 @@ package org.apache.spark.sql.delta.variant
 import java.io.{FileNotFoundException, IOException}
 import java.lang.ref.WeakReference
 import java.nio.{ByteBuffer, ByteOrder}
-import java.time.Duration
 import java.util.IdentityHashMap
 import java.util.concurrent.{Callable, ExecutionException, Executors}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
-import com.google.common.cache.{Cache, CacheBuilder}
+import com.google.common.cache.Cache
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.parquet.HadoopReadOptions
@@ -97,12 +96,7 @@ object ValueIndex {
   /** By directory and id of the table. */
   type Kept = Cache[String, Known]
 
-  def kept(): Kept = CacheBuilder.newBuilder()
-    .maximumWeight(KeptBytes)
-    .weigher[String, Known]((_, known) => math.min(known.bytes + 1024, Int.MaxValue.toLong).toInt)
-    .expireAfterAccess(Duration.ofHours(1))
-    .concurrencyLevel(1)
-    .build[String, Known]()
+  def kept(): Kept = Shared.cache[Known](KeptBytes)(_.bytes + 1024)
 
   /** Whether a table may have an index. If only a job over the log could tell, it may: to list a directory takes less. */
   def isAnnounced(snapshot: Snapshot): Boolean = snapshot.setTransactionsIfKnown.forall(_.exists(_.appId == Application))

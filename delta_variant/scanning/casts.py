@@ -203,6 +203,13 @@ def made(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+def cast_one(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
+    """A value in the form of `plain`, cast; None for NULL, and if the cast fails."""
+    if value is None or source == target:
+        return value
+    return plain(cast(made([value], source), target, at))[0]
+
+
 def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable[[Any], Any]:
     if not castable(source, target):
         return lambda _: None

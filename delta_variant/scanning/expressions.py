@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.paths import step
 from delta_variant.queries.casts import digits
-from delta_variant.queries.predicates import OPPOSITE
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.schemas import Field, Kind, Variant
 
@@ -114,33 +113,30 @@ class Comparison:
 
 @dataclass(frozen=True)
 class In:
-    """`child IN (values)`, or NOT IN. The values have the type of the child, or all are exact numbers."""
+    """`child IN (values)`. The values have the type of the child, or all are exact numbers."""
 
     child: Value
     values: tuple[Literal, ...]
-    negated: bool = False
 
     kind = pa.bool_()
 
 
 @dataclass(frozen=True)
 class IsNull:
-    """`child IS NULL`, or IS NOT NULL."""
+    """`child IS NULL`."""
 
     child: Value
-    negated: bool = False
 
     kind = pa.bool_()
 
 
 @dataclass(frozen=True)
 class Like:
-    """`child LIKE pattern`, or NOT LIKE. `prefix` is the pattern before its first wildcard, `regex` the whole of it."""
+    """`child LIKE pattern`. `prefix` is the pattern before its first wildcard, `regex` the whole of it."""
 
     child: Value
     prefix: str
     regex: str
-    negated: bool = False
 
     kind = pa.bool_()
 
@@ -167,7 +163,7 @@ class Or(_Joined):
 
 @dataclass(frozen=True)
 class Not:
-    """NOT of a boolean, where it cannot be moved inward."""
+    """NOT of a boolean."""
 
     child: Value
 
@@ -175,28 +171,6 @@ class Not:
 
 
 Value: TypeAlias = "Column | Get | Cast | Literal | Comparison | In | IsNull | Like | And | Or | Not"
-
-
-def negated(value: Value) -> Value:
-    """NOT of a boolean, moved inward to the comparisons."""
-    match value:
-        case Comparison(op, left, right) if op in OPPOSITE:
-            return Comparison(OPPOSITE[op], left, right)
-        case In(child, values, no):
-            return In(child, values, not no)
-        case IsNull(child, no):
-            return IsNull(child, not no)
-        case Like(child, prefix, regex, no):
-            return Like(child, prefix, regex, not no)
-        case And(parts):
-            return Or(tuple(map(negated, parts)))
-        case Or(parts):
-            return And(tuple(map(negated, parts)))
-        case Not(child):
-            return child
-        case Literal(constant, kind):
-            return Literal(None if constant is None else not constant, kind)
-    return Not(value)
 
 
 def _children(value: Value) -> tuple[Value, ...]:
@@ -273,18 +247,15 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             sides = [side.scalar if isinstance(side, Literal) else evaluate(side, rows, at, alive) for side in (left, right)]
             found = compared(op, *sides)
             return pa.repeat(found, rows.count) if isinstance(found, pa.Scalar) else found
-        case In(child, constants, no):
-            return _in(evaluate(child, rows, at, alive), constants, negated=no)
-        case IsNull(child, no):
+        case In(child, constants):
+            return _in(evaluate(child, rows, at, alive), constants)
+        case IsNull(child):
             if isinstance(child, Get) and isinstance(child.kind, Variant):
                 with _naming(child):
-                    missing = rows.path(child.fields, child.keys).missing()
-            else:
-                missing = evaluate(child, rows, at, alive).is_null()
-            return pc.invert(missing) if no else missing
-        case Like(child, _, regex, no):
-            found = pc.match_substring_regex(evaluate(child, rows, at, alive), regex)
-            return pc.invert(found) if no else found
+                    return rows.path(child.fields, child.keys).missing()
+            return evaluate(child, rows, at, alive).is_null()
+        case Like(child, _, regex):
+            return pc.match_substring_regex(evaluate(child, rows, at, alive), regex)
         case Not(child):
             return pc.invert(evaluate(child, rows, at, alive))
         case And() | Or():
@@ -360,7 +331,7 @@ def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
     return left.cast(wide), right.cast(wide)
 
 
-def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa.Array:
+def _in(array: pa.Array, constants: tuple[Literal, ...]) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
     if pa.types.is_floating(array.type):  # for Arrow, 0.0 and -0.0 are two values, and so are two NaNs
         found = pc.is_in(_ordered(array), value_set=_ordered(pa.array([value.value for value in values], array.type)))
@@ -370,8 +341,7 @@ def _in(array: pa.Array, constants: tuple[Literal, ...], *, negated: bool) -> pa
     unknown = array.is_null()
     if len(values) < len(constants):
         unknown = pc.or_(unknown, pc.invert(found))
-    found = pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
-    return pc.invert(found) if negated else found
+    return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
 
 
 def _ordered(values: Operand) -> Operand:

@@ -12,19 +12,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from delta_variant import membership
-from delta_variant.membership import DataFile
+from delta_variant.membership import ribbon
+from delta_variant.membership.plan import DataFile
+from delta_variant.membership.sidecars import Sidecars
+from delta_variant.membership.values import EXACT, STRING, hash_numbers, hash_strings
 from delta_variant.queries.casts import indexed_scale
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-    from delta_variant.membership import Entry
+    from delta_variant.membership.sidecars import Entry
     from delta_variant.queries.predicates import Path
     from delta_variant.scanning.log import File
     from delta_variant.storage import Storage
@@ -38,7 +39,7 @@ class Index:
     """The filters of a table's files, by path. table: the id of the table."""
 
     def __init__(self, storage: Storage, system: fs.FileSystem, table: str) -> None:
-        self._storage, self._system, self._table = storage, system, table
+        self._sidecars = Sidecars(storage, system, table)
         self._entries: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[DataFile, Entry]] = {}
         self._hashes: dict[int, tuple[Sequence[Any], Any]] = {}
 
@@ -51,10 +52,10 @@ class Index:
         scale, entry = indexed_scale(path), self._of(path).get(DataFile(file.path, file.size, file.modification_time))
         if scale is None or entry is None or entry.filter is None or entry.words < 1:
             return None
-        if entry.kind != (membership.STRING if scale < 0 else membership.EXACT) or entry.scale > max(0, scale):
+        if entry.kind != (STRING if scale < 0 else EXACT) or entry.scale > max(0, scale):
             return None
         hashes = self._hashes_of(values, is_text=scale < 0)
-        return None if hashes is None else bool(membership.contains(entry.filter, entry.words, hashes).any())
+        return None if hashes is None else bool(ribbon.contains(entry.filter, entry.words, hashes).any())
 
     def _hashes_of(self, values: Sequence[Any], *, is_text: bool) -> Any:
         """The hashes of constants, computed once for all files; None if there are none."""
@@ -62,28 +63,25 @@ class Index:
             hashes = None
             with suppress(pa.ArrowInvalid):
                 if is_text:
-                    hashes = membership.hash_strings(pa.array(values, pa.string()))
+                    hashes = hash_strings(pa.array(values, pa.string()))
                 else:
                     numbers = [Decimal(value) for value in values]
                     scale = max(max(0, -int(number.as_tuple().exponent)) for number in numbers)
-                    hashes = membership.hash_numbers(pa.array(numbers, pa.decimal128(38, scale)))
+                    hashes = hash_numbers(pa.array(numbers, pa.decimal128(38, scale)))
             self._hashes[id(values)] = values, hashes  # the list stays, so that no other one gets its id
         return self._hashes[id(values)][1]
 
     def _of(self, path: Path) -> dict[DataFile, Entry]:
         key = (path.column, path.keys)
         if key not in self._entries:
-            self._entries[key] = self._read(*key)
+            self._entries[key] = self._read(key)
         return self._entries[key]
 
-    def _read(self, column: Sequence[str], keys: Sequence[str]) -> dict[DataFile, Entry]:
+    def _read(self, path: tuple[tuple[str, ...], tuple[str, ...]]) -> dict[DataFile, Entry]:
         """The entries of a path that have a filter, by data file."""
-        found = list(membership.listed(self._storage, self._system, column, keys))
+        found = list(self._sidecars.listed(path))
         if not found or sum(info.size for info in found) > MAX_BYTES:
             return {}
         with ThreadPoolExecutor(min(_AT_ONCE, len(found))) as pool:
-            read = pool.map(partial(self._sidecar, column, keys), found)
+            read = pool.map(lambda info: self._sidecars.read(info.path, path, filters=True), found)
             return {entry.file: entry for entries in read for entry in entries if entry.filter is not None}
-
-    def _sidecar(self, column: Sequence[str], keys: Sequence[str], info: fs.FileInfo) -> list[Entry]:
-        return membership.read_sidecar(self._system, info.path, self._table, column, keys, filters=True)

@@ -37,10 +37,10 @@ from delta_variant.scanning.expressions import (
     Keys,
     Like,
     Literal,
+    Not,
     Or,
     Value,
     like_regex,
-    negated,
 )
 from delta_variant.scanning.schemas import Kind, Struct, Variant, spark_name
 
@@ -192,7 +192,7 @@ class _Binder:
         return tuple(parts)
 
     def _on_not(self, node: exp.Not) -> Value:
-        return negated(self.boolean(node.this))
+        return Not(self.boolean(node.this))
 
     def _on_is(self, node: exp.Is) -> Value:
         if isinstance(node.expression, exp.Null):
@@ -202,7 +202,7 @@ class _Binder:
         raise self.refuse(node)
 
     def _on_nullsafeneq(self, node: exp.NullSafeNEQ) -> Value:
-        return negated(self.compare("<=>", self.value(node.this), self.value(node.expression), node))
+        return Not(self.compare("<=>", self.value(node.this), self.value(node.expression), node))
 
     def _on_between(self, node: exp.Between) -> Value:
         if node.args.get("symmetric"):
@@ -240,7 +240,8 @@ class _Binder:
         found = like_regex(str(pattern.value), escape)
         if found is None:
             raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
-        return Like(self._uncollated(child, node), *found, negated=bool(node.args.get("negate")))
+        like = Like(self._uncollated(child, node), *found)
+        return Not(like) if node.args.get("negate") else like
 
     def _on_escape(self, node: exp.Escape) -> Value:
         escape = self.value(node.expression)
@@ -303,13 +304,8 @@ class _Binder:
 
     # ---- casts ----------------------------------------------------------------------------------------------------
 
-    def _on_trycast(self, node: exp.TryCast) -> Value:
-        return self._explicit(node, strict=False)
-
     def _on_cast(self, node: exp.Cast) -> Value:
-        return self._explicit(node, strict=True)
-
-    def _explicit(self, node: exp.Cast, *, strict: bool) -> Value:
+        strict = not isinstance(node, exp.TryCast)
         name = _NAMES.get(node.to.this, node.to.sql(dialect="spark").lower())
         child, target = self.value(node.this), _type(name, self._text)
         if isinstance(child.kind, Variant):
@@ -323,6 +319,8 @@ class _Binder:
             raise self.refuse(node, f"casts {spark_name(child.kind)} to {spark_name(target)}, which Spark refuses")
         return self._as(child, target, strict=strict)
 
+    _on_trycast = _on_cast
+
     def _as(self, child: Value, target: Kind, *, strict: bool = True) -> Value:
         """A cast; that of a literal is computed now."""
         assert isinstance(target, pa.DataType)
@@ -332,7 +330,7 @@ class _Binder:
             return Cast(child, target, strict)
         if child.value is None:
             return Literal(None, target)
-        found = casts.plain(casts.cast(casts.made([child.value], child.kind), target, self._zone))[0]
+        found = casts.cast_one(child.value, child.kind, target, self._zone)
         if found is None and strict:
             raise CastError(f"{child} in {self._text!r} cannot be cast to {spark_name(target)}")
         return Literal(found, target)

@@ -30,25 +30,9 @@ from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import normalized, object_keys
 from delta_variant.queries import bounds, predicates
 from delta_variant.queries.casts import KINDS, TIMES, keeps_order, kind_of, kinds_for
-from delta_variant.queries.predicates import FLIPPED, Path
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.expressions import (
-    And,
-    Cast,
-    Column,
-    Comparison,
-    Get,
-    In,
-    IsNull,
-    Keys,
-    Like,
-    Literal,
-    Not,
-    Or,
-    Value,
-    evaluate,
-    inputs,
-)
+from delta_variant.queries.predicates import FLIPPED, OPPOSITE, Path
+from delta_variant.scanning import casts, expressions, schemas
+from delta_variant.scanning.expressions import Column, Get, Keys, Literal, Value, inputs
 from delta_variant.scanning.schemas import Field, Kind, Struct, Variant, spark_name
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
@@ -97,7 +81,7 @@ class TableFacts:
         text = file.partition.get(field.physical)
         if not text:
             return Literal(None, field.kind)
-        found = cast(text, pa.string(), field.kind, self.at)
+        found = casts.cast_one(text, pa.string(), field.kind, self.at)
         if found is None:
             raise DeltaVariantError(
                 f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
@@ -180,48 +164,50 @@ class Predicate:
 
     # ---- to the predicates of `queries` ---------------------------------------------------------------------------
 
-    def _converted(self, value: Value) -> predicates.Predicate:
+    def _converted(self, value: Value, *, no: bool = False) -> predicates.Predicate:
+        """The predicate for an expression or, if `no`, for its negation, which moves inward to the leaves."""
         match value:
-            case And(parts):
-                return predicates.And(tuple(map(self._converted, parts)))
-            case Or(parts):
-                return predicates.Or(tuple(map(self._converted, parts)))
+            case expressions.Not(child):
+                return self._converted(child, no=not no)
+            case expressions.And(parts) | expressions.Or(parts):
+                joined = predicates.And if isinstance(value, expressions.And) != no else predicates.Or
+                return joined(tuple(self._converted(part, no=no) for part in parts))
             case Literal(constant, _):
-                return predicates.And(()) if constant is True else predicates.Or(())
+                return predicates.And(()) if constant is not None and constant != no else predicates.Or(())
         if all(isinstance(one, Column) and self._facts.is_partition(one.fields) for one in inputs(value)):
-            return self._other(value)
-        return self._leaf(value) or predicates.Unknown(f"{value}: bounds say nothing about it")
+            return self._other(expressions.Not(value) if no else value)
+        return self._leaf(value, no=no) or predicates.Unknown(f"{value}: bounds say nothing about it")
 
     def _other(self, value: Value) -> predicates.Predicate:
         self._others.append(value)
         return predicates.Other(len(self._others) - 1, str(value))
 
-    def _leaf(self, value: Value) -> predicates.Predicate | None:
+    def _leaf(self, value: Value, *, no: bool) -> predicates.Predicate | None:
         match value:
-            case Get() | Cast() | Column():
-                return self._comparison("=", value, Literal(True, pa.bool_()))
-            case Not(Get() | Column() as child):
-                return self._comparison("=", child, Literal(False, pa.bool_()))
-            case Comparison(op, left, Literal() as right):
-                return self._comparison(op, left, right)
-            case Comparison(op, Literal() as left, right):
-                return self._comparison(FLIPPED[op], right, left)
-            case In(child, values, no):
+            case Get() | expressions.Cast() | Column():
+                return self._comparison("=", value, Literal(not no, pa.bool_()))
+            case expressions.Comparison("<=>") if no:
+                return None
+            case expressions.Comparison(op, left, Literal() as right):
+                return self._comparison(OPPOSITE[op] if no else op, left, right)
+            case expressions.Comparison(op, Literal() as left, right):
+                return self._comparison(FLIPPED[OPPOSITE[op] if no else op], right, left)
+            case expressions.In(child, values):
                 path = _path(child)
                 if path is None:
                     return None
                 known = [one.value for one in values if one.value is not None]
                 return predicates.In(path, (self._constant(path, known, null=len(known) < len(values)),), no)
-            case Like(child, prefix, _, no):
+            case expressions.Like(child, prefix, _):
                 path = _path(child) if prefix else None
                 if path is None or path.result != "string":
                     return None
                 starts = predicates.StartsWith(path, self._constant(path, [prefix]))
                 return None if no else predicates.And((starts, predicates.Unknown()))
-            case IsNull(child, negated=True):
+            case expressions.IsNull(child) if no:
                 path = _path(child)
                 return None if path is None else predicates.NotNull(path)
-            case IsNull(Column()):
+            case expressions.IsNull(Column()):
                 return self._other(value)
         return None
 
@@ -271,20 +257,14 @@ class Predicate:
 
     def _may_be(self, value: Value, evidence: Evidence) -> bool:
         """Whether a predicate on partition columns is true in a file, or an ordinary column that has to be NULL may be."""
-        if isinstance(value, IsNull) and isinstance(value.child, Column) and not self._facts.is_partition(value.child.fields):
-            return not evidence.column(value.child.fields).no_null
+        match value:
+            case expressions.IsNull(Column(fields)) if not self._facts.is_partition(fields):
+                return not evidence.column(fields).no_null
         constants = {one.fields: evidence.partition(one.fields) for one in inputs(value) if isinstance(one, Column)}
         try:
-            return evaluate(value, _OneRow(constants), self._facts.at)[0].as_py() is True
+            return expressions.evaluate(value, _OneRow(constants), self._facts.at)[0].as_py() is True
         except DeltaVariantError:
             return True
-
-
-def cast(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
-    """A value in the form of `casts.plain`, cast; None for NULL, and if the cast fails."""
-    if value is None or source == target:
-        return value
-    return casts.plain(casts.cast(casts.made([value], source), target, at))[0]
 
 
 def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -304,7 +284,7 @@ def _path(value: Value) -> Path | None:
                 return None
             column, name = tuple(field.physical for field in fields), ".".join(field.name for field in fields)
             return Path(column, keys, spark_name(value.kind), name=name, ordinary=isinstance(value, Column))
-        case Cast(child, kind):
+        case expressions.Cast(child, kind):
             inner, target = _path(child), spark_name(kind)
             if inner is None:
                 return None
@@ -475,7 +455,7 @@ def cast_bound(value: Any, kind: pa.DataType, names: Sequence[str], at: tzinfo) 
     """A bound, cast to types one after the other; None if a cast fails."""
     for name in names:
         target = schemas.of_spark(name)
-        value, kind = cast(value, kind, target, at), target
+        value, kind = casts.cast_one(value, kind, target, at), target
     return value
 
 
@@ -515,7 +495,7 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, dict | list):
             return None
         if t.is_time(kind):
-            return cast(str(value), pa.string(), kind, casts.zone("UTC"))
+            return casts.cast_one(str(value), pa.string(), kind, casts.zone("UTC"))
         if t.is_string(kind):
             return value if isinstance(value, str) else None
         if pa.types.is_float32(kind):

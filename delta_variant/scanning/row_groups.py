@@ -14,7 +14,8 @@ import pyarrow as pa
 from delta_variant import types as t
 from delta_variant.parquet.statistics import Footer, physical_value
 from delta_variant.queries.casts import kind_of, kinds_for
-from delta_variant.scanning.pruning import Evidence, Known, cast, cast_bound
+from delta_variant.scanning.casts import cast_one
+from delta_variant.scanning.pruning import Evidence, Known, cast_bound
 from delta_variant.scanning.schemas import plain_type
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class RowGroupEvidence(Evidence):
             return Known()
         number = self._places.columns.leaves(names)[0]
         # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet_files.fitting`).
-        low, high = (cast(value, found, kind, dt.timezone.utc) for value in self._extremes(number, found))
+        low, high = (cast_one(value, found, kind, dt.timezone.utc) for value in self._extremes(number, found))
         nulls = self._footer.null_count(number)
         return Known(low, high, all_null=nulls == self._footer.count(number), no_null=nulls == 0)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -126,25 +126,16 @@ class FileStats:
         return tags(self._variants)
 
 
-class _Column(Protocol):
-    """Collects the statistics of one column and returns them as JSON. side: 0 for the minimum, 1 for the maximum."""
-
-    ordered: bool
-    """Whether the column appears in minValues and maxValues."""
-
-    def add(self, values: pa.Array) -> None: ...
-
-    def null_count(self) -> str: ...
-
-    def bound(self, side: int) -> str | None: ...
-
-
 class _Struct:
-    """A struct whose fields are columns. A field is null where the struct is."""
+    """A struct whose fields are columns. A field is null where the struct is.
+
+    Each column has its statistics as JSON. side: 0 for the minimum, 1 for the maximum. ordered: whether the column appears in
+    minValues and maxValues.
+    """
 
     def __init__(self, fields: list[tuple[int, str, _Column]]) -> None:
         self._fields = fields
-        self.ordered = any(column.ordered for _, _, column in fields)
+        self.ordered: bool = any(column.ordered for _, _, column in fields)
 
     def add(self, values: pa.Array) -> None:
         children = children_of(values)
@@ -163,7 +154,7 @@ class _Leaf:
     """An ordinary column."""
 
     def __init__(self, kind: pa.DataType, prefix: int) -> None:
-        self.ordered = has_order(kind)
+        self.ordered: bool = has_order(kind)
         self._extremes, self._prefix, self._nulls = Extremes(kind), prefix, 0
 
     def add(self, values: pa.Array) -> None:
@@ -176,6 +167,9 @@ class _Leaf:
 
     def bound(self, side: int) -> str | None:
         return json_bounds(self._extremes, self._prefix)[side]
+
+
+_Column = VariantStats | _Struct | _Leaf
 
 
 def column_names(text: str) -> list[Names]:

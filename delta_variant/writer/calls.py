@@ -22,15 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from delta_variant import callbacks, errors, jvm
-from delta_variant.errors import (
-    ConflictError,
-    DeltaVariantError,
-    DeltaVariantWarning,
-    InvalidJsonError,
-    InvalidSchemaError,
-    TableError,
-    UnsupportedFeatureError,
-)
+from delta_variant.errors import DeltaVariantError, DeltaVariantWarning
 from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
 from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.writer import every_write, mapping, planning
@@ -153,14 +145,14 @@ class Call:
         text = text if _SCHEMAS in text else " ".join(text.split())
         cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         if self._call.conflict():
-            return ConflictError(f"{doing} failed: {text}")
+            return errors.ConflictError(f"{doing} failed: {text}")
         if isinstance(error, PythonException):
             advice = jvm.not_loaded(str(error))
             if advice is None and not _IN_A_TASK.search(str(error)):
                 return None
-            return TableError(f"writing the files of {self._table} failed: {advice or jvm.raised(str(error))}")
+            return errors.TableError(f"writing the files of {self._table} failed: {advice or jvm.raised(str(error))}")
         if _WORKER_GONE in str(error):
-            return TableError(
+            return errors.TableError(
                 f"writing the files of {self._table} failed: a Python worker was killed, perhaps for lack of memory: try again"
             )
         if cause is None:
@@ -168,19 +160,21 @@ class Call:
         failures = jvm.companion(self._spark, "Failures")
         refusal = failures.refusal(cause)
         if refusal is not None:
-            return UnsupportedFeatureError(f"{doing}: {refusal}")
+            return errors.UnsupportedFeatureError(f"{doing}: {refusal}")
         condition, state = (str(part) for part in failures.condition(cause))
         if self._request.texts.columns and condition.startswith(_MALFORMED):
-            return InvalidJsonError(f"{doing}: {text}; on_error='null' makes such texts NULL, and corrupt='…' keeps them")
+            return errors.InvalidJsonError(
+                f"{doing}: {text}; on_error='null' makes such texts NULL, and corrupt='…' keeps them"
+            )
         if condition == "TABLE_OR_VIEW_ALREADY_EXISTS" and self._request.save_mode in ("Append", "Overwrite"):
-            return ConflictError(f"{doing} failed: {text}")  # another writer has created it in between
+            return errors.ConflictError(f"{doing} failed: {text}")  # another writer has created it in between
         if condition == "CAST_OVERFLOW_IN_TABLE_INSERT":
-            return InvalidSchemaError(f"{doing} failed: {text}")
+            return errors.InvalidSchemaError(f"{doing} failed: {text}")
         if not failures.isOfTable(cause):
             return None
         if _UNKNOWN_FEATURES.match(condition):
-            return UnsupportedFeatureError(f"{doing} failed: {text}")
-        kind = InvalidSchemaError if state.startswith(_OF_ROWS) else TableError
+            return errors.UnsupportedFeatureError(f"{doing} failed: {text}")
+        kind = errors.InvalidSchemaError if state.startswith(_OF_ROWS) else errors.TableError
         return kind(f"{doing} failed: {text}")
 
     def _delete_files(self) -> None:

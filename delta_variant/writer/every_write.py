@@ -48,9 +48,8 @@ def writes(spark: SparkSession, python: Any, call: Any) -> Any:
     python: the `scala/Python.scala` that answers it. call: the `scala/Call.scala` of a call of `write`, or None.
     """
     function = jvm.python_function(spark, _no_rows)
-    made = jvm.construct(spark, "EveryWrite", python, function, jvm.executor_source(), jvm.shared(spark), call)
-    made.begin()
-    return made
+    jvm.loaded(spark).shared.observe()
+    return jvm.construct(spark, "EveryWrite", python, function, jvm.executor_source(), call)
 
 
 def _no_rows(number: int, messages: Iterator[bytes]) -> Iterator[bytes]:  # noqa: ARG001  # PySpark's signature

@@ -10,27 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delta_variant.errors import TableError
-from delta_variant.membership import MAX_COLUMNS, IndexedColumn, IndexPlan
-from delta_variant.writer import mapping, shredding_schemas
+from delta_variant.membership.plan import IndexedColumn, IndexPlan
+from delta_variant.membership.ribbon import MAX_COLUMNS
+from delta_variant.writer import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pyspark.sql.types import StructType
 
     from delta_variant.features import TableFeatures
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
 
 BLOOM = "delta_variant.bloom."
+"""Begins the properties with the paths of a VARIANT column (`shredding_schemas.paths_of`)."""
 BUDGET = 0.01
 """The share of a data file's bytes that its filters may take, if nothing else is said."""
 _BUDGET = "delta_variant.indexBudget"
-
-
-def stored(schema: StructType, properties: Mapping[str, str]) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
-    """The keys of the paths that the properties name, by VARIANT column. Raises InvalidPathError for what is no such path."""
-    return shredding_schemas.paths_of(schema, properties, BLOOM)
 
 
 def share(budget: float | None, properties: Mapping[str, str]) -> float:

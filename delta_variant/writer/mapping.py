@@ -33,17 +33,11 @@ _FIELD_ID = b"PARQUET:field_id"
 
 def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
     """A table's schema, given in JSON, with its logical names and with its physical names."""
-    return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(physical_schema(schema))
-
-
-def physical_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in JSON with its physical names and without metadata."""
-    physical = _physical(schema)
-    assert isinstance(physical, dict)
-    return physical
+    return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(_physical(schema))
 
 
 def _physical(data_type: Any) -> Any:
+    """A type in JSON with the physical names of its fields and without their metadata."""
     if not isinstance(data_type, dict):
         return data_type
     if data_type["type"] != "struct":

@@ -26,7 +26,7 @@ from delta_variant.paths import ColumnPath, dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from delta_variant.writer.plan import JsonColumns
+    from delta_variant.messages import TextColumns
 
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 
@@ -96,7 +96,7 @@ def required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
     return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=nulls)
 
 
-def parsed(rows: pa.RecordBatch, columns: JsonColumns) -> pa.RecordBatch:
+def parsed(rows: pa.RecordBatch, columns: TextColumns) -> pa.RecordBatch:
     """The rows with VARIANT columns in the place of JSON texts. Raises InvalidJsonError, as `columns` says."""
     for name in columns.columns:
         texts = rows.column(name)

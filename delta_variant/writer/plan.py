@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_variant.json_files.pieces import JsonFiles
-    from delta_variant.membership import IndexPlan
+    from delta_variant.membership.plan import IndexPlan
+    from delta_variant.messages import TextColumns
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
@@ -22,17 +23,13 @@ IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""
 
 
-@dataclass(frozen=True)
-class JsonColumns:
-    """The columns that arrive as JSON texts and become VARIANT columns."""
-
-    columns: tuple[str, ...]
-    fails: bool
-    """Whether a malformed text fails the write; else it becomes NULL."""
-    corrupt: str | None
-    """The column that gets malformed texts; None if there is none."""
-    allow_duplicate_keys: bool
-    validate_unicode: bool
+def check_version(driver: str) -> None:
+    """Raises RuntimeError if a task runs another version of this package than the driver, whose plan it has."""
+    if driver != __version__:
+        raise RuntimeError(
+            f"the executors run delta-variant {__version__} and the driver runs {driver}: install the same version in the "
+            "Python of both"
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Plan:
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
     index: IndexPlan | None = None
     """The paths whose filters are written with the files; None if there are none."""
-    json: JsonColumns | None = None
+    json: TextColumns | None = None
     files: JsonFiles | ParquetFiles | None = None
     """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
     late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from delta_variant import jvm, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
 from delta_variant.json_files.pieces import JsonFiles
-from delta_variant.membership import APPLICATION
+from delta_variant.membership.sidecars import APPLICATION
 from delta_variant.messages import ClusterReply, WriteReply
 from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import ColumnPath, listed, quoted
@@ -27,7 +27,7 @@ from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
-from delta_variant.writer.plan import JsonColumns, Plan
+from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_messages
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from delta_variant.storage import Storage
     from delta_variant.writer.arguments import Request
     from delta_variant.writer.shredding_schemas import Shred
-    from delta_variant.writer.task import Events
+    from delta_variant.writer.task_events import EventSender
 
 _FIELD_ID = "parquet.field.id"
 _LATE = t.StructType().add("file", "string").add("row", "long").add("variant", "variant")
@@ -72,7 +72,8 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
         raise UnsupportedFeatureError("VARIANT columns of the rows are not those of the table")
     paths = mapping.physical_paths(table.schema)
     first = shredding_schemas.first_bounds(schema, table.properties, cluster_by)
-    to_index, budget = indexing.stored(schema, table.properties), indexing.share(None, table.properties)
+    to_index = shredding_schemas.paths_of(schema, table.properties, indexing.BLOOM)
+    budget = indexing.share(None, table.properties)
     files = _UNKNOWN if request.files is None else request.files
     max_bytes = file_sizes.target_bytes(table.properties)
     ids: dict[ColumnPath, int] = {(field.name,): field.metadata[_FIELD_ID] for field in columns if _FIELD_ID in field.metadata}
@@ -110,8 +111,7 @@ def _shred(table: TableFeatures) -> Shred:
 
 def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:
     """What tasks make rows of: JSON texts, or pieces of files; nothing for rows."""
-    texts = None if request.texts is None else JsonColumns(**asdict(request.texts))
-    files = None if asked is None else asked.files
+    texts, files = request.texts, None if asked is None else asked.files
     if request.steps and (isinstance(files, JsonFiles) or request.read):
         raise UnsupportedFeatureError(
             f"{table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: write "
@@ -149,7 +149,7 @@ def _indexed(
     return stats.indexed_columns(record_batches.schema_of(data, tuple(data.names)), variants, count, named)
 
 
-def reply(request: WriteRequest, plan: Plan, events: Events | None) -> WriteReply:
+def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
     columns, texts = _columns(request), request.texts.columns if request.texts else ()
     sent = {**dict.fromkeys(texts, t.StringType()), **dict.fromkeys(request.late, _LATE)}

@@ -23,7 +23,7 @@ import time
 import uuid
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,23 +32,26 @@ from delta_variant import errors, nested, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
 from delta_variant.json_files import documents
 from delta_variant.json_files.pieces import JsonFiles
-from delta_variant.membership import DataFile, SidecarWriter, index_file
+from delta_variant.membership.data_files import index_file
+from delta_variant.membership.plan import DataFile
+from delta_variant.membership.sidecars import Sidecars
 from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.version import __version__
 from delta_variant.writer import late
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import naming, parsed, physical, physical_type
-from delta_variant.writer.plan import IS_CHANGE, Plan
+from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from delta_variant.writer.task_events import EventSender
 
 SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
 """The limits of the sample from which a shredding schema is inferred: rows and bytes at the start of a file."""
@@ -59,15 +62,8 @@ LEAF_BYTES = 8 << 10
 _CHANGE_DATA, _CHANGED = "_change_data", "true"
 
 
-class Events(Protocol):
-    """Sends the result of a finished task to the driver, which cancels the job after the first error (`writer.task_events`)."""
-
-    def add(self, events: list[tuple[str, str]]) -> None:
-        """events: ("", path) for every file, or one (error class, message)."""
-
-
 def write_messages(
-    plan: Plan, schema: pa.Schema, events: Events | None, number: int, messages: Iterator[bytes]
+    plan: Plan, schema: pa.Schema, events: EventSender | None, number: int, messages: Iterator[bytes]
 ) -> Iterator[bytes]:
     """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to WriteReports in JSON.
 
@@ -86,7 +82,7 @@ def _without_values(error: Failure) -> str:
 
 
 def write_files(
-    plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, events: Events | None = None
+    plan: Plan, batches: Iterator[pa.RecordBatch], number: int = 0, events: EventSender | None = None
 ) -> list[WriteReport]:
     """Runs one task, and returns a report for each of its files.
 
@@ -98,12 +94,10 @@ def write_files(
     raises an error, Spark runs it again, over the same rows. A storage error that would occur again is also returned. All
     other errors are raised.
     """
-    if plan.version != __version__:
-        message = (
-            f"the executors run delta-variant {__version__} and the driver runs {plan.version}: install the same version in "
-            "the Python of both"
-        )
-        return [WriteReport(error=Failure(TableError.__name__, message))]
+    try:
+        check_version(plan.version)
+    except RuntimeError as error:
+        return [WriteReport(error=Failure(TableError.__name__, str(error)))]
     task = _Task(plan, number)
     reader = _reader(plan)
     if plan.late:
@@ -178,7 +172,7 @@ class _Task:
         self._rows = 0  # of the current file, including pending ones
         self._reports: list[WriteReport] = []
         self._path = ""  # of the current file, relative to the table
-        self._sidecars = None if plan.index is None else SidecarWriter(plan.location, self._fs, plan.index.table)
+        self._sidecars = None if plan.index is None else Sidecars(plan.location, self._fs, plan.index.table)
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
