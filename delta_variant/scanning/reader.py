@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from delta_variant.scanning.log import File, Snapshot
     from delta_variant.scanning.schemas import Struct
 
+Finished = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _AT_ONCE = 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -79,7 +80,8 @@ def scan(
     footers of these files are read before the stream begins.
 
     Memory holds a few batches of about 8 MiB for each of as many files as there are cores, and the log of the version. A reader
-    that is closed or dropped ends its threads.
+    that is closed or dropped ends its threads. A reader is read once: DuckDB 2.0 refuses to query it again, others find
+    no rows. `dataset` is for more queries.
 
     Raises TableError for a table, a version or a column that is not there, arguments of another type, and a damaged log;
     InvalidPathError for text that is no path in Spark; UnsupportedFeatureError for a reader feature, a type or a predicate that
@@ -90,22 +92,43 @@ def scan(
     InvalidLayoutError and MalformedVariantError for a VARIANT that the specification does not allow.
 
     >>> import delta_variant as dv, duckdb
-    >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")  # doctest: +SKIP
-    >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY 1')  # doctest: +SKIP
+    >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")
+    >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY ALL ORDER BY ALL').fetchall()
+    [('like', 2), ('view', 3)]
     """
     if not isinstance(where, str | None):
         raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
+    query, snapshot = opened(path, columns, version, timestamp, timezone, storage_options)
+    if where is not None:
+        query = replace(query, predicate=Predicate(parse_where(where, snapshot.schema, query.at), query.facts))
+    files = matching(query, snapshot.files, snapshot)
+    query = with_types(query, files)
+    return pa.RecordBatchReader.from_batches(query.schema, batches(query, files))
+
+
+def opened(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | Mapping[str, str] | None,
+    version: int | None,
+    timestamp: str | datetime | None,
+    timezone: str,
+    storage_options: Mapping[str, str] | None,
+) -> tuple[Query, Snapshot]:
+    """The columns of a version, without a predicate, and what the log says of the version."""
     at, storage = casts.zone(timezone), _storage(path, dict(storage_options or {}))
     system = storage.open()
     snapshot = Log(storage, system).snapshot(version, timestamp, at)
-    facts = TableFacts(snapshot.schema, snapshot.partition_columns, at)
-    predicate = None if where is None else Predicate(parse_where(where, snapshot.schema, at), facts)
-    outputs = _outputs(columns, snapshot.schema, at)
-    query = Query(storage, system, facts, snapshot.mapping == "id", outputs, predicate, at, snapshot.schema)
-    files = _files(snapshot, query)
-    query = replace(query, outputs=_typed(query, files))
-    readers = [FileReader(query, file).batches for file in files]
-    return pa.RecordBatchReader.from_batches(query.schema, in_order(readers, max(2, os.cpu_count() or 2)))
+    facts, outputs = TableFacts(snapshot.schema, snapshot.partition_columns, at), _outputs(columns, snapshot.schema, at)
+    return Query(storage, system, facts, snapshot.mapping == "id", outputs, None, at, snapshot.schema), snapshot
+
+
+def batches(query: Query, files: Sequence[File], finished: Finished = lambda found: found) -> Iterator[pa.RecordBatch]:
+    """The rows of files, in their order. finished: what is made of the batches of each file, in its thread."""
+    return in_order([partial(_read, FileReader(query, file), finished) for file in files], max(2, os.cpu_count() or 2))
+
+
+def _read(reader: FileReader, finished: Finished) -> Iterator[pa.RecordBatch]:
+    return finished(reader.batches())
 
 
 def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
@@ -129,19 +152,19 @@ def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, 
     return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
 
 
-def _files(snapshot: Snapshot, query: Query) -> list[File]:
+def matching(query: Query, files: Sequence[File], snapshot: Snapshot) -> Sequence[File]:
     """The files that can have matching rows."""
     if query.predicate is None:
-        return snapshot.files
+        return files
     index = Index(query.storage, query.system, str(snapshot.metadata.get("id")))
-    return [file for file in snapshot.files if query.predicate.may_match(LogEvidence(file, query.facts, index))]
+    return [file for file in files if query.predicate.may_match(LogEvidence(file, query.facts, index))]
 
 
 # ---- types of paths -------------------------------------------------------------------------------------------------
 
 
-def _typed(query: Query, files: Sequence[File]) -> tuple[Output, ...]:
-    """The outputs, those without a type with the type that all files prove."""
+def with_types(query: Query, files: Sequence[File]) -> Query:
+    """The query with the types that all files prove, for paths without a type."""
     open_ = [
         (number, output.value)
         for number, output in enumerate(query.outputs)
@@ -152,14 +175,14 @@ def _typed(query: Query, files: Sequence[File]) -> tuple[Output, ...]:
     ]
     outputs = list(query.outputs)
     if not open_ or not files:
-        return query.outputs
+        return query
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(partial(_kinds, query, [value for _, value in open_]), files))
     for place, (number, value) in enumerate(open_):
         kind = common([kinds[place] for kinds in found])
         if kind is not None:
             outputs[number] = replace(outputs[number], value=replace(value, kind=kind))
-    return tuple(outputs)
+    return replace(query, outputs=tuple(outputs))
 
 
 def _kinds(query: Query, paths: Sequence[Get], file: File) -> list[pa.DataType | None]:
