@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delta_variant.report import Report, Scan, explain
     from delta_variant.rewriting import Advice, Rewritten
     from delta_variant.scanning import scan
+    from delta_variant.scanning.dataset import dataset
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
@@ -43,6 +44,7 @@ _MODULE_OF = {
     "VariantTable": "table",
     "configure": "session",
     "convert": "conversion",
+    "dataset": "scanning.dataset",
     "disable": "session",
     "enable": "session",
     "explain": "report",
@@ -69,6 +71,7 @@ __all__ = [
     "binary",
     "configure",
     "convert",
+    "dataset",
     "disable",
     "enable",
     "errors",

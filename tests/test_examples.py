@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import delta_variant
+from tests.test_scan import VARIANTS, by_hand, column
 
 NEED_SPARK = {"features", "hadoop", "jvm", "optimizer", "report", "session", "table", "transaction", "writer"}
 
@@ -34,8 +35,10 @@ MODULES = sorted(modules_with_examples("delta_variant", Path(delta_variant.__fil
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
-    """An empty directory for files. Examples import delta_variant.arrow, whose type other tests must not find registered."""
+    """A directory with a table. Examples import delta_variant.arrow, whose type other tests must not find registered."""
     monkeypatch.chdir(tmp_path)
+    events = column([{"kind": kind, "id": n} for n, kind in enumerate(["view", "view", "like"] * 3)])
+    by_hand(tmp_path / "events", {"v": "variant"}, [(pa.table({"v": events}), {})], protocol=VARIANTS)
     yield
     with suppress(pa.ArrowKeyError):
         pa.unregister_extension_type("arrow.parquet.variant")

@@ -94,7 +94,7 @@ def scan(
     >>> import delta_variant as dv, duckdb
     >>> reader = dv.scan("events", ["v:kind", "v:id::bigint"], where="v:id::bigint < 5")
     >>> duckdb.sql('SELECT "v:kind", count(*) FROM reader GROUP BY ALL ORDER BY ALL').fetchall()
-    [('like', 2), ('view', 3)]
+    [('like', 1), ('view', 4)]
     """
     if not isinstance(where, str | None):
         raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
