@@ -122,6 +122,7 @@ bench: $(VENV)/.installed  ## the benchmarks, paired and with ratios
 	$(BIN)/python -m benchmarks.analyze
 	$(BIN)/python -m benchmarks.optimize
 	$(BIN)/python -m benchmarks.jsonbench
+	$(BIN)/python -m benchmarks.engines
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .pins delta_variant/jars site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -151,7 +151,7 @@ def test_keys_are_for_new_rows(spark, tmp_path):
 def test_shredding_for_ordinary_writers(spark, tmp_path):
     """Options say whether and how the files of Delta's own commands are shredded, and go before table properties (W12)."""
     path = tmp_path / "t"
-    df = spark.range(0, 3000, 1, 1).selectExpr("id", "parse_json(concat('{\"a\":', id, ',\"b\":1}')) v")
+    df = spark.range(0, 30_000, 1, 1).selectExpr("id", "parse_json(concat('{\"a\":', id, ',\"b\":1}')) v")
     write(df.limit(0), path)
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta_variant.shredding.v' = 'b int')")
     enable(spark)
@@ -159,6 +159,7 @@ def test_shredding_for_ordinary_writers(spark, tmp_path):
         for option, fields in (
             ({}, ["b"]),
             ({"delta_variant.shredding.v": "a bigint"}, ["a"]),
+            ({"delta_variant.shredding.v": "a bigint", "delta_variant.shred": "closed"}, ["a", "b"]),
             ({"delta_variant.shred": "false"}, []),
         ):
             before = set(path.glob("*.parquet"))

@@ -23,6 +23,7 @@ from delta_variant.kernels.memory import (
     fail,
     hash_bytes,
     helper,
+    jit,
     open_container,
     sint,
     u64,
@@ -200,3 +201,23 @@ def walk(
             if node < 0:
                 break
     return used[0]
+
+
+@jit
+def mark_fields(data, at, limit, dictionary, key_start, name_of_key, most, seen):
+    """Sets seen[name] for the names of the fields of objects, which must be valid. Returns how many these are.
+
+    name_of_key: the number of the name of each key. Stops when there are more than `most`.
+    """
+    count = np.int64(0)
+    for row in range(len(at)):
+        fields, id_width, _, ids, _, _, _ = open_container(data, at[row], limit[row])
+        first = key_start[dictionary[row]]
+        for field in range(fields):
+            name = name_of_key[first + uint(data, ids + field * id_width, id_width)]
+            if not seen[name]:
+                seen[name] = 1
+                count += 1
+                if count > most:
+                    return count
+    return count

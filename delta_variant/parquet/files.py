@@ -23,6 +23,7 @@ from delta_variant.buffers import floats, size_of
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
+from delta_variant.parquet.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 
 ROW_GROUP_BYTES = 48 << 20
 ROW_GROUP_ROWS = 1 << 20
+_CODECS = {
+    "none": (0, None),
+    "snappy": (1, "snappy"),
+    "gzip": (2, "gzip"),
+    "brotli": (4, "brotli"),
+    "zstd": (6, "zstd"),
+    "lz4": (7, "lz4_raw"),
+}
+"""The number of a compression in Parquet, and its name in pyarrow."""
 _BUFFER_BYTES = 1 << 20  # pyarrow writes page by page, and each call into Python takes 17 µs
 
 
@@ -42,8 +52,9 @@ class FileWriter:
 
     sink: a path, which is opened here and removed if writing fails, or an open binary file, which the caller closes. schema:
     the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups, each as the
-    names that lead to it. compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in
-    Arrow bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
+    names that lead to it. closed: those of them, at the top or in structs, whose objects are closed as far as there is room
+    (`parquet.closing`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in Arrow
+    bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
     column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
 
     >>> import pyarrow as pa, delta_variant as dv
@@ -59,6 +70,7 @@ class FileWriter:
         schema: pa.Schema,
         *,
         variants: Collection[Names] = (),
+        closed: Collection[Names] = (),
         compression: str = "zstd",
         row_group_bytes: int = ROW_GROUP_BYTES,
         metadata: Mapping[str, str] | None = None,
@@ -83,6 +95,8 @@ class FileWriter:
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
+        self._codec, codec = _CODECS[compression]
+        self._closing = Closing(self._schema, closed, self._buffer, codec and pa.Codec(codec)) if closed else None
         self._open = True
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -161,11 +175,15 @@ class FileWriter:
         self._bytes += size
 
     def _write_row_group(self) -> None:
+        if self._closing and self._pending:
+            self._pending = self._closing.close(self._pending, (self._flushed + self._bytes) // (self._groups + 1))
         if self._writer is None:
             self._writer = self._parquet_writer()
         if self._pending:
             self._find_nan()
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
+            if self._closing:
+                self._closing.write()
             self._buffer.flush()
         self._pending.clear()
         self._flushed += self._bytes
@@ -185,7 +203,9 @@ class FileWriter:
 
     def _annotated(self, footer: bytes) -> bytes:
         footer = footers.annotated(footer, self._variants)
-        return footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
+        footer = footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
+        stubs = self._closing.fields(self._codec) if self._closing else {}
+        return footers.with_fields(footer, stubs) if stubs else footer
 
     def _find_nan(self) -> None:
         """Records the columns of the pending row group that contain a NaN."""

@@ -26,7 +26,7 @@ from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""
@@ -41,6 +41,7 @@ _FIXED_LEN_BYTE_ARRAY = 7
 
 # Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS, _ENCODING_STATS = 4, 1, 3, 12, 13
+_COLUMN_ORDERS, _UNCOMPRESSED, _COMPRESSED = 7, 2, 6
 _COLUMN_INDEX = (6, 7)  # its offset and its length
 _BOUNDS = (1, 2, 5, 6, 7, 8)  # minimum and maximum, in the old and the new fields, and whether they are exact
 
@@ -49,15 +50,29 @@ _VARIANT_TYPE = bytes([STRUCT, _VARIANT << 1, 1 << 4 | I8, 1, 0, 0])
 
 _UUID_TYPE = bytes([_UUID << 4 | STRUCT, 0, 0])
 
+_TYPE_ORDER = bytes([1 << 4 | STRUCT, 0, 0])
+"""A ColumnOrder: the union with an empty TypeDefinedOrder in field 1."""
+
 
 class _Element(NamedTuple):
-    """A SchemaElement, with the id of its last field and the position of its stop byte."""
+    """A SchemaElement, with the number of its children, the id of its last field and the position of its stop byte."""
 
     names: Names
+    children: int
     is_variant: bool
     is_16_bytes: bool
     last_field: int
     stop: int
+
+
+class NewField(NamedTuple):
+    """A field that a footer does not have: its schema elements, and by row group the ColumnChunks of its leaf columns.
+
+    Each ColumnChunk comes with the bytes of its pages, first those that are not compressed.
+    """
+
+    elements: Sequence[bytes]
+    chunks: Sequence[Sequence[tuple[bytes, int, int]]]
 
 
 def variant_groups(footer: bytes) -> set[Names]:
@@ -129,6 +144,64 @@ def _with_chunks(footer: bytes, edits: Callable[[int, int], dict[int, thrift.Edi
     return thrift.edited(footer, 0, {_ROW_GROUPS: lambda at: thrift.edited_list(footer, at, row_group)})[0]
 
 
+def with_fields(footer: bytes, added: Mapping[Names, Sequence[NewField]]) -> bytes:
+    """The footer with fields added to groups, behind those that the groups have."""
+    elements = list(_elements(footer))
+    starts = [_list_start(footer, _SCHEMA), *(element.stop + 1 for element in elements)]
+    schema: list[bytes] = []
+    columns: list[int | tuple[NewField, int]] = []  # in the new order: the number of an old one, or a leaf of a new field
+
+    def add(at: int) -> int:
+        element, new = elements[at], added.get(elements[at].names, ())
+        count = thrift.number(element.children + len(new))
+        edits: dict[int, thrift.Edit | None] = {_NUM_CHILDREN: lambda at: (count, thrift.varint(footer, at)[1])}
+        schema.append(thrift.edited(footer, starts[at], edits)[0] if new else footer[starts[at] : starts[at + 1]])
+        if not element.children:
+            columns.append(len([column for column in columns if isinstance(column, int)]))
+        after = at + 1
+        for _ in range(element.children):
+            after = add(after)
+        for field in new:
+            schema.extend(field.elements)
+            columns.extend((field, leaf) for leaf in range(len(field.chunks[0])))
+        return after
+
+    add(0)
+
+    def listed(at: int, new: Callable[[NewField, int], bytes]) -> tuple[bytes, int]:
+        """A list of structs, one for each column, with new ones."""
+        count, _, at = thrift.list_header(footer, at)
+        old = []
+        for _ in range(count):
+            element, at = thrift.struct(footer, at)
+            old.append(element)
+        return thrift.list_of(STRUCT, [old[c] if isinstance(c, int) else new(*c) for c in columns]), at
+
+    def row_group(number: int, at: int) -> tuple[bytes, int]:
+        chunks = [chunk for fields in added.values() for field in fields for chunk in field.chunks[number]]
+
+        def plus(more: int) -> thrift.Edit:
+            def edit(at: int) -> tuple[bytes, int]:
+                size, end = thrift.varint(footer, at)
+                return thrift.number((size >> 1) + more), end
+
+            return edit
+
+        edits: dict[int, thrift.Edit | None] = {
+            _COLUMNS: lambda at: listed(at, lambda field, leaf: field.chunks[number][leaf][0]),
+            _UNCOMPRESSED: plus(sum(uncompressed for _, uncompressed, _ in chunks)),
+            _COMPRESSED: plus(sum(size for _, _, size in chunks)),
+        }
+        return thrift.edited(footer, at, edits)
+
+    whole: dict[int, thrift.Edit | None] = {
+        _SCHEMA: lambda _: (thrift.list_of(STRUCT, schema), starts[-1]),
+        _ROW_GROUPS: lambda at: thrift.edited_list(footer, at, row_group),
+        _COLUMN_ORDERS: lambda at: listed(at, lambda *_: _TYPE_ORDER),
+    }
+    return thrift.edited(footer, 0, whole)[0]
+
+
 def split(tail: bytes) -> tuple[bytes, bytes]:
     """Splits the last bytes of a file: (bytes before the footer, footer)."""
     size = struct.unpack("<I", tail[-8:-4])[0]
@@ -189,6 +262,12 @@ def checked(footer: bytes, end: int) -> bytes:
     return _with_chunks(footer, lambda number, column: edits if (number, column) in cut else None)
 
 
+def _list_start(footer: bytes, field: int) -> int:
+    """Where the elements of a list of FileMetaData start."""
+    at = next(start for found, _, start, _ in thrift.fields(footer, 0) if found == field)
+    return thrift.list_header(footer, at)[2]
+
+
 def _elements(footer: bytes) -> Iterator[_Element]:
     at = next(start for field, _, start, _ in thrift.fields(footer, 0) if field == _SCHEMA)
     count, _, at = thrift.list_header(footer, at)
@@ -212,5 +291,5 @@ def _elements(footer: bytes) -> Iterator[_Element]:
         parent = parents.pop()
         names = () if parent is None else (*parent, name)
         parents += [names] * children
-        yield _Element(names, is_variant, fixed and length == 16, last_field, stop)
+        yield _Element(names, children, is_variant, fixed and length == 16, last_field, stop)
         at = stop + 1

@@ -44,8 +44,8 @@ def write_table(
 
     A VARIANT column is a struct<metadata: binary, value: binary>, in either order and in any form of binary, or a shredded
     column, with or without the extension type arrow.parquet.variant. shred: for each column its shredding schema, an Arrow type
-    or DDL text; "auto" infers the schemas of the columns that are not shredded; None writes columns as they are. compression:
-    as for `FileWriter`. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
+    or DDL text; "auto" infers the schemas of the columns that are not shredded, and closes their objects; None writes columns
+    as they are. compression: as for `FileWriter`. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
@@ -61,7 +61,8 @@ def write_table(
     schemas_by_column = _shredding_schemas(table, shred)
     batches = table.to_batches(max_chunksize=BATCH_ROWS) or [_no_rows(table.schema)]
     stored = _stored(batches[0].slice(0, 0), schemas_by_column).schema
-    with FileWriter(path, stored, variants=set(_variants(stored)), compression=compression) as writer:
+    closed = [(name,) for name in schemas_by_column] if shred == "auto" else []
+    with FileWriter(path, stored, variants=set(_variants(stored)), closed=closed, compression=compression) as writer:
         for batch in batches:
             writer.write(_stored(batch, schemas_by_column))
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as Parquet footers use it: finds values, and copies structs with changes.
+"""Thrift's compact protocol, as far as Parquet uses it: finds values, copies structs with changes, and writes new ones.
 
 In: bytes written by a Parquet writer, and positions in them. Out: positions, or new bytes. Only requested values are decoded. A
 struct carries no length: each of its fields begins with its type and the difference between its id and that of the field
@@ -7,7 +7,7 @@ before, and a zero byte ends the struct. Source: Thrift, "Thrift Compact Protoco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
@@ -65,6 +65,40 @@ def struct(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at:end], end
 
 
+def struct_of(*fields: tuple[int, int, bytes]) -> bytes:
+    """A struct of fields: (id, type, value), by ascending ids."""
+    out, last = [], 0
+    for field, kind, value in fields:
+        out += [_header(field, last, kind), value]
+        last = field
+    return b"".join([*out, b"\0"])
+
+
+def list_of(kind: int, elements: Sequence[bytes]) -> bytes:
+    """A list of elements of one type."""
+    count = len(elements)
+    return b"".join([bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + unsigned(count), *elements])
+
+
+def text(data: bytes) -> bytes:
+    """A string or a binary."""
+    return unsigned(len(data)) + data
+
+
+def number(value: int) -> bytes:
+    """A signed number, of up to 64 bits."""
+    return unsigned((value << 1) ^ (value >> 63))
+
+
+def unsigned(value: int) -> bytes:
+    """An unsigned number, as `varint` reads it."""
+    out = []
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
 def list_header(data: bytes, at: int) -> tuple[int, int, int]:
     """(the length of a list, the type of its elements, the position where they start)."""
     count, kind = data[at] >> 4, data[at] & 15
@@ -98,11 +132,7 @@ def _header(field: int, last: int, kind: int) -> bytes:
     """The header of a field; in the long form if its id is more than 15 above that of the field before."""
     if field - last < 16:
         return bytes([field - last << 4 | kind])
-    out, left = [kind], field << 1
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*out, left])
+    return bytes([kind]) + unsigned(field << 1)
 
 
 def _after(data: bytes, at: int, kind: int) -> int:

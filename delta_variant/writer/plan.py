@@ -46,7 +46,7 @@ class Plan:
     shredding_schemas: Mapping[ColumnPath, pa.DataType]
     """Shredding schemas given by the user, or stored with the table."""
     infer: bool
-    """Whether the other VARIANT columns get a schema inferred from the first rows of each file."""
+    """Whether the other VARIANT columns get a schema inferred from the first rows of each file. Their objects are closed."""
     compression: str
     max_rows: int | None
     """Rows after which a file ends; None for no limit."""
@@ -73,6 +73,8 @@ class Plan:
     """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
     late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """VARIANT columns whose rows say where a Variant is (`writer.late`), with their field ids if files are read by id."""
+    closes_given: bool = False
+    """Whether the objects of columns with given schemas are closed too."""
     steps: Mapping[str, bool] = field(default_factory=dict)
     """Columns whose highest value (True) or lowest value (False) is reported: Delta keeps it for identity columns."""
     version: str = __version__

@@ -385,6 +385,7 @@ class _File:
             sink,
             self._schema,
             variants=plan.variants,
+            closed=[path for path in schemas if plan.closes_given or path not in plan.shredding_schemas],
             compression=plan.compression,
             row_group_bytes=group_bytes,
             metadata=plan.footer,

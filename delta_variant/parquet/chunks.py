@@ -1,0 +1,179 @@
+"""Column chunks that pyarrow does not write: pages of levels and values, offset indexes, and what a footer says of them.
+
+In: Arrow values without nulls, the definition level of each row, and a sink. Out: bytes in the sink, and a `Chunk`. Values are
+bigint, double, string, boolean or binary, in the encoding PLAIN; columns have no repetition levels. Source: parquet-format,
+`parquet.thrift`, "Data Pages", "Encodings".
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from delta_variant.buffers import buffers_of, view
+from delta_variant.kernels.thrift import BINARY, I32, I64, LIST, STRUCT
+from delta_variant.parquet import thrift
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PAGE_BYTES = 1 << 20
+_MAX_RUNS = 1 << 10
+_DATA_PAGE, _PLAIN, _RLE = 0, 0, 3
+_BYTE_ARRAY = 6
+_TYPES = {pa.bool_(): 0, pa.int64(): 2, pa.float64(): 5, pa.binary(): _BYTE_ARRAY, pa.string(): _BYTE_ARRAY}
+_REQUIRED, _OPTIONAL = thrift.number(0), thrift.number(1)
+_STRING = (6, I32, thrift.number(0)), (10, STRUCT, thrift.struct_of((1, STRUCT, thrift.struct_of())))
+"""What a schema element of strings says of its type, in the old field and in the new one."""
+
+Levels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A column chunk."""
+
+    pages: tuple[tuple[int, int, int], ...]  # of each its offset, its size, and the number of its first row
+    uncompressed: int
+    rows: int
+    nulls: int
+    only: bytes | None  # the value that all rows have that are not null, if it is known
+    index: tuple[int, int]  # offset and size of the offset index
+
+    @property
+    def size(self) -> int:
+        """Its bytes in the file."""
+        return sum(size for _, size, _ in self.pages)
+
+    def described(self, names: Sequence[str], kind: pa.DataType, codec: int) -> bytes:
+        """Its ColumnChunk in a footer. names: those that lead to the column. codec: its number in Parquet."""
+        statistics = [(3, I64, thrift.number(self.nulls))]
+        if self.only is not None:
+            statistics += [(at, BINARY, thrift.text(self.only)) for at in (5, 6)]  # the largest value, the smallest value
+        metadata = thrift.struct_of(
+            (1, I32, thrift.number(_TYPES[kind])),
+            (2, LIST, thrift.list_of(I32, [thrift.number(encoding) for encoding in (_PLAIN, _RLE)])),
+            (3, LIST, thrift.list_of(BINARY, [thrift.text(name.encode()) for name in names])),
+            (4, I32, thrift.number(codec)),
+            (5, I64, thrift.number(self.rows)),
+            (6, I64, thrift.number(self.uncompressed)),
+            (7, I64, thrift.number(self.size)),
+            (9, I64, thrift.number(self.pages[0][0])),
+            (12, STRUCT, thrift.struct_of(*statistics)),
+        )
+        offset, size = self.index
+        at = (4, I64, thrift.number(offset)), (5, I32, thrift.number(size))
+        return thrift.struct_of((2, I64, thrift.number(0)), (3, STRUCT, metadata), *at)
+
+
+class ChunkWriter:
+    """Writes column chunks to a file. codec: that of the pages; None to leave them as they are."""
+
+    def __init__(self, sink: pa.NativeFile, codec: pa.Codec | None) -> None:
+        self._sink, self._codec = sink, codec
+
+    def nulls(self, levels: bytes, rows: int, count: int) -> list[Chunk]:
+        """Writes some chunks without values, which have the same bytes. levels: as `encoded` makes them."""
+        page, uncompressed = self._page(levels, b"", rows)
+        return [self._chunk([(*self._write(page), 0)], uncompressed, rows, rows, None) for _ in range(count)]
+
+    def values(self, levels: Levels, highest: int, values: pa.Array) -> Chunk:
+        """Writes a chunk. levels: of all rows; those at `highest` have one of the values each."""
+        rows = np.flatnonzero(levels == highest)
+        breaks = np.flatnonzero(np.diff(_positions(values) // _PAGE_BYTES)) + 1
+        pages, sizes = [], []
+        for (start, stop), (first, last) in zip(
+            pairwise([0, *rows[breaks].tolist(), len(levels)]), pairwise([0, *breaks.tolist(), len(values)]), strict=True
+        ):
+            plain = _plain(values.slice(first, last - first))
+            page, uncompressed = self._page(encoded(levels[start:stop], highest), plain, stop - start)
+            pages.append((*self._write(page), start))
+            sizes.append(uncompressed)
+        is_one = values.type == pa.binary() and len(unique := values.unique()) == 1
+        only = unique[0].as_py() if is_one and len(unique[0].as_buffer()) == 1 else None
+        return self._chunk(pages, sum(sizes), len(levels), len(levels) - len(rows), only)
+
+    def _write(self, page: bytes) -> tuple[int, int]:
+        """The offset and the size of a page."""
+        offset = self._sink.tell()
+        self._sink.write(page)
+        return offset, len(page)
+
+    def _page(self, levels: bytes, values: bytes, rows: int) -> tuple[bytes, int]:
+        """A page with its header, and the size of both if the page were not compressed."""
+        body = len(levels).to_bytes(4, "little") + levels + values
+        data = body if self._codec is None else self._codec.compress(body, asbytes=True)
+        checksum = zlib.crc32(data)
+        about = thrift.struct_of(*((at, I32, thrift.number(n)) for at, n in enumerate((rows, _PLAIN, _RLE, _RLE), 1)))
+        numbers = (_DATA_PAGE, len(body), len(data), checksum - (checksum >> 31 << 32))
+        header = thrift.struct_of(*((at, I32, thrift.number(n)) for at, n in enumerate(numbers, 1)), (5, STRUCT, about))
+        return header + data, len(header) + len(body)
+
+    def _chunk(self, pages: list[tuple[int, int, int]], uncompressed: int, rows: int, nulls: int, only: bytes | None) -> Chunk:
+        """The chunk of these pages, with its offset index: without one Spark skips no pages of other columns."""
+        kinds = (I64, I32, I64)
+        places = [
+            thrift.struct_of(*((at, kind, thrift.number(n)) for at, (kind, n) in enumerate(zip(kinds, page, strict=True), 1)))
+            for page in pages
+        ]
+        index = self._write(thrift.struct_of((1, LIST, thrift.list_of(STRUCT, places))))
+        return Chunk(tuple(pages), uncompressed, rows, nulls, only, index)
+
+
+def group(name: str, children: int) -> bytes:
+    """The schema element of a required group."""
+    return thrift.struct_of((3, I32, _REQUIRED), (4, BINARY, thrift.text(name.encode())), (5, I32, thrift.number(children)))
+
+
+def leaf(name: str, kind: pa.DataType) -> bytes:
+    """The schema element of an optional column."""
+    logical = _STRING if kind == pa.string() else ()
+    fields = ((1, I32, thrift.number(_TYPES[kind])), (3, I32, _OPTIONAL), (4, BINARY, thrift.text(name.encode())))
+    return thrift.struct_of(*fields, *logical)
+
+
+def encoded(levels: Levels, highest: int) -> bytes:
+    """Definition levels in the hybrid of run lengths and packed bits: as runs if these are few, or else as packed bits."""
+    starts = np.flatnonzero(np.diff(levels)) + 1
+    if len(starts) < min(_MAX_RUNS, len(levels) // 16):
+        edges = [0, *starts.tolist(), len(levels)]
+        return b"".join(thrift.unsigned((stop - start) << 1) + bytes([levels[start]]) for start, stop in pairwise(edges))
+    width, groups = highest.bit_length(), -(-len(levels) // 8)
+    eights = np.zeros((groups, 8), np.uint8)
+    eights.ravel()[: len(levels)] = levels
+    words = np.zeros(groups, "<u8")
+    for place in range(8):
+        words |= eights[:, place].astype(np.uint64) << np.uint64(width * place)
+    return thrift.unsigned(groups << 1 | 1) + words.view(np.uint8).reshape(groups, 8)[:, :width].tobytes()
+
+
+def _positions(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Where each value ends, in bytes behind the start of the first."""
+    if _TYPES[values.type] != _BYTE_ARRAY:
+        return 8 * np.arange(1, len(values) + 1)
+    ends: npt.NDArray[np.int64] = buffers_of(values)[0].astype(np.int64)
+    found: npt.NDArray[np.int64] = ends[1:] - ends[0]
+    return found
+
+
+def _plain(values: pa.Array) -> bytes:
+    """Values in the encoding PLAIN: numbers as they are, booleans as bits, and each text or binary with its length in front."""
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+        return np.packbits(view(values.buffers()[1])[values.offset :][: len(values)], bitorder="little").tobytes()
+    if _TYPES[values.type] != _BYTE_ARRAY:
+        return view(values.buffers()[1], np.int64)[values.offset :][: len(values)].tobytes()
+    ends, data = buffers_of(values)
+    starts = (ends[:-1] - ends[0]).astype(np.int64) + 4 * np.arange(len(values))
+    out = np.empty(4 * len(values) + int(ends[-1] - ends[0]), np.uint8)
+    is_size = np.zeros(len(out), np.bool_)
+    is_size[starts[:, np.newaxis] + np.arange(4)] = True
+    out[is_size] = np.diff(ends).astype("<u4").view(np.uint8)
+    out[~is_size] = data[ends[0] : ends[-1]]
+    return out.tobytes()

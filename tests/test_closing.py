@@ -1,0 +1,208 @@
+"""Closed objects: files keep every Variant, and no object keeps a residual as long as there is room for stubs."""
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_variant import binary, schema, shredding
+from delta_variant.parquet import FileWriter, closing, footer, read_table, write_table
+from tests.strategies import KEYS, SCHEMAS, SPARK_VARIANTS, column, same, values
+
+DOCUMENTS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {"id": st.integers(0, 9), "o": st.one_of(st.none(), st.dictionaries(KEYS, SPARK_VARIANTS, max_size=4))},
+            optional={"a": st.integers(), "b": SPARK_VARIANTS, "A": st.just(1), "é": st.text(), "": st.just(0)},
+        ),
+        SPARK_VARIANTS,
+        st.just("SQL NULL"),
+    ),
+    min_size=1,
+    max_size=40,
+)
+SHREDDED = ["id bigint, o struct<a: bigint, c: struct<x: string>>", "id bigint", "o struct<a: string>", "a variant, b double"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room():
+    """Room for stubs in row groups of a few bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closing, "BYTES_PER_STUB", 1)
+        yield
+
+
+def write(path, documents, shred, *, in_struct=False, batch=7, closed=True, **options):
+    """Writes a VARIANT column, alone or in a struct that is null in every fifth row."""
+    names, array = ("v",), shredding.shred(column(documents), shred)
+    if in_struct:
+        is_null = pa.array([row % 5 == 4 for row in range(len(documents))])
+        names, array = ("s", "v"), pa.StructArray.from_arrays([array], names=["v"], mask=is_null)
+    table = pa.table({names[0]: array, "row": pa.array(range(len(documents)))})
+    with FileWriter(path, table.schema, variants=[names], closed=[names] if closed else [], **options) as file:
+        for part in table.to_batches(max_chunksize=batch):
+            file.write(part)
+
+
+def chunks(path, *names):
+    """The column chunks of a leaf column, one for each row group."""
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    at = [column.path for column in map(metadata.schema.column, range(metadata.num_columns))].index(".".join(names))
+    return [group.column(at) for group in groups]
+
+
+def is_closed(path, *names):
+    """Whether the `value` of an object is null in every row."""
+    return all(chunk.statistics.null_count == chunk.num_values for chunk in chunks(path, *names, "value"))
+
+
+@given(
+    DOCUMENTS,
+    st.one_of(st.sampled_from(SHREDDED), SCHEMAS),
+    st.integers(1, 5000),
+    st.sampled_from(["zstd", "none", "snappy", "gzip", "lz4", "brotli"]),
+    st.booleans(),
+    st.integers(1, 9),
+)
+def test_every_variant_is_kept(tmp_path_factory, documents, shred, group, compression, in_struct, batch):
+    """Files with closed objects hold the same Variants, in any number of row groups, and in structs that are null.
+
+    The footer passes the checks of `footer.checked`, which `read_table` makes.
+    """
+    path = tmp_path_factory.mktemp("closing") / "f"
+    write(path, documents, shred, in_struct=in_struct, batch=batch, row_group_bytes=group, compression=compression)
+    table = read_table(path)
+    found = [value for chunk in (table["s"] if in_struct else table["v"]).chunks for value in chunk_values(chunk, in_struct)]
+    expected = ["SQL NULL" if in_struct and row % 5 == 4 else document for row, document in enumerate(documents)]
+    assert all(map(same, found, expected))
+    assert table["row"].to_pylist() == list(range(len(documents)))
+
+
+def chunk_values(chunk, in_struct):
+    """The Python values of a VARIANT column, which may be in a struct."""
+    return (
+        values(pa.array([row and row["v"] for row in chunk.to_pylist()], chunk.type.field("v").type))
+        if in_struct
+        else values(chunk)
+    )
+
+
+@given(DOCUMENTS, st.sampled_from(SHREDDED), st.integers(1, 3000))
+def test_keys_stand_in_one_place(tmp_path_factory, documents, shred, group):
+    """No residual of an object has a key that is a field of its `typed_value`, which VariantShredding forbids."""
+    path = tmp_path_factory.mktemp("closing") / "f"
+    write(path, documents, shred, row_group_bytes=group)
+    for row in pq.read_table(path)["v"].to_pylist():
+        if row is not None:
+            check_apart(row["metadata"], row)
+
+
+def check_apart(metadata, group):
+    typed, value = group.get("typed_value"), group.get("value")
+    if isinstance(typed, dict):
+        assert value is None or not binary.decode(metadata, value).keys() & typed.keys()
+        for child in typed.values():
+            check_apart(metadata, child)
+
+
+def test_a_key_may_come_up_in_any_row_group(tmp_path):
+    """All keys of a file have columns, whichever row group they come up in, and whatever their values are."""
+    documents = [{"id": n, "o": {"a": n}} for n in range(400)]
+    for row, key in enumerate(["first", "x", "null", "late", "x", "object"]):
+        documents[70 * row][key] = [1, "text", None, True, 2.5, {"deep": [1]}][row]
+    documents[333]["o"]["inner"] = b"\1"
+    write(tmp_path / "f", documents, SHREDDED[0], row_group_bytes=4000)
+    assert pq.read_metadata(tmp_path / "f").num_row_groups > 4
+    assert is_closed(tmp_path / "f", "v")
+    assert is_closed(tmp_path / "f", "v", "typed_value", "o")
+    counts = [
+        sum(chunk.num_values - chunk.statistics.null_count for chunk in chunks(tmp_path / "f", "v", "typed_value", "x", leaf))
+        for leaf in ("value", "typed_value")
+    ]
+    assert counts == [1, 1]  # a number, and before it the text, whose type the stub has
+    nulls = [c.statistics for c in chunks(tmp_path / "f", "v", "typed_value", "null", "value") if c.statistics.has_min_max]
+    assert [(statistics.min, statistics.max) for statistics in nulls] == [(b"\0", b"\0")]
+    write(tmp_path / "g", documents, SHREDDED[0], row_group_bytes=4000, closed=False)
+    assert not is_closed(tmp_path / "g", "v")
+
+
+def test_what_cannot_be_closed(tmp_path, monkeypatch):
+    """Objects keep their residuals if there are too many keys, or a name that other readers cannot read."""
+    monkeypatch.setattr(closing, "MAX_STUBS", 3)
+    documents = [{"id": n, **extra} for n, extra in enumerate([{}, {"x": 1}, {"y": 1}, {"z": 1, "x": 2}])]
+    write(tmp_path / "f", documents, "id bigint")
+    assert is_closed(tmp_path / "f", "v")
+    for extra in ({"w": 1}, {"": 1}, {"a\0b": 1}, {"ID": 1}, {"X": 1}, {"n" * 257: 1}):
+        write(tmp_path / "f", [*documents, {"id": 9, **extra}], "id bigint")
+        assert not is_closed(tmp_path / "f", "v")
+        assert pq.read_metadata(tmp_path / "f").num_columns == 5  # row, metadata, value, and two of id
+    write(tmp_path / "f", [*documents, {"id": "no number"}], "id bigint")
+    assert is_closed(tmp_path / "f", "v")
+    assert not is_closed(tmp_path / "f", "v", "typed_value", "id")
+
+
+def test_long_values_are_in_several_pages(tmp_path):
+    """A stub with more than a MiB has more pages, whose rows the offset index tells."""
+    documents = [{"id": n, **({"x": str(n) * 100_000} if n % 3 else {})} for n in range(99)]
+    write(tmp_path / "f", documents, "id bigint")
+    assert all(map(same, values(read_table(tmp_path / "f")["v"].combine_chunks()), documents))
+    [chunk] = chunks(tmp_path / "f", "v", "typed_value", "x", "value")
+    assert chunk.num_values == 99
+    assert chunk.has_offset_index
+
+
+def test_footers_add_up(tmp_path):
+    """The sizes of a row group are the sums of those of its columns, stubs included, and each has an order."""
+    write(tmp_path / "f", [{"id": n, f"k{n}": n} for n in range(50)], "id bigint", row_group_bytes=1500)
+    metadata = pq.read_metadata(tmp_path / "f")
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        assert group.total_byte_size == sum(column.total_uncompressed_size for column in columns)
+    assert metadata.num_columns == 5 + 2 * 50
+    assert footer.variant_groups(footer.of(pa.OSFile(str(tmp_path / "f")))) == {("v",)}
+
+
+def test_duckdb_reads_stubs(tmp_path):
+    """DuckDB gives the same values with stubs as without."""
+    documents = [{"id": n, "o": {"a": n % 3, **({f"k{n % 4}": [n]} if n % 9 == 0 else {})}} for n in range(300)]
+    documents[7]["rare"] = {"deep": "x"}
+    query = "SELECT v.id::bigint, v.o.a::bigint, v.o.k1::json::varchar, v.rare.deep::varchar FROM '{}' ORDER BY row"
+    answers = []
+    for closed in (True, False):
+        write(tmp_path / f"{closed}.parquet", documents, SHREDDED[0], row_group_bytes=4000, closed=closed)
+        answers.append(duckdb.sql(query.format(tmp_path / f"{closed}.parquet")).fetchall())
+    assert answers[0] == answers[1]
+    assert answers[0][7] == (7, 1, None, "x")
+
+
+def test_tables_are_closed(tmp_path):
+    """`write_table` closes the objects of columns whose schemas are inferred, and of no others."""
+    documents = [{"id": n} for n in range(100)] + [{"id": 1, "rare": 1}]
+    for shred, expected in (("auto", True), ({"v": schema.parse("id bigint")}, False)):
+        write_table(pa.table({"v": column(documents)}), tmp_path / "f", shred=shred)
+        assert is_closed(tmp_path / "f", "v") == expected
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_spark_reads_stubs(spark, tmp_path, vectorized):
+    """Spark without this package's rules reads whole Variants and paths, also if it skips pages by their indexes."""
+    documents = [
+        {"id": n, "o": {"a": n, "c": {"x": "y" * 50}}, **({f"k{n % 7}": n} if n % 13 == 0 else {})} for n in range(30_000)
+    ]
+    write(tmp_path / "f.parquet", documents, SHREDDED[0], row_group_bytes=1 << 20, batch=1000)
+    write(tmp_path / "plain.parquet", documents, SHREDDED[0], closed=False, batch=1000)
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    try:
+        found, expected = (spark.read.parquet(str(tmp_path / name)) for name in ("f.parquet", "plain.parquet"))
+        for rows in ("row = 20800", "row BETWEEN 12990 AND 13010", "row % 1000 = 3"):
+            for what in ("to_json(v)", "v:k0::bigint", "v:o.c.x::string", "to_json(variant_get(v, '$.o'))"):
+                answers = [df.where(rows).selectExpr("row", what).sort("row").collect() for df in (found, expected)]
+                assert answers[0] == answers[1]
+                assert answers[0]
+    finally:
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
