@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import binary, schema, shredding
+from delta_variant.errors import InvalidSchemaError, MalformedVariantError
 from delta_variant.parquet import FileWriter, closing, footer, read_table, write_table
 from tests.strategies import KEYS, SCHEMAS, SPARK_VARIANTS, column, same, values
 
@@ -30,7 +31,7 @@ SHREDDED = ["id bigint, o struct<a: bigint, c: struct<x: string>>", "id bigint",
 def room():
     """Room for stubs in row groups of a few bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closing, "BYTES_PER_STUB", 1)
+        patch.setattr(closing, "SHARE", 1 << 40)
         yield
 
 
@@ -177,6 +178,52 @@ def test_duckdb_reads_stubs(tmp_path):
         answers.append(duckdb.sql(query.format(tmp_path / f"{closed}.parquet")).fetchall())
     assert answers[0] == answers[1]
     assert answers[0][7] == (7, 1, None, "x")
+
+
+@pytest.mark.parametrize("names", [("v",), ("s", "v")])
+def test_values_under_nulls(tmp_path, names):
+    """Where a column or a struct around it is NULL, what Arrow has beneath the null is no value of a stub."""
+    documents = [{"id": n, "o": {"a": n}, "rare": n} for n in range(20)]
+    array, is_null = shredding.shred(column(documents), SHREDDED[0]), pa.array([n % 2 == 0 for n in range(20)])
+    fields = list(array.type) if len(names) == 1 else [pa.field("v", array.type)]
+    inside = [array.field(field.name) for field in fields] if len(names) == 1 else [array]
+    table = pa.table({names[0]: pa.StructArray.from_arrays(inside, fields=fields, mask=is_null), "row": range(20)})
+    with FileWriter(tmp_path / "f.parquet", table.schema, variants=[names], closed=[names]) as file:
+        file.write(table.to_batches()[0])
+    path = ".".join(names)
+    found = duckdb.sql(
+        f"SELECT row, {path}.rare::INT, {names[0]} IS NULL FROM '{tmp_path / 'f.parquet'}' ORDER BY row"
+    ).fetchall()
+    assert found == [(n, None, True) if n % 2 == 0 else (n, n, False) for n in range(20)]
+    assert [
+        chunk.statistics.null_count for chunk in chunks(tmp_path / "f.parquet", *names, "typed_value", "rare", "typed_value")
+    ] == [10]
+
+
+def test_malformed_residuals_are_an_error(tmp_path):
+    """A residual with a key that the dictionary lacks, which no other reader could read, raises an error of this package."""
+    array = shredding.shred(column([{"id": 1, "rare": 2}]), "id bigint")
+    bad = bytearray(array.field("value")[0].as_py())
+    bad[2] = 9  # the number of its only key
+    inside = [array.field("metadata"), pa.array([bytes(bad)]), array.field("typed_value")]
+    batch = pa.record_batch([pa.StructArray.from_arrays(inside, fields=list(array.type))], ["v"])
+    with (
+        pytest.raises(MalformedVariantError),
+        FileWriter(tmp_path / "f", batch.schema, variants=[("v",)], closed=[("v",)]) as file,
+    ):
+        file.write(batch)
+    assert not (tmp_path / "f").exists()
+
+
+def test_columns_that_cannot_be_closed(tmp_path):
+    """Names that lead to no column raise an error, and leave no file; a column that is not shredded has nothing to close."""
+    table = pa.table({"v": column([{"id": 1}])})
+    with pytest.raises(InvalidSchemaError, match="w is not a VARIANT column"):
+        FileWriter(tmp_path / "f", table.schema, variants=[("v",)], closed=[("w",)])
+    assert not (tmp_path / "f").exists()
+    with FileWriter(tmp_path / "f", table.schema, variants=[("v",)], closed=[("v",)]) as file:
+        file.write(table.to_batches()[0])
+    assert values(read_table(tmp_path / "f")["v"].combine_chunks()) == [{"id": 1}]
 
 
 def test_tables_are_closed(tmp_path):

@@ -204,20 +204,26 @@ def walk(
 
 
 @jit
-def mark_fields(data, at, limit, dictionary, key_start, name_of_key, most, seen):
-    """Sets seen[name] for the names of the fields of objects, which must be valid. Returns how many these are.
+def count_fields(data, at, limit, dictionary, key_start, name_of_key, most, counts, fault):
+    """Adds to counts[name] how many of the objects have a field of each name. Returns how many names there are, or -1.
 
-    name_of_key: the number of the name of each key. Stops when there are more than `most`.
+    name_of_key: the number of the name of each key. Stops when there are more names than `most`.
     """
-    count = np.int64(0)
+    found = np.int64(0)
     for row in range(len(at)):
         fields, id_width, _, ids, _, _, _ = open_container(data, at[row], limit[row])
+        if fields < 0:
+            return fail(fault, -fields, row, at[row])
         first = key_start[dictionary[row]]
+        known = key_start[dictionary[row] + 1] - first
         for field in range(fields):
-            name = name_of_key[first + uint(data, ids + field * id_width, id_width)]
-            if not seen[name]:
-                seen[name] = 1
-                count += 1
-                if count > most:
-                    return count
-    return count
+            field_id = uint(data, ids + field * id_width, id_width)
+            if field_id >= known:
+                return fail(fault, BAD_FIELD_ID, row, ids)
+            name = name_of_key[first + field_id]
+            counts[name] += 1
+            if counts[name] == 1:
+                found += 1
+                if found > most:
+                    return found
+    return found

@@ -35,7 +35,7 @@ _STRING = (6, I32, thrift.number(0)), (10, STRUCT, thrift.struct_of((1, STRUCT, 
 Levels = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Chunk:
     """A column chunk."""
 
@@ -44,7 +44,7 @@ class Chunk:
     rows: int
     nulls: int
     only: bytes | None  # the value that all rows have that are not null, if it is known
-    index: tuple[int, int]  # offset and size of the offset index
+    index: tuple[int, int] = (0, 0)  # offset and size of the offset index
 
     @property
     def size(self) -> int:
@@ -73,15 +73,16 @@ class Chunk:
 
 
 class ChunkWriter:
-    """Writes column chunks to a file. codec: that of the pages; None to leave them as they are."""
+    """Writes column chunks to a file, and their offset indexes at the end. codec: of the pages; None to compress nothing."""
 
     def __init__(self, sink: pa.NativeFile, codec: pa.Codec | None) -> None:
         self._sink, self._codec = sink, codec
+        self._chunks: list[Chunk] = []
 
     def nulls(self, levels: bytes, rows: int, count: int) -> list[Chunk]:
         """Writes some chunks without values, which have the same bytes. levels: as `encoded` makes them."""
         page, uncompressed = self._page(levels, b"", rows)
-        return [self._chunk([(*self._write(page), 0)], uncompressed, rows, rows, None) for _ in range(count)]
+        return [self._kept(Chunk(((*self._write(page), 0),), uncompressed, rows, rows, None)) for _ in range(count)]
 
     def values(self, levels: Levels, highest: int, values: pa.Array) -> Chunk:
         """Writes a chunk. levels: of all rows; those at `highest` have one of the values each."""
@@ -97,7 +98,23 @@ class ChunkWriter:
             sizes.append(uncompressed)
         is_one = values.type == pa.binary() and len(unique := values.unique()) == 1
         only = unique[0].as_py() if is_one and len(unique[0].as_buffer()) == 1 else None
-        return self._chunk(pages, sum(sizes), len(levels), len(levels) - len(rows), only)
+        return self._kept(Chunk(tuple(pages), sum(sizes), len(levels), len(levels) - len(rows), only))
+
+    def finish(self) -> None:
+        """Writes the offset indexes: without them Spark skips no pages of other columns. Readers get all indexes at once."""
+        for chunk in self._chunks:
+            kinds = (I64, I32, I64)
+            places = [
+                thrift.struct_of(
+                    *((at, kind, thrift.number(n)) for at, (kind, n) in enumerate(zip(kinds, page, strict=True), 1))
+                )
+                for page in chunk.pages
+            ]
+            chunk.index = self._write(thrift.struct_of((1, LIST, thrift.list_of(STRUCT, places))))
+
+    def _kept(self, chunk: Chunk) -> Chunk:
+        self._chunks.append(chunk)
+        return chunk
 
     def _write(self, page: bytes) -> tuple[int, int]:
         """The offset and the size of a page."""
@@ -114,16 +131,6 @@ class ChunkWriter:
         numbers = (_DATA_PAGE, len(body), len(data), checksum - (checksum >> 31 << 32))
         header = thrift.struct_of(*((at, I32, thrift.number(n)) for at, n in enumerate(numbers, 1)), (5, STRUCT, about))
         return header + data, len(header) + len(body)
-
-    def _chunk(self, pages: list[tuple[int, int, int]], uncompressed: int, rows: int, nulls: int, only: bytes | None) -> Chunk:
-        """The chunk of these pages, with its offset index: without one Spark skips no pages of other columns."""
-        kinds = (I64, I32, I64)
-        places = [
-            thrift.struct_of(*((at, kind, thrift.number(n)) for at, (kind, n) in enumerate(zip(kinds, page, strict=True), 1)))
-            for page in pages
-        ]
-        index = self._write(thrift.struct_of((1, LIST, thrift.list_of(STRUCT, places))))
-        return Chunk(tuple(pages), uncompressed, rows, nulls, only, index)
 
 
 def group(name: str, children: int) -> bytes:

@@ -16,7 +16,7 @@ arrays stay as they are, because their columns have repetition levels.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import nested, schema, shredding
-from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, flags_of
-from delta_variant.kernels.sample import mark_fields
+from delta_variant import types as t
+from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, buffers_of, flags_of
+from delta_variant.errors import InvalidSchemaError
+from delta_variant.kernels.sample import count_fields
 from delta_variant.parquet import chunks
 from delta_variant.parquet.footer import NewField
 
@@ -40,15 +42,15 @@ if TYPE_CHECKING:
 MAX_STUBS = 192
 """The most stubs of a file."""
 
-BYTES_PER_STUB = 256 << 10
-"""The Arrow bytes that a row group must have for each stub of the file.
+SHARE = 1 / 500
+"""The bytes that the stubs of a row group may take, for each of its Arrow bytes. Documents take a fifth of these in a file."""
 
-A stub takes some 320 bytes of each row group, and 256 KiB of documents some 50 KB: stubs make a file at most 1 % larger.
-"""
-
-_FIRST_ROWS = 4096  # with a residual, which show whether there are too many keys, and the types of the others
-_NAME_BYTES = 256  # of a key: its name is in the footer twice for each row group
-_KEPT_BYTES = 8 << 20  # of levels, which are kept for keys that come up later
+_STUB_BYTES = 320  # that a stub takes of a row group, with the footer
+_VALUE_BYTES = 3  # that the level of a value takes, unless levels are packed
+_NAME_BYTES = 256  # of the longest key: the footer has its name twice for each row group
+_FIRST_ROWS = 4096  # with a residual, which show the types of keys
+_CELLS = 1 << 20  # of stubs and rows that are shredded at once
+_KEPT_BYTES = 8 << 20  # of flags, which are kept for keys that come up later
 _KINDS = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
 _LEAVES = ("value", "typed_value")
 
@@ -66,99 +68,146 @@ class Stub:
 
 
 @dataclass(eq=False)
-class Object:
-    """A shredded object of a file, and its stubs. names: those that lead to its typed_value; variant: to its VARIANT column."""
+class Struct:
+    """A struct that may be null, inside others. names: those that lead to it."""
 
-    variant: Names
     names: Names
-    fields: tuple[str, ...]
-    depth: int  # the definition level of rows that have the object
+    around: Struct | None
+    flags: Flags = field(default_factory=lambda: NO_FLAGS)  # the rows of a row group that have it; empty if all have
+    kept: list[bytes | None] = field(default_factory=list)  # the flags of each row group as bits; None if they are those around
+
+    def levels(self, rows: int, group: int | None = None) -> Levels:
+        """The definition levels in the row group at hand, or in an earlier one."""
+        levels: Levels = np.zeros(rows, np.uint8) if self.around is None else self.around.levels(rows, group)
+        flags = self.flags if group is None else self._earlier(rows, group)
+        levels += flags if len(flags) else np.uint8(1)
+        return levels
+
+    @property
+    def depth(self) -> int:
+        """The definition level of rows that have it."""
+        return 1 + (0 if self.around is None else self.around.depth)
+
+    def _earlier(self, rows: int, group: int) -> Flags:
+        bits = self.kept[group]
+        if bits is not None:
+            return np.unpackbits(np.frombuffer(bits, np.uint8), count=rows, bitorder="little")
+        return NO_FLAGS if self.around is None else self.around._earlier(rows, group)  # noqa: SLF001  # of its own class
+
+
+@dataclass(eq=False)
+class Object(Struct):
+    """A shredded object, whose struct is its `typed_value`, and its stubs. variant: the names that lead to its column."""
+
+    variant: Names = ()
+    fields: tuple[str, ...] = ()
     is_open: bool = False  # whether it gets no more stubs, because some row group may have residuals with the keys
     stubs: dict[str, Stub] = field(default_factory=dict)  # by key
-    levels: list[tuple[bytes, int]] = field(default_factory=list)  # of each row group: as in a page, and the number of rows
 
 
 class Closing:
     """Closes the objects of some VARIANT columns of one file, row group by row group.
 
     schema: that of the file without stubs. variants: the columns, each as the names that lead to it, through structs only.
-    sink: the file, which gets the column chunks. codec: that of its pages.
+    sink: the file, which gets the column chunks. codec: that of its pages. Raises InvalidSchemaError for other names.
     """
 
     def __init__(self, schema: pa.Schema, variants: Collection[Names], sink: pa.NativeFile, codec: pa.Codec | None) -> None:
-        self.objects = [found for names in sorted(variants) for found in _objects(schema, names)]
+        self._structs = [found for names in sorted(variants) for found in _structs(schema, names)]
+        self.objects = [found for found in self._structs if isinstance(found, Object)]
         self._writer = chunks.ChunkWriter(sink, codec)
-        self._kept = 0
-        self._levels: list[Levels] = []
-        self._values: list[dict[tuple[str, str], Values]] = []
+        self._stubs = self._kept = 0
+        self._rows: list[int] = []  # of each row group
+        self._values: dict[Object, dict[tuple[str, str], Values]] = {}
 
     def close(self, batches: list[pa.RecordBatch], size: int) -> list[pa.RecordBatch]:
         """The rows of a row group with keys of residuals in stubs. `write` must be called when pyarrow has written these rows.
 
         size: the mean of the Arrow bytes of the row groups so far, this one included.
 
-        An object stays open if its new keys are more than the file has room for, if a name is long, or if other readers could
-        not read it (`schema.infer`, rule 6). It and the objects inside it get no more stubs.
+        An object stays open if its new keys take more than there is room for, if a name is long, or if other readers could
+        not read it (`schema.infer`, rule 6). It and the objects inside it get no more stubs. Raises MalformedVariantError for a
+        residual that is malformed.
         """
-        self._levels, self._values = [], []
+        for found in self._structs:
+            own = _flags(batches, found.names)
+            around = NO_FLAGS if found.around is None else found.around.flags
+            found.flags = both(around, own) if len(own) else around
+        self._values = {}
         for found in self.objects:
-            parts = [_Residuals.of(batch, found) for batch in batches]
-            values: dict[tuple[str, str], Values] = {}
+            parent = found.around
+            found.is_open |= isinstance(parent, Object) and parent.is_open
+            if found.is_open and not found.stubs:
+                continue
+            parts = _residuals(batches, found)
             if any(len(part.rows) for part in parts):
-                around = [other for other in self.objects if found.names[: len(other.names)] == other.names]
-                new = None if any(other.is_open for other in around) else self._new_keys(found, parts, size)
+                new = None if found.is_open else self._new_keys(found, parts, size)
                 found.is_open = new is None
                 for key, kind in _kinds(parts, new or ()).items():
-                    earlier = [self._writer.nulls(*levels, len(_LEAVES)) for levels in found.levels]
-                    found.stubs[key] = Stub(kind, [(value, typed) for value, typed in earlier])
+                    found.stubs[key] = Stub(kind, self._earlier(found))
+                    self._stubs += 1
                 if found.stubs:
-                    batches, values = _moved(batches, found, parts)
-            self._levels.append(np.concatenate([_levels(batch, found.names) for batch in batches]))
-            self._values.append(values)
+                    batches, self._values[found] = _moved(batches, found, parts)
+        self._rows.append(sum(batch.num_rows for batch in batches))
         return batches
 
     def _new_keys(self, found: Object, parts: list[_Residuals], size: int) -> list[str] | None:
-        """The keys of residuals that get stubs; None if they are too many, too long, or some that others cannot read."""
-        room = min(MAX_STUBS, size // BYTES_PER_STUB) - sum(len(other.stubs) for other in self.objects)
-        keys: set[str] = set()
+        """The keys of residuals that get stubs; None if they take too much, or others cannot read some."""
+        most = MAX_STUBS - self._stubs
+        counts: Counter[str] = Counter()
         for part in parts:
-            for rows in (slice(_FIRST_ROWS), slice(_FIRST_ROWS, None)):
-                keys |= part.keys(rows, room + len(found.stubs))
-                if len(keys - found.stubs.keys()) > room:
-                    return None
-        new = sorted(keys - found.stubs.keys())
+            counts.update(part.keys(most + len(found.stubs)))
+            if len(counts) > most + len(found.stubs):
+                return None
+        new = sorted(counts.keys() - found.stubs.keys())
+        rows = sum(len(part.rows) for part in parts)
+        bits = rows * (found.depth + 1).bit_length() // 8
+        taken = sum(_STUB_BYTES + 2 * len(key) + min(_VALUE_BYTES * counts[key], bits) for key in new)
         names = [*found.fields, *found.stubs, *new]
         is_readable = len({name.casefold() for name in names}) == len(names) and all(key and "\0" not in key for key in new)
-        return new if is_readable and all(len(key.encode()) <= _NAME_BYTES for key in new) else None
+        fits = self._stubs * _STUB_BYTES + taken <= size * SHARE and all(len(key.encode()) <= _NAME_BYTES for key in new)
+        return new if not new or (is_readable and fits) else None
+
+    def _earlier(self, found: Object) -> list[tuple[Chunk, Chunk]]:
+        """The chunks of a new key in the row groups that are written."""
+        pairs = []
+        for group, rows in enumerate(self._rows):
+            value, typed = self._writer.nulls(chunks.encoded(found.levels(rows, group), found.depth + 1), rows, len(_LEAVES))
+            pairs.append((value, typed))
+        return pairs
 
     def write(self) -> None:
         """Writes the column chunks of the stubs, after pyarrow has written those of the row group."""
-        for found, levels, values in zip(self.objects, self._levels, self._values, strict=True):
-            highest = found.depth + 1
-            encoded = chunks.encoded(levels, highest)
-            nulls = iter(self._writer.nulls(encoded, len(levels), 2 * len(found.stubs) - len(values)))
-            for key, stub in found.stubs.items():
-                value, typed = (
-                    self._chunk(levels, highest, values[key, leaf]) if (key, leaf) in values else next(nulls)
-                    for leaf in _LEAVES
-                )
-                stub.chunks.append((value, typed))
-            self._keep(found, encoded, len(levels))
-
-    def _keep(self, found: Object, levels: bytes, rows: int) -> None:
-        """Keeps the levels of an object for keys that come up later; if all of them are too large, no object gets new keys."""
-        self._kept += len(levels)
-        if self._kept <= _KEPT_BYTES:
-            found.levels.append((levels, rows))
-        else:
-            for other in self.objects:
-                other.is_open, other.levels = True, []
+        rows = self._rows[-1]
+        for found in self.objects:
+            if found.stubs:
+                levels, highest, values = found.levels(rows), found.depth + 1, self._values.get(found, {})
+                nulls = iter(self._writer.nulls(chunks.encoded(levels, highest), rows, 2 * len(found.stubs) - len(values)))
+                for key, stub in found.stubs.items():
+                    value, typed = (
+                        self._chunk(levels, highest, values[key, leaf]) if (key, leaf) in values else next(nulls)
+                        for leaf in _LEAVES
+                    )
+                    stub.chunks.append((value, typed))
+        for struct in self._structs:
+            around = NO_FLAGS if struct.around is None else struct.around.flags
+            struct.kept.append(None if struct.flags is around else np.packbits(struct.flags, bitorder="little").tobytes())
+            self._kept += len(struct.kept[-1] or b"")
+        if self._kept > _KEPT_BYTES:  # no object gets new keys
+            for struct in self._structs:
+                struct.kept.clear()
+            for found in self.objects:
+                found.is_open = True
 
     def _chunk(self, levels: Levels, highest: int, values: Values) -> Chunk:
         rows, column = values
         defined = levels.copy()
         defined[rows] = highest
         return self._writer.values(defined, highest, column)
+
+    def finish(self) -> None:
+        """Writes the offset indexes of the stubs, before pyarrow writes those of its columns."""
+        self._writer.finish()
 
     def fields(self, codec: int) -> dict[Names, list[NewField]]:
         """The stubs as the footer needs them, by the names of their objects. codec: its number in Parquet."""
@@ -182,41 +231,46 @@ def _field(names: Names, stub: Stub, codec: int) -> NewField:
     return NewField([chunks.group(names[-1], len(kinds)), *(chunks.leaf(*leaf) for leaf in kinds.items())], described)
 
 
-def _objects(schema: pa.Schema, names: Names) -> Iterator[Object]:
-    """The shredded objects of a VARIANT column, an object before those inside it."""
-    kind, depth = pa.struct(list(schema)), 0
-    for name in names:
-        depth += kind.field(name).nullable
+def _structs(schema: pa.Schema, names: Names) -> Iterator[Struct]:
+    """The structs that may be null on the way to a VARIANT column, and its shredded objects, an object before those inside."""
+    kind, around = pa.struct(list(schema)), None
+    for at, name in enumerate(names, 1):
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            raise InvalidSchemaError(f"{'.'.join(names)} is not a VARIANT column at the top or in structs")
+        if kind.field(name).nullable:
+            around = Struct(names[:at], around)
+            yield around
         kind = kind.field(name).type
 
-    def inside(group: pa.StructType, path: Names, depth: int) -> Iterator[Object]:
-        at = group.get_field_index("typed_value")
-        if at >= 0 and pa.types.is_struct(group[at].type):
-            path, depth, typed = (*path, "typed_value"), depth + group[at].nullable, group[at].type
-            yield Object(names, path, tuple(child.name for child in typed), depth)
-            for child in typed:
-                yield from inside(child.type, (*path, child.name), depth + child.nullable)
+    def inside(group: pa.StructType, path: Names, around: Struct | None) -> Iterator[Struct]:
+        value, typed = (group.get_field_index(name) for name in _LEAVES)
+        if typed >= 0 and pa.types.is_struct(group[typed].type):
+            path = (*path, "typed_value")
+            if value >= 0 and group[value].type == pa.binary() and group[value].nullable and group[typed].nullable:
+                around = Object(path, around, variant=names, fields=tuple(child.name for child in group[typed].type))
+                yield around
+                for child in group[typed].type:
+                    if not child.nullable:  # as VariantShredding requires
+                        yield from inside(child.type, (*path, child.name), around)
 
-    yield from inside(kind, names, depth)
+    if pa.types.is_struct(kind) and kind.get_field_index("metadata") >= 0 and kind.field("metadata").type == pa.binary():
+        yield from inside(kind, names, around)
 
 
-def _chain(batch: pa.RecordBatch, names: Names) -> Iterator[tuple[pa.Field, pa.Array]]:
-    """The fields and the arrays that lead to a field of structs."""
-    yield batch.schema.field(names[0]), batch.column(names[0])
+def _array(batch: pa.RecordBatch, names: Names) -> pa.Array:
+    """A field of structs. Its nulls are its own: not those of the structs around it."""
     array = batch.column(names[0])
     for name in names[1:]:
-        kind, array = array.type.field(name), array.field(name)
-        yield kind, array
+        array = array.field(name)
+    return array
 
 
-def _levels(batch: pa.RecordBatch, names: Names) -> Levels:
-    """The definition levels of a struct within structs."""
-    levels, valid = np.zeros(batch.num_rows, np.uint8), NO_FLAGS
-    for kind, array in _chain(batch, names):
-        if kind.nullable:
-            valid = both(valid, flags_of(array))
-            levels += valid if len(valid) else 1
-    return levels
+def _flags(batches: list[pa.RecordBatch], names: Names) -> Flags:
+    """Which rows of a field are not null, by its own flags; empty if all are not."""
+    flags = [(flags_of(_array(batch, names)), batch.num_rows) for batch in batches]
+    if not any(len(own) for own, _ in flags):
+        return NO_FLAGS
+    return np.concatenate([own if len(own) else np.ones(rows, np.uint8) for own, rows in flags])
 
 
 @dataclass(frozen=True)
@@ -226,29 +280,38 @@ class _Residuals:
     rows: Rows
     variants: pa.StructArray
 
-    @classmethod
-    def of(cls, batch: pa.RecordBatch, found: Object) -> _Residuals:
-        arrays = [array for _, array in _chain(batch, found.names)]
-        group, typed = arrays[-2:]
-        at = group.type.get_field_index("value")
-        if at < 0 or group.field(at).null_count == len(group):
-            return cls(np.empty(0, np.int64), pa.nulls(0, shredding.UNSHREDDED))
-        value = group.field(at)
-        has_both: Flags = both(flags_of(value), flags_of(typed))
-        rows = np.flatnonzero(has_both) if len(has_both) else np.arange(len(value))
-        taken = [column.take(pa.array(rows)) for column in (arrays[len(found.variant) - 1].field("metadata"), value)]
-        return cls(rows, pa.StructArray.from_arrays(taken, fields=list(shredding.UNSHREDDED)))
-
-    def keys(self, rows: slice, most: int) -> set[str]:
-        """The keys of the residuals in some of the rows. There may be more if there are more than `most`."""
-        some = self.variants[rows]
-        found = Variants.open(some.field("metadata"), some.field("value"), NO_FLAGS, Faults(0))
+    def keys(self, most: int) -> dict[str, int]:
+        """How many residuals have each key. There may be more keys if there are more than `most`."""
+        faults = Faults(0)
+        found = Variants.open(self.variants.field("metadata"), self.variants.field("value"), NO_FLAGS, faults)
         name_of_key, key_of_name = found.keys.names
-        seen: Flags = np.zeros(len(key_of_name), np.uint8)
-        mark_fields(found.data, found.at, found.limit, found.dictionary, found.keys.start, name_of_key, most, seen)
+        counts = np.zeros(len(key_of_name), np.int64)
+        source = (found.data, found.at, found.limit, found.dictionary, found.keys.start)
+        faults.check(count_fields(*source, name_of_key, most, counts, faults.report), "$")
         start, size, data = found.keys.key_at, found.keys.key_size, found.keys.data
-        keys = key_of_name[np.flatnonzero(seen)].tolist()
-        return {data[start[key] : start[key] + size[key]].tobytes().decode() for key in keys}
+        names = np.flatnonzero(counts)
+        keys = zip(key_of_name[names].tolist(), counts[names].tolist(), strict=True)
+        return {data[start[key] : start[key] + size[key]].tobytes().decode(): count for key, count in keys}
+
+
+_NONE = _Residuals(np.empty(0, np.int64), pa.nulls(0, shredding.UNSHREDDED))
+
+
+def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]:
+    """The residuals of an object, by batch: what is in `value` of rows that have its `typed_value`."""
+    parts, before = [], 0
+    for batch in batches:
+        value, part = _array(batch, (*found.names[:-1], "value")), _NONE
+        if value.null_count < len(value):
+            flags = both(flags_of(value), found.flags[before : before + len(value)])
+            rows = np.flatnonzero(flags) if len(flags) else np.arange(len(value))
+            ends, data = buffers_of(value)
+            rows = rows[(ends[rows + 1] > ends[rows]) & (data[ends[rows].clip(0, len(data) - 1)] & 3 == t.OBJECT)]
+            taken = [array.take(pa.array(rows)) for array in (_array(batch, (*found.variant, "metadata")), value)]
+            part = _Residuals(rows, pa.StructArray.from_arrays(taken, fields=list(shredding.UNSHREDDED)))
+        parts.append(part)
+        before += len(value)
+    return parts
 
 
 def _kinds(parts: list[_Residuals], keys: Collection[str]) -> dict[str, pa.DataType]:
@@ -268,22 +331,24 @@ def _moved(
 ) -> tuple[list[pa.RecordBatch], dict[tuple[str, str], Values]]:
     """The batches without the values of stubs in the residuals of an object, and these values by key and column."""
     kinds = pa.struct([pa.field(key, stub.kind) for key, stub in found.stubs.items()])
+    step = max(1, _CELLS // len(found.stubs))
     moved: list[pa.RecordBatch] = []
     values: defaultdict[tuple[str, str], tuple[list[Rows], list[pa.Array]]] = defaultdict(lambda: ([], []))
     before = 0
     for batch, part in zip(batches, parts, strict=True):
-        rest = batch
-        if len(part.rows):
-            shredded = shredding.shred(part.variants, kinds)
+        left = []
+        for start in range(0, len(part.rows), step):
+            shredded, at = shredding.shred(part.variants[start : start + step], kinds), part.rows[start : start + step] + before
+            left.append(shredded.field("value"))
             for key, group in zip(found.stubs, nested.arrays(shredded.field("typed_value")), strict=True):
                 for leaf, column in zip(_LEAVES, nested.arrays(group), strict=True):
                     if column.null_count < len(column):
                         flags = flags_of(column)
                         rows, arrays = values[key, leaf]
-                        rows.append((part.rows[np.flatnonzero(flags)] if len(flags) else part.rows) + before)
+                        rows.append(at[np.flatnonzero(flags)] if len(flags) else at)
                         arrays.append(column.drop_null())
-            rest = _replaced(batch, (*found.names[:-1], "value"), part.rows, shredded.field("value"))
-        moved.append(rest)
+        names = (*found.names[:-1], "value")
+        moved.append(_replaced(batch, names, part.rows, pa.concat_arrays(left)) if left else batch)
         before += batch.num_rows
     return moved, {key: (np.concatenate(rows), pa.concat_arrays(arrays)) for key, (rows, arrays) in values.items()}
 

@@ -95,9 +95,12 @@ class FileWriter:
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
-        self._codec, codec = _CODECS[compression]
-        self._closing = Closing(self._schema, closed, self._buffer, codec and pa.Codec(codec)) if closed else None
+        self._closing: Closing | None = None
         self._open = True
+        if closed:
+            with self._abort_on_error():
+                codec = _CODECS[compression][1]
+                self._closing = Closing(self._schema, closed, self._buffer, codec and pa.Codec(codec))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows. Raises InvalidSchemaError if they do not have the file's schema, ValueError after `close` or `abort`."""
@@ -193,6 +196,8 @@ class FileWriter:
         assert self._writer is not None
         if self._metadata:
             self._writer.add_key_value_metadata(self._metadata)
+        if self._closing:
+            self._closing.finish()
         self._sink.hold_back()
         self._writer.close()
         self._buffer.flush()
@@ -204,7 +209,7 @@ class FileWriter:
     def _annotated(self, footer: bytes) -> bytes:
         footer = footers.annotated(footer, self._variants)
         footer = footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
-        stubs = self._closing.fields(self._codec) if self._closing else {}
+        stubs = self._closing.fields(_CODECS[self._compression][0]) if self._closing else {}
         return footers.with_fields(footer, stubs) if stubs else footer
 
     def _find_nan(self) -> None:

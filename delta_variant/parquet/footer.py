@@ -15,6 +15,7 @@ Readers find a column index only through the footer, so removing the reference h
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,6 +151,7 @@ def with_fields(footer: bytes, added: Mapping[Names, Sequence[NewField]]) -> byt
     starts = [_list_start(footer, _SCHEMA), *(element.stop + 1 for element in elements)]
     schema: list[bytes] = []
     columns: list[int | tuple[NewField, int]] = []  # in the new order: the number of an old one, or a leaf of a new field
+    numbers = itertools.count()
 
     def add(at: int) -> int:
         element, new = elements[at], added.get(elements[at].names, ())
@@ -157,7 +159,7 @@ def with_fields(footer: bytes, added: Mapping[Names, Sequence[NewField]]) -> byt
         edits: dict[int, thrift.Edit | None] = {_NUM_CHILDREN: lambda at: (count, thrift.varint(footer, at)[1])}
         schema.append(thrift.edited(footer, starts[at], edits)[0] if new else footer[starts[at] : starts[at + 1]])
         if not element.children:
-            columns.append(len([column for column in columns if isinstance(column, int)]))
+            columns.append(next(numbers))
         after = at + 1
         for _ in range(element.children):
             after = add(after)
