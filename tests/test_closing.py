@@ -69,7 +69,7 @@ def is_closed(path, *names):
     st.integers(1, 9),
 )
 def test_every_variant_is_kept(tmp_path_factory, documents, shred, group, compression, in_struct, batch):
-    """Files with closed objects hold the same Variants, in any number of row groups, and in structs that are null.
+    """Files with closed objects hold the same Variants, in any number of row groups, and in structs that are null (F8).
 
     The footer passes the checks of `footer.checked`, which `read_table` makes.
     """
@@ -93,7 +93,7 @@ def chunk_values(chunk, in_struct):
 
 @given(DOCUMENTS, st.sampled_from(SHREDDED), st.integers(1, 3000))
 def test_keys_stand_in_one_place(tmp_path_factory, documents, shred, group):
-    """No residual of an object has a key that is a field of its `typed_value`, which VariantShredding forbids."""
+    """No residual of an object has a key that is a field of its `typed_value`, which VariantShredding forbids (F8)."""
     path = tmp_path_factory.mktemp("closing") / "f"
     write(path, documents, shred, row_group_bytes=group)
     for row in pq.read_table(path)["v"].to_pylist():
@@ -110,7 +110,7 @@ def check_apart(metadata, group):
 
 
 def test_a_key_may_come_up_in_any_row_group(tmp_path):
-    """All keys of a file have columns, whichever row group they come up in, and whatever their values are."""
+    """All keys of a file have columns, whichever row group they come up in, whatever their values (F8)."""
     documents = [{"id": n, "o": {"a": n}} for n in range(400)]
     for row, key in enumerate(["first", "x", "null", "late", "x", "object"]):
         documents[70 * row][key] = [1, "text", None, True, 2.5, {"deep": [1]}][row]
@@ -131,7 +131,7 @@ def test_a_key_may_come_up_in_any_row_group(tmp_path):
 
 
 def test_what_cannot_be_closed(tmp_path, monkeypatch):
-    """Objects keep their residuals if there are too many keys, or a name that other readers cannot read."""
+    """Objects keep their residuals if there are too many keys, or a name that other readers cannot read (F8)."""
     monkeypatch.setattr(closing, "MAX_STUBS", 3)
     documents = [{"id": n, **extra} for n, extra in enumerate([{}, {"x": 1}, {"y": 1}, {"z": 1, "x": 2}])]
     write(tmp_path / "f", documents, "id bigint")
@@ -182,7 +182,7 @@ def test_duckdb_reads_stubs(tmp_path):
 
 @pytest.mark.parametrize("names", [("v",), ("s", "v")])
 def test_values_under_nulls(tmp_path, names):
-    """Where a column or a struct around it is NULL, what Arrow has beneath the null is no value of a stub."""
+    """Where a column or a struct around it is NULL, what Arrow has beneath the null is no value of a stub (F8)."""
     documents = [{"id": n, "o": {"a": n}, "rare": n} for n in range(20)]
     array, is_null = shredding.shred(column(documents), SHREDDED[0]), pa.array([n % 2 == 0 for n in range(20)])
     fields = list(array.type) if len(names) == 1 else [pa.field("v", array.type)]

@@ -87,6 +87,15 @@ def opened(source: Any, footer: bytes | None = None, **options: Any) -> pq.Parqu
         )
 
 
+def missing(schema: pa.Schema, name: str) -> Any:
+    """A dataset of pyarrow's with one file, which is not there: its name is in the error of whatever reads it."""
+    import pyarrow.dataset as ds  # noqa: PLC0415  # which tasks do without
+    from pyarrow import fs  # noqa: PLC0415
+
+    form, system = ds.ParquetFileFormat(), fs.LocalFileSystem()
+    return ds.FileSystemDataset([form.make_fragment(name, system)], schema, form, system)
+
+
 def batches(
     file: pq.ParquetFile,
     rows: int,

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow import acero, fs
+from pyarrow import acero
 
 from delta_variant import nested
 from delta_variant.arrow import VariantType
 from delta_variant.errors import TableError, UnsupportedFeatureError
+from delta_variant.parquet import opening
 from delta_variant.scanning import pushed
 from delta_variant.scanning.pruning import Predicate
 from delta_variant.scanning.reader import batches, matching, opened, with_types
@@ -91,8 +92,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         self, query: Query, snapshot: Snapshot, files: Sequence[File], arguments: tuple[Any, ...], where: Any = None
     ) -> None:
         schema = pa.schema([pa.field(output.name, _extended(output.type)) for output in query.outputs])
-        form, system = ds.ParquetFileFormat(), fs.LocalFileSystem()
-        super().__init__(schema, [ds.FileSystemDataset([form.make_fragment(_NOWHERE, system)], schema, form, system)])
+        super().__init__(schema, [opening.missing(schema, _NOWHERE)])
         self._query, self._snapshot, self._files = query, snapshot, files
         self._arguments, self._where = arguments, where
 
