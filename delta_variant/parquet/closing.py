@@ -46,7 +46,7 @@ SHARE = 1 / 500
 """The bytes that the stubs of a row group may take, for each of its Arrow bytes. Documents take a fifth of these in a file."""
 
 _STUB_BYTES = 320  # that a stub takes of a row group, with the footer
-_VALUE_BYTES = 3  # that the level of a value takes, unless levels are packed
+_RUN_BYTES = 3  # that the levels of a value take between rows without one, or the other way round, unless levels are packed
 _NAME_BYTES = 256  # of the longest key: the footer has its name twice for each row group
 _FIRST_ROWS = 4096  # with a residual, which show the types of keys
 _CELLS = 1 << 20  # of stubs and rows that are shredded at once
@@ -141,7 +141,7 @@ class Closing:
                 continue
             parts = _residuals(batches, found)
             if any(len(part.rows) for part in parts):
-                new = None if found.is_open else self._new_keys(found, parts, size)
+                new = None if found.is_open else self._new_keys(found, parts, sum(batch.num_rows for batch in batches), size)
                 found.is_open = new is None
                 for key, kind in _kinds(parts, new or ()).items():
                     found.stubs[key] = Stub(kind, self._earlier(found))
@@ -151,7 +151,7 @@ class Closing:
         self._rows.append(sum(batch.num_rows for batch in batches))
         return batches
 
-    def _new_keys(self, found: Object, parts: list[_Residuals], size: int) -> list[str] | None:
+    def _new_keys(self, found: Object, parts: list[_Residuals], rows: int, size: int) -> list[str] | None:
         """The keys of residuals that get stubs; None if they take too much, or others cannot read some."""
         most = MAX_STUBS - self._stubs
         counts: Counter[str] = Counter()
@@ -160,9 +160,9 @@ class Closing:
             if len(counts) > most + len(found.stubs):
                 return None
         new = sorted(counts.keys() - found.stubs.keys())
-        rows = sum(len(part.rows) for part in parts)
-        bits = rows * (found.depth + 1).bit_length() // 8
-        taken = sum(_STUB_BYTES + 2 * len(key) + min(_VALUE_BYTES * counts[key], bits) for key in new)
+        packed = rows * (found.depth + 1).bit_length() // 8
+        levels = {key: min(_RUN_BYTES * min(counts[key], rows - counts[key]), packed) for key in new}
+        taken = sum(_STUB_BYTES + 2 * len(key) + levels[key] for key in new)
         names = [*found.fields, *found.stubs, *new]
         is_readable = len({name.casefold() for name in names}) == len(names) and all(key and "\0" not in key for key in new)
         fits = self._stubs * _STUB_BYTES + taken <= size * SHARE and all(len(key.encode()) <= _NAME_BYTES for key in new)
