@@ -11,10 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import settings
 
+from delta_variant import arrow
 from tests import tasks
 from tests.strategies import column
 from tests.support import interpreted
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+# Else pyarrow would read VARIANT columns as this type in all tests that come after the first import of `delta_variant.arrow`.
+pa.unregister_extension_type(arrow.NAME)
 
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
 LONGEST = [

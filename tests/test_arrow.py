@@ -32,8 +32,6 @@ from delta_variant.parquet import write_table
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
 from tests.versions import needs_duckdb
 
-pa.unregister_extension_type(arrow.NAME)  # else pyarrow would read VARIANT columns as this type in other tests too
-
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
