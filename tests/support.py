@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import re
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +16,13 @@ from pyspark.sql import DataFrame, Row
 
 from delta_variant import jvm, report
 from delta_variant.messages import ScanReport, decoded
+from delta_variant.scanning import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+    import pytest
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -37,6 +42,28 @@ def share(cases: Iterable[T], step: int, start: int = 0) -> list[T]:
 def length(variable: str, short: int, full: int) -> int:
     """How many cases a test generates, which the environment variable of that name can say."""
     return int(os.environ.get(variable, full if SOAK else short))
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the files that `scan` and datasets open from now on."""
+    opened: list[str] = []
+
+    class Counting(reader.FileReader):
+        def batches(self) -> Iterator[pa.RecordBatch]:
+            opened.append(self._file.path)
+            return super().batches()
+
+    monkeypatch.setattr(reader, "FileReader", Counting)
+    return opened
+
+
+def no_thread_is_left() -> bool:
+    """Whether the threads of `scan` and datasets have ended, or end within five seconds."""
+    for _ in range(100):
+        if not [thread for thread in threading.enumerate() if thread.name == "delta_variant.scan"]:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def scans(df: DataFrame) -> list[report.Scan]:

@@ -30,9 +30,8 @@ import delta_variant as dv
 from delta_variant import errors, stats
 from delta_variant.scanning import files as files_module
 from delta_variant.scanning import pushed
-from delta_variant.scanning import reader as reader_module
 from tests.strategies import column
-from tests.support import length
+from tests.support import length, no_thread_is_left, opened_files
 from tests.test_scan import FIELD, VARIANTS, by_hand, commit
 
 F = pc.field
@@ -398,15 +397,7 @@ NAMED = {"actor": "v:a::bigint", "kind": "v:kind::string", "n": "n", "v": "v", "
 @pytest.fixture
 def opened(monkeypatch) -> list[str]:
     """The files that are opened."""
-    found: list[str] = []
-
-    class Counting(reader_module.FileReader):
-        def batches(self):
-            found.append(self._file.path)
-            return super().batches()
-
-    monkeypatch.setattr(reader_module, "FileReader", Counting)
-    return found
+    return opened_files(monkeypatch)
 
 
 QUERIES = {
@@ -602,11 +593,7 @@ def test_queries_at_a_time(events):
     reader = rows.scanner().to_reader()
     reader.read_next_batch()
     del reader
-    for _ in range(100):
-        if not [thread for thread in threading.enumerate() if thread.name == "delta_variant.scan"]:
-            return
-        time.sleep(0.05)
-    pytest.fail("a thread is left")
+    assert no_thread_is_left()
 
 
 def test_batches_are_read_when_they_are_asked_for(tmp_path, monkeypatch):

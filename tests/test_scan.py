@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -37,7 +36,7 @@ from delta_variant.scanning.predicate import parse_any
 from delta_variant.scanning.reader import _storage, common
 from delta_variant.storage import Storage
 from tests.strategies import column
-from tests.support import collected, generated, length, share
+from tests.support import collected, generated, length, no_thread_is_left, opened_files, share
 from tests.test_parquet_files import broken
 from tests.test_reading import ASKED, VALUES, made
 from tests.test_storage import server  # noqa: F401  # a fixture
@@ -290,17 +289,11 @@ def test_forms_of_paths(tmp_path):
 
 def test_streams_can_be_left(numbers):
     """A stream that is left ends its threads."""
-    import threading
-
     reader = dv.scan(numbers)
     reader.read_next_batch()
     reader.close()
     del reader
-    for _ in range(100):
-        if not [thread for thread in threading.enumerate() if thread.name == "delta_variant.scan"]:
-            return
-        time.sleep(0.05)
-    pytest.fail("a thread is left")
+    assert no_thread_is_left()
 
 
 def test_batches_of_repeated_texts(tmp_path):
@@ -1190,16 +1183,7 @@ def test_predicates_on_partitions_and_ordinary_columns(spark, tables):
 @pytest.mark.slow
 def test_bounds_rule_out_files(tables, monkeypatch):
     """A predicate on a path opens only the files whose bounds can match; numbers, strings and their prefixes."""
-    from delta_variant.scanning import reader as module
-
-    opened: list[str] = []
-
-    class Counting(module.FileReader):
-        def batches(self):
-            opened.append(self._file.path)
-            return super().batches()
-
-    monkeypatch.setattr(module, "FileReader", Counting)
+    opened = opened_files(monkeypatch)
     want = {
         "v:a::bigint = 60": 1, "v:a::int < 50": 1, "v:a::bigint in (1, 399)": 2, "v:d::decimal(12,2) >= 90": 1,
         "v:a::bigint = 1000": 0,
