@@ -83,6 +83,14 @@ def optional(kind: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
     return pa.list_(pa.field("element", types[0])) if types else kind
 
 
+def column(batch: pa.RecordBatch, names: ColumnPath) -> pa.Array:
+    """The column at the top or in structs that the names lead to. Its nulls are its own, not those of the structs around it."""
+    array = batch.column(names[0])
+    for name in names[1:]:
+        array = array.field(array.type.get_field_index(name))
+    return array
+
+
 def arrays(array: pa.Array) -> list[pa.Array]:
     """The arrays inside an array, in the order of `children`. Those of a list or a map are whole, also if it is a slice."""
     kind = array.type

@@ -103,13 +103,7 @@ class ChunkWriter:
     def finish(self) -> None:
         """Writes the offset indexes: without them Spark skips no pages of other columns. Readers get all indexes at once."""
         for chunk in self._chunks:
-            kinds = (I64, I32, I64)
-            places = [
-                thrift.struct_of(
-                    *((at, kind, thrift.number(n)) for at, (kind, n) in enumerate(zip(kinds, page, strict=True), 1))
-                )
-                for page in chunk.pages
-            ]
+            places = [thrift.struct_of(*_integers(*page, kinds=(I64, I32, I64))) for page in chunk.pages]
             chunk.index = self._write(thrift.struct_of((1, LIST, thrift.list_of(STRUCT, places))))
 
     def _kept(self, chunk: Chunk) -> Chunk:
@@ -127,10 +121,16 @@ class ChunkWriter:
         body = len(levels).to_bytes(4, "little") + levels + values
         data = body if self._codec is None else self._codec.compress(body, asbytes=True)
         checksum = zlib.crc32(data)
-        about = thrift.struct_of(*((at, I32, thrift.number(n)) for at, n in enumerate((rows, _PLAIN, _RLE, _RLE), 1)))
-        numbers = (_DATA_PAGE, len(body), len(data), checksum - (checksum >> 31 << 32))
-        header = thrift.struct_of(*((at, I32, thrift.number(n)) for at, n in enumerate(numbers, 1)), (5, STRUCT, about))
+        about = thrift.struct_of(*_integers(rows, _PLAIN, _RLE, _RLE))
+        sizes = _integers(_DATA_PAGE, len(body), len(data), checksum - (checksum >> 31 << 32))
+        header = thrift.struct_of(*sizes, (5, STRUCT, about))
         return header + data, len(header) + len(body)
+
+
+def _integers(*values: int, kinds: Sequence[int] | None = None) -> list[tuple[int, int, bytes]]:
+    """Fields from the id 1 on; i32 if their kinds are not given."""
+    kinds = [I32] * len(values) if kinds is None else kinds
+    return [(at, kind, thrift.number(value)) for at, (kind, value) in enumerate(zip(kinds, values, strict=True), 1)]
 
 
 def group(name: str, children: int) -> bytes:

@@ -34,7 +34,7 @@ from delta_variant.parquet import chunks
 from delta_variant.parquet.footer import NewField
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from delta_variant.parquet.chunks import Chunk, Levels
     from delta_variant.parquet.footer import Names
@@ -109,10 +109,14 @@ class Closing:
     """Closes the objects of some VARIANT columns of one file, row group by row group.
 
     schema: that of the file without stubs. variants: the columns, each as the names that lead to it, through structs only.
-    sink: the file, which gets the column chunks. codec: that of its pages. Raises InvalidSchemaError for other names.
+    sink: the file, which gets the column chunks. compression, codec: that of its pages, as a number in Parquet and in pyarrow.
+    Raises InvalidSchemaError for other names.
     """
 
-    def __init__(self, schema: pa.Schema, variants: Collection[Names], sink: pa.NativeFile, codec: pa.Codec | None) -> None:
+    def __init__(
+        self, schema: pa.Schema, variants: Collection[Names], sink: pa.NativeFile, compression: int, codec: pa.Codec | None
+    ) -> None:
+        self._compression = compression
         self._structs = [found for names in sorted(variants) for found in _structs(schema, names)]
         self.objects = [found for found in self._structs if isinstance(found, Object)]
         self._writer = chunks.ChunkWriter(sink, codec)
@@ -129,6 +133,9 @@ class Closing:
         not read it (`schema.infer`, rule 6). It and the objects inside it get no more stubs. Raises MalformedVariantError for a
         residual that is malformed.
         """
+        rows = sum(batch.num_rows for batch in batches)
+        if self._rows:
+            self._keep()
         for found in self._structs:
             own = _flags(batches, found.names)
             around = NO_FLAGS if found.around is None else found.around.flags
@@ -141,14 +148,13 @@ class Closing:
                 continue
             parts = _residuals(batches, found)
             if any(len(part.rows) for part in parts):
-                new = None if found.is_open else self._new_keys(found, parts, sum(batch.num_rows for batch in batches), size)
+                new = None if found.is_open else self._new_keys(found, parts, rows, size)
                 found.is_open = new is None
-                for key, kind in _kinds(parts, new or ()).items():
-                    found.stubs[key] = Stub(kind, self._earlier(found))
-                    self._stubs += 1
+                if new:
+                    self._add(found, _kinds(parts, new))
                 if found.stubs:
                     batches, self._values[found] = _moved(batches, found, parts)
-        self._rows.append(sum(batch.num_rows for batch in batches))
+        self._rows.append(rows)
         return batches
 
     def _new_keys(self, found: Object, parts: list[_Residuals], rows: int, size: int) -> list[str] | None:
@@ -168,13 +174,28 @@ class Closing:
         fits = self._stubs * _STUB_BYTES + taken <= size * SHARE and all(len(key.encode()) <= _NAME_BYTES for key in new)
         return new if not new or (is_readable and fits) else None
 
-    def _earlier(self, found: Object) -> list[tuple[Chunk, Chunk]]:
-        """The chunks of a new key in the row groups that are written."""
-        pairs = []
+    def _add(self, found: Object, kinds: Mapping[str, pa.DataType]) -> None:
+        """Adds stubs of some types to an object, with chunks for the row groups that are written."""
+        stubs = [Stub(kind, []) for kind in kinds.values()]
         for group, rows in enumerate(self._rows):
-            value, typed = self._writer.nulls(chunks.encoded(found.levels(rows, group), found.depth + 1), rows, len(_LEAVES))
-            pairs.append((value, typed))
-        return pairs
+            levels = chunks.encoded(found.levels(rows, group), found.depth + 1)
+            nulls = iter(self._writer.nulls(levels, rows, len(_LEAVES) * len(stubs)))
+            for stub, value, typed in zip(stubs, nulls, nulls, strict=True):
+                stub.chunks.append((value, typed))
+        found.stubs |= dict(zip(kinds, stubs, strict=True))
+        self._stubs += len(stubs)
+
+    def _keep(self) -> None:
+        """Keeps the flags of the last row group for keys that come up later. If all are too large, no object gets new keys."""
+        for struct in self._structs:
+            around = NO_FLAGS if struct.around is None else struct.around.flags
+            struct.kept.append(None if struct.flags is around else np.packbits(struct.flags, bitorder="little").tobytes())
+            self._kept += len(struct.kept[-1] or b"")
+        if self._kept > _KEPT_BYTES:
+            for struct in self._structs:
+                struct.kept.clear()
+            for found in self.objects:
+                found.is_open = True
 
     def write(self) -> None:
         """Writes the column chunks of the stubs, after pyarrow has written those of the row group."""
@@ -182,22 +203,15 @@ class Closing:
         for found in self.objects:
             if found.stubs:
                 levels, highest, values = found.levels(rows), found.depth + 1, self._values.get(found, {})
-                nulls = iter(self._writer.nulls(chunks.encoded(levels, highest), rows, 2 * len(found.stubs) - len(values)))
+                nulls = iter(
+                    self._writer.nulls(chunks.encoded(levels, highest), rows, len(_LEAVES) * len(found.stubs) - len(values))
+                )
                 for key, stub in found.stubs.items():
                     value, typed = (
                         self._chunk(levels, highest, values[key, leaf]) if (key, leaf) in values else next(nulls)
                         for leaf in _LEAVES
                     )
                     stub.chunks.append((value, typed))
-        for struct in self._structs:
-            around = NO_FLAGS if struct.around is None else struct.around.flags
-            struct.kept.append(None if struct.flags is around else np.packbits(struct.flags, bitorder="little").tobytes())
-            self._kept += len(struct.kept[-1] or b"")
-        if self._kept > _KEPT_BYTES:  # no object gets new keys
-            for struct in self._structs:
-                struct.kept.clear()
-            for found in self.objects:
-                found.is_open = True
 
     def _chunk(self, levels: Levels, highest: int, values: Values) -> Chunk:
         rows, column = values
@@ -209,10 +223,10 @@ class Closing:
         """Writes the offset indexes of the stubs, before pyarrow writes those of its columns."""
         self._writer.finish()
 
-    def fields(self, codec: int) -> dict[Names, list[NewField]]:
-        """The stubs as the footer needs them, by the names of their objects. codec: its number in Parquet."""
+    def fields(self) -> dict[Names, list[NewField]]:
+        """The stubs as the footer needs them, by the names of their objects."""
         return {
-            found.names: [_field((*found.names, key), stub, codec) for key, stub in found.stubs.items()]
+            found.names: [_field((*found.names, key), stub, self._compression) for key, stub in found.stubs.items()]
             for found in self.objects
             if found.stubs
         }
@@ -257,17 +271,9 @@ def _structs(schema: pa.Schema, names: Names) -> Iterator[Struct]:
         yield from inside(kind, names, around)
 
 
-def _array(batch: pa.RecordBatch, names: Names) -> pa.Array:
-    """A field of structs. Its nulls are its own: not those of the structs around it."""
-    array = batch.column(names[0])
-    for name in names[1:]:
-        array = array.field(name)
-    return array
-
-
 def _flags(batches: list[pa.RecordBatch], names: Names) -> Flags:
     """Which rows of a field are not null, by its own flags; empty if all are not."""
-    flags = [(flags_of(_array(batch, names)), batch.num_rows) for batch in batches]
+    flags = [(flags_of(nested.column(batch, names)), batch.num_rows) for batch in batches]
     if not any(len(own) for own, _ in flags):
         return NO_FLAGS
     return np.concatenate([own if len(own) else np.ones(rows, np.uint8) for own, rows in flags])
@@ -301,13 +307,14 @@ def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]
     """The residuals of an object, by batch: what is in `value` of rows that have its `typed_value`."""
     parts, before = [], 0
     for batch in batches:
-        value, part = _array(batch, (*found.names[:-1], "value")), _NONE
+        value, part = nested.column(batch, (*found.names[:-1], "value")), _NONE
         if value.null_count < len(value):
             flags = both(flags_of(value), found.flags[before : before + len(value)])
             rows = np.flatnonzero(flags) if len(flags) else np.arange(len(value))
             ends, data = buffers_of(value)
-            rows = rows[(ends[rows + 1] > ends[rows]) & (data[ends[rows].clip(0, len(data) - 1)] & 3 == t.OBJECT)]
-            taken = [array.take(pa.array(rows)) for array in (_array(batch, (*found.variant, "metadata")), value)]
+            rows = rows[ends[rows + 1] > ends[rows]]
+            rows = rows[data[ends[rows]] & 3 == t.OBJECT]
+            taken = [array.take(pa.array(rows)) for array in (nested.column(batch, (*found.variant, "metadata")), value)]
             part = _Residuals(rows, pa.StructArray.from_arrays(taken, fields=list(shredding.UNSHREDDED)))
         parts.append(part)
         before += len(value)
@@ -316,8 +323,6 @@ def _residuals(batches: list[pa.RecordBatch], found: Object) -> list[_Residuals]
 
 def _kinds(parts: list[_Residuals], keys: Collection[str]) -> dict[str, pa.DataType]:
     """The types of typed columns for keys of residuals, which follow from the first rows of each batch."""
-    if not keys:
-        return {}
     sample = schema.Sample()
     for part in parts:
         sample.add(part.variants[:_FIRST_ROWS])

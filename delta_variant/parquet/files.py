@@ -97,10 +97,10 @@ class FileWriter:
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._closing: Closing | None = None
         self._open = True
-        if closed:
+        number, codec = _CODECS.get(compression.lower(), (None, None))
+        if closed and number is not None:  # pyarrow raises its error for other compressions
             with self._abort_on_error():
-                codec = _CODECS[compression][1]
-                self._closing = Closing(self._schema, closed, self._buffer, codec and pa.Codec(codec))
+                self._closing = Closing(self._schema, closed, self._buffer, number, codec and pa.Codec(codec))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows. Raises InvalidSchemaError if they do not have the file's schema, ValueError after `close` or `abort`."""
@@ -209,7 +209,7 @@ class FileWriter:
     def _annotated(self, footer: bytes) -> bytes:
         footer = footers.annotated(footer, self._variants)
         footer = footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
-        stubs = self._closing.fields(_CODECS[self._compression][0]) if self._closing else {}
+        stubs = self._closing.fields() if self._closing else {}
         return footers.with_fields(footer, stubs) if stubs else footer
 
     def _find_nan(self) -> None:

@@ -148,7 +148,7 @@ def _with_chunks(footer: bytes, edits: Callable[[int, int], dict[int, thrift.Edi
 def with_fields(footer: bytes, added: Mapping[Names, Sequence[NewField]]) -> bytes:
     """The footer with fields added to groups, behind those that the groups have."""
     elements = list(_elements(footer))
-    starts = [_list_start(footer, _SCHEMA), *(element.stop + 1 for element in elements)]
+    starts = [_schema(footer)[1], *(element.stop + 1 for element in elements)]
     schema: list[bytes] = []
     columns: list[int | tuple[NewField, int]] = []  # in the new order: the number of an old one, or a leaf of a new field
     numbers = itertools.count()
@@ -264,15 +264,15 @@ def checked(footer: bytes, end: int) -> bytes:
     return _with_chunks(footer, lambda number, column: edits if (number, column) in cut else None)
 
 
-def _list_start(footer: bytes, field: int) -> int:
-    """Where the elements of a list of FileMetaData start."""
-    at = next(start for found, _, start, _ in thrift.fields(footer, 0) if found == field)
-    return thrift.list_header(footer, at)[2]
+def _schema(footer: bytes) -> tuple[int, int]:
+    """How many elements the schema has, and where the first one starts."""
+    at = next(start for field, _, start, _ in thrift.fields(footer, 0) if field == _SCHEMA)
+    count, _, at = thrift.list_header(footer, at)
+    return count, at
 
 
 def _elements(footer: bytes) -> Iterator[_Element]:
-    at = next(start for field, _, start, _ in thrift.fields(footer, 0) if field == _SCHEMA)
-    count, _, at = thrift.list_header(footer, at)
+    count, at = _schema(footer)
     parents: list[Names | None] = [None]  # of the elements to come, the next one last
     for _ in range(count):
         name, children, is_variant, fixed, length, last_field, stop = "", 0, False, False, 0, 0, at

@@ -11,7 +11,7 @@ import base64
 import json
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
@@ -60,8 +60,8 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
     for field in physical:
         if field.name in by and isinstance(field.dataType, t.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
-    option = _shred(table)
-    shred: Shred | Mapping[str, Any] = ("auto" if option else False) if asked is None or asked.follows_options else asked.shred
+    option, closes_given = _shred(table)
+    shred = option if asked is None or asked.follows_options else asked.shred
     cluster_by = (asked and asked.cluster_by) or listed(table.properties.get(CLUSTER_BY, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
@@ -85,7 +85,7 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
         timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
         shredding_schemas={paths[path]: kind for path, kind in given.items() if table.shredding and paths[path] in variants},
         infer=shred == "auto" and table.shredding and bool(variants),
-        closes_given=option == "closed",
+        closes_given=closes_given,
         compression=sparks_codec(request.compression) if asked is None else asked.compression,
         max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
         max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
@@ -104,11 +104,12 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
     )
 
 
-def _shred(table: TableFeatures) -> Literal["auto", "closed", False]:
+def _shred(table: TableFeatures) -> tuple[Shred, bool]:
+    """How the options say that columns are shredded, and whether objects of given schemas are closed."""
     value = table.properties.get(SHRED, "auto").lower()
     if value not in ("auto", "closed", "false"):
         raise UnsupportedFeatureError(f"{SHRED}={value!r} is not one of auto, closed, false")
-    return "auto" if value == "auto" else "closed" if value == "closed" else False
+    return False if value == "false" else "auto", value == "closed"
 
 
 def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:

@@ -174,14 +174,6 @@ def shreddable(schema: pa.Schema, variants: frozenset[ColumnPath]) -> list[Colum
     return [path for path in nested.columns(schema, variants) if path in variants]
 
 
-def column(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
-    """The column at a path. Its nulls include those of the structs above it: Spark sends a null struct with null fields."""
-    array = batch.column(path[0])
-    for name in path[1:]:
-        array = array.field(array.type.get_field_index(name))
-    return array
-
-
 class Inference:
     """Shredding schemas for the files of one task, inferred from their first rows and from the numbers of earlier files."""
 

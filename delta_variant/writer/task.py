@@ -46,7 +46,7 @@ from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import naming, parsed, physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
 from delta_variant.writer.record_batches import received
-from delta_variant.writer.shredding_schemas import Inference, column, leaves, named_apart, shreddable
+from delta_variant.writer.shredding_schemas import Inference, leaves, named_apart, shreddable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -299,7 +299,8 @@ class _Task:
             return schemas
         for path in shreddable(rows[0].schema, self._plan.variants):
             if path not in schemas:
-                sample = pa.chunked_array([column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
+                # Its nulls include those of the structs above it: Spark sends a null struct with null fields.
+                sample = pa.chunked_array([nested.column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
                 with naming(path):
                     schema = self._inference.schema(path, sample.chunks)
                 if schema is not None:
