@@ -14,6 +14,9 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 	/^Installing collected/         { print "  unpacking" } \
 	{ fflush() }'
 
+# A comma would divide the arguments of `call`.
+TOOLS = spark,dev
+
 # Tests start a hundred Python processes, each of which would compile all that it imports if it found nothing compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,12 +35,12 @@ $(BIN)/python:
 # Both are made anew whenever pyproject.toml changes. The demo needs the package, everything else the tools of its extra `dev` too.
 $(VENV)/.package: pyproject.toml | $(BIN)/python
 	@echo "Installing delta-variant and PySpark in $(VENV), some 610 MB to download:"
-	@$(call INSTALL,.)
+	@$(call INSTALL,.[spark])
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.package
 	@echo "Installing the tools for tests and benchmarks in $(VENV), some 170 MB to download:"
-	@$(call INSTALL,.[dev])
+	@$(call INSTALL,.[$(TOOLS)])
 	@touch $@
 
 # Before the downloads, not after them. The demo then checks the version.

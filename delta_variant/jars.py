@@ -55,7 +55,7 @@ _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1", "
 _OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
 _ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
 _MAIN = "scala.tools.nsc.Main"
-_REINSTALL = "install the versions that delta-variant requires (pip install --force-reinstall delta-variant)"
+_REINSTALL = "install the pair that delta-variant supports (pip install --force-reinstall 'delta-variant[spark]')"
 _ELSEWHERE = "set NUMBA_CACHE_DIR to a directory that you own and that has room"
 
 _temporary: list[Path] = []

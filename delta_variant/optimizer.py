@@ -123,8 +123,8 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
         f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause})",
-        advice="install the versions that delta-variant requires (pip install --force-reinstall delta-variant), or do not call "
-        "enable, which write does not need",
+        advice="install the pair that delta-variant supports (pip install --force-reinstall 'delta-variant[spark]'), or "
+        "do not call enable, which write does not need",
     )
 
 

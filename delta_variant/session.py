@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
-from delta import configure_spark_with_delta_pip
 
-from delta_variant import jvm, optimizer, report
+from delta_variant import jvm, optimizer, pairs, report
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 
@@ -46,17 +45,24 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     Example:
         spark = dv.configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
-    packages: further Maven coordinates. Packages, extensions and a catalog that the builder or spark-defaults.conf has are kept
-    (`configure_spark_with_delta_pip` alone would drop the packages).
+    Delta's package is the one that fits this PySpark, and delta-spark if it is installed. None is added where Delta's JAR is on
+    the class path already, in Spark's directory `jars` or by a setting, and none beside one that is named.
+
+    packages: further Maven coordinates. Packages, extensions and a catalog of the builder or of spark-defaults.conf are kept.
 
     With a local master, workers run the Python of this process unless PYSPARK_PYTHON is set: PySpark alone would take the
     python3 of the PATH, which may not have this package. The state of a table's log is then kept in as many partitions as the
     machine has cores, unless spark.databricks.delta.snapshotPartitions is set: with Delta's default, the first query of a table
     runs 50 tasks.
+
+    Raises SessionError if Delta has published no JAR for this PySpark and this delta-spark.
     """
-    options = {**_defaults(), **builder._options}  # noqa: SLF001  # a builder has no public getter
-    given = [name for name in _names(options.get(_PACKAGES)) if not name.startswith("io.delta:delta-spark")]
-    builder = configure_spark_with_delta_pip(builder, list(dict.fromkeys([*given, *packages])))
+    options = {**defaults(), **builder._options}  # noqa: SLF001  # a builder has no public getter
+    wanted = [*_names(options.get(_PACKAGES)), *packages]
+    if not any(name.startswith("io.delta:delta-spark") for name in wanted) and pairs.delta_jar(options) is None:
+        wanted.insert(0, pairs.coordinate(pyspark.__version__, pairs.installed("delta-spark")))
+    if wanted:
+        builder = builder.config(_PACKAGES, ",".join(dict.fromkeys(wanted)))
     extensions = [*_names(options.get(_EXTENSIONS)), "io.delta.sql.DeltaSparkSessionExtension"]
     builder = builder.config(_EXTENSIONS, ",".join(dict.fromkeys(extensions)))
     if _CATALOG not in options:
@@ -68,10 +74,9 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     return builder
 
 
-def _defaults() -> dict[str, str]:
+def defaults() -> dict[str, str]:
     """The settings of spark-defaults.conf, which holds what the builder does not set."""
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(pairs.spark_home() or "", "conf"), "spark-defaults.conf")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError:

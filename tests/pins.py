@@ -34,9 +34,10 @@ PAGES = ["tests/test_docs.py", "-k", "README or other-libraries"]
 
 
 def oldest() -> dict[str, Version]:
-    """The lowest version that pyproject.toml allows, for each dependency and for that of `plot`."""
+    """The lowest version that pyproject.toml allows, for each dependency and for those of `spark` and `plot`."""
     found = {}
-    for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["plot"]]:
+    extras = PROJECT["optional-dependencies"]
+    for text in [*PROJECT["dependencies"], *extras["spark"], *extras["plot"]]:
         requirement = Requirement(text)
         [lowest] = [one.version for one in requirement.specifier if one.operator in {">=", "=="}]
         found[canonicalize_name(requirement.name)] = Version(lowest)
@@ -65,11 +66,11 @@ def environment(version: str, end: str) -> str:
     install = [python, "-m", "pip", "install", "--quiet", "--progress-bar", "off", "--upgrade", "--upgrade-strategy", "eager"]
     subprocess.run([*install, "pip"], check=True)
     if end == "newest":
-        subprocess.run([*install, "--editable", f"{ROOT}[dev,plot]"], check=True)
+        subprocess.run([*install, "--editable", f"{ROOT}[spark,dev,plot]"], check=True)
     else:
         constraints = home / "constraints.txt"
         constraints.write_text("".join(f"{name}=={number}\n" for name, number in oldest().items()), encoding="utf-8")
-        subprocess.run([*install, "--constraint", constraints, "--editable", f"{ROOT}[plot]", *tools()], check=True)
+        subprocess.run([*install, "--constraint", constraints, "--editable", f"{ROOT}[spark,plot]", *tools()], check=True)
     return python
 
 

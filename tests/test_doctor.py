@@ -39,7 +39,7 @@ def states(output):
 
 
 def test_a_machine_that_lacks_everything(tmp_path):
-    """Another Python, another PySpark, no Java and no place for kernels are a line each; what needs them is skipped.
+    """Another Python, an old package, no Java and no place for kernels are a line each; what needs them is skipped.
 
     The packages are those of metadata that comes first on the path. Numba can write nowhere, whichever user runs this.
     """
@@ -48,7 +48,7 @@ def test_a_machine_that_lacks_everything(tmp_path):
     )
     (package / "kernels" / "__pycache__").touch()
     own = str(metadata.metadata("delta-variant")).replace("Requires-Python: <3.14,>=3.10", "Requires-Python: >=3.99")
-    others = {f"delta_variant-{delta_variant.__version__}": own, "pyspark-4.1.0": "Name: pyspark\nVersion: 4.1.0\n"}
+    others = {f"delta_variant-{delta_variant.__version__}": own, "pyroaring-1.0.0": "Name: pyroaring\nVersion: 1.0.0\n"}
     for name, text in others.items():
         (tmp_path / f"{name}.dist-info").mkdir()
         (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
@@ -65,7 +65,7 @@ def test_a_machine_that_lacks_everything(tmp_path):
     assert states(done) == {**problems, "kernels": "skipped", **dict.fromkeys(SESSION, "skipped")}
     checks = found(done)
     assert "needs >=3.99" in checks["Python"]["found"]
-    assert checks["packages"]["found"] == "pyspark is 4.1.0, not <=4.2.0,>=4.2"
+    assert checks["packages"]["found"] == "pyroaring is 1.0.0, not >=1.0.1"
     assert "pip install" in checks["packages"]["advice"]
     assert "install Java 17" in checks["Java"]["advice"]
     assert "NUMBA_CACHE_DIR" in checks["kernel cache"]["advice"]

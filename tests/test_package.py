@@ -89,14 +89,19 @@ def required(name, extra=""):
 
 
 def test_requirements():
-    """Every module that the package imports is of a distribution that it requires; matplotlib of the extra `plot` alone."""
+    """Every module that the package imports is of a distribution that it requires; matplotlib of the extra `plot` alone.
+
+    PySpark and delta-spark are of the extra `spark`: a platform's own are not replaced.
+    """
     files = (ROOT / "delta_variant").rglob("*.py")
     names = {name for file in files for name in imports(ast.parse(file.read_text(encoding="utf-8")))}
     names -= {*sys.stdlib_module_names, "delta_variant"}
     providers = metadata.packages_distributions()
-    lacking = {name for name in names if not required("delta-variant") & set(map(canonicalize_name, providers[name]))}
+    given = required("delta-variant") | required("delta-variant", "spark")
+    lacking = {name for name in names if not given & set(map(canonicalize_name, providers[name]))}
     assert lacking == {"matplotlib"}
     assert "matplotlib" in required("delta-variant", "plot")
+    assert not {one.name for one in map(Requirement, PROJECT["dependencies"])} & {"pyspark", "delta-spark"}
 
 
 def test_numba_has_an_upper_bound():

@@ -57,7 +57,7 @@ def test_configure_keeps_the_defaults(monkeypatch, tmp_path):
     text = "# spark.sql.extensions a.B\nspark.jars.packages  org.example:one:1,\\\n  org.example:two:2\n"
     (tmp_path / "spark-defaults.conf").write_text(text + " spark.sql.catalog.spark_catalog = a.Catalog \n\nspark.x: y z")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert session_module._defaults()["spark.x"] == "y z"
+    assert session_module.defaults()["spark.x"] == "y z"
     options = configure(SparkSession.Builder(), packages=["org.example:three:3"])._options
     assert options["spark.jars.packages"].split(",")[1:] == [f"org.example:{name}" for name in ("one:1", "two:2", "three:3")]
     assert options["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
@@ -65,7 +65,7 @@ def test_configure_keeps_the_defaults(monkeypatch, tmp_path):
     options = configure(SparkSession.Builder().config("spark.jars.packages", "org.example:four:4"))._options
     assert options["spark.jars.packages"].split(",")[1:] == ["org.example:four:4"]
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
-    assert session_module._defaults() == {}
+    assert session_module.defaults() == {}
 
 
 def test_local_workers_run_this_python(monkeypatch):

@@ -158,6 +158,23 @@ def _packages(_machine: _Machine) -> str:
     return ", ".join([f"delta-variant {__version__}", *right])
 
 
+def _pair(machine: _Machine) -> str:
+    from delta_variant import pairs
+
+    try:
+        import pyspark
+    except ImportError:
+        raise _Problem("there is no PySpark", pairs.EXTRA) from None
+    from delta_variant.session import defaults
+
+    spark, delta = pyspark.__version__, pairs.installed("delta-spark")
+    found = f"pyspark {spark}, {'no delta-spark' if delta is None else f'delta-spark {delta}'}"
+    jar = pairs.delta_jar({**defaults(), **machine.settings})
+    if jar is not None:
+        return f"{found}, Delta's JAR is on the class path: {jar}"
+    return f"{found}, Delta's JAR that fits is {pairs.coordinate(spark, delta)}"
+
+
 def _java(_machine: _Machine) -> str:
     from delta_variant.session import check_java
 
@@ -207,14 +224,15 @@ def _spark(machine: _Machine) -> str:
 
 
 def _delta(machine: _Machine) -> str:
-    from delta_variant import jvm
+    from delta_variant import jvm, pairs
 
     version = jvm.versions(machine.spark)[1]
     if version is None:
         raise _Problem("the session has no Delta Lake", "make sessions with delta_variant.configure(SparkSession.builder)")
-    if version != metadata.version("delta-spark"):
+    python = pairs.installed("delta-spark")
+    if python not in (None, version):
         raise _Problem(
-            f"the session has Delta {version}, and the Python package is delta-spark {metadata.version('delta-spark')}",
+            f"the session has Delta {version}, and the Python package is delta-spark {python}",
             "leave Delta's JAR to delta_variant.configure: take it from spark.jars, spark.jars.packages and the class path",
         )
     return version
@@ -327,10 +345,11 @@ def _round_trip(machine: _Machine) -> str:
 CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[_Machine], str]], ...] = (
     ("Python", (), _python),
     ("packages", (), _packages),
-    ("Java", (), _java),
+    ("PySpark", (), _pair),
+    ("Java", ("PySpark",), _java),
     ("kernel cache", (), _kernel_cache),
     ("kernels", ("kernel cache",), _kernels),
-    ("Spark", ("packages", "Java"), _spark),
+    ("Spark", ("packages", "PySpark", "Java"), _spark),
     ("Delta Lake", ("Spark",), _delta),
     ("SQL extension", ("Spark",), _extension),
     ("catalog", ("Spark",), _catalog),

@@ -140,12 +140,21 @@ def _reason(log: Path) -> str | None:
 
 
 def delta_jar(settings: Mapping[str, str]) -> Path | None:
-    """Delta's JAR in the cache of Ivy, which Spark downloads it with; None if it is not there yet."""
-    from importlib.metadata import version
+    """Delta's JAR: on the class path, or in the cache of Ivy, which Spark downloads it with. None if it is not there yet.
 
+    Raises SessionError if there is none for the installed versions.
+    """
+    import pyspark
+
+    from delta_variant import pairs
+    from delta_variant.session import defaults
+
+    there = pairs.delta_jar({**defaults(), **settings})
+    if there is not None:
+        return there
+    _, name, version = pairs.coordinate(pyspark.__version__, pairs.installed("delta-spark")).split(":")
     folders = [Path(settings["spark.jars.ivy"])] if "spark.jars.ivy" in settings else list(Path.home().glob(".ivy2*"))
-    found = (file for folder in folders for file in folder.glob(f"jars/io.delta_delta-spark_*-{version('delta-spark')}.jar"))
-    return next(found, None)
+    return next((file for folder in folders for file in folder.glob(f"jars/io.delta_{name}-{version}.jar")), None)
 
 
 def starting(settings: Mapping[str, str]) -> str:

@@ -1,0 +1,82 @@
+"""Pairs of Spark and Delta: the JAR of Delta that fits the installed PySpark.
+
+In: the versions of Spark and Delta, and the settings of a session that is yet to start. Out: Maven coordinates, or the JAR that
+is there.
+
+PySpark and delta-spark are looked for, not required: a platform brings its own, and Delta's may be a JAR without a Python
+package.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delta_variant.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXTRA = "pip install 'delta-variant[spark]'"
+"""What brings a pair where there is none."""
+_LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
+# Delta has a JAR for each of these versions of Spark, from this version of Delta on. The JAR of Delta 4.0 is for Spark 4.0.
+_FIRST: dict[tuple[int, ...], tuple[int, ...]] = {(4, 0): (4, 0), (4, 1): (4, 1), (4, 2): (4, 4)}
+_CLASS_PATHS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
+
+
+def installed(name: str) -> str | None:
+    """The version of a Python package; None if it is not installed, or a directory without metadata."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def spark_home() -> Path | None:
+    """The directory of the Spark that a session would run; None if there is no PySpark."""
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home)
+    found = find_spec("pyspark")
+    return Path(found.origin).parent if found is not None and found.origin else None
+
+
+def delta_jar(settings: Mapping[str, str]) -> Path | None:
+    """Delta's JAR that a session finds on its class path, without a download; None if there is none."""
+    home = spark_home()
+    entries = [home / "jars" / "*"] if home is not None else []
+    for key, separator in _CLASS_PATHS.items():
+        named = [entry.removeprefix("file:") for entry in (settings.get(key) or "").split(separator)]
+        entries += [Path(entry) for entry in named if not re.match(r"\w+://", entry)]
+    files = (file for entry in entries for file in (entry.parent.glob("*.jar") if entry.name == "*" else [entry]))
+    return next((file for file in files if file.name.startswith("delta-spark_") and file.is_file()), None)
+
+
+def coordinate(spark: str, delta: str | None) -> str:
+    """The Maven coordinate of Delta's JAR for this PySpark, and for this delta-spark if it is installed.
+
+    Raises SessionError if Delta has published none.
+    """
+    minor = _number(spark)[:2]
+    version = delta or _LATEST
+    number = _number(version)
+    first = _FIRST.get(minor)
+    if first is None and (minor < min(_FIRST) or number <= _number(_LATEST)):
+        raise SessionError(f"Delta {version} has no JAR for Spark {spark}", advice=EXTRA)
+    if first is not None and number[:2] < first:
+        raise SessionError(
+            f"Delta {version} has no JAR for Spark {spark}",
+            advice=f"install delta-spark {'.'.join(map(str, first))} or newer beside it (pip install --no-deps)",
+        )
+    suffix = "" if number[:2] == (4, 0) else f"_{minor[0]}.{minor[1]}"
+    return f"io.delta:delta-spark{suffix}_2.13:{version}"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """4.1.1-amzn-0 as 4, 1, 1."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
