@@ -1,7 +1,7 @@
-"""Pairs of Spark and Delta: the JAR of Delta that fits the installed PySpark.
+"""Pairs of Spark and Delta: the JAR of Delta that a session takes.
 
-In: the versions of Spark and Delta, and the settings of a session that is yet to start. Out: Maven coordinates, or the JAR that
-is there.
+In: the settings of a session that is yet to start, and the versions of Spark and Delta. Out: the JAR that is there, or the
+Maven coordinate of the one to download.
 
 PySpark and delta-spark are looked for, not required: a platform brings its own, and Delta's may be a JAR without a Python
 package.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EXTRA = "pip install 'delta-variant[spark]'"
 """What brings a pair where there is none."""
+PACKAGES = "spark.jars.packages"
 _LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
 # Delta has a JAR for each of these versions of Spark, from this version of Delta on. The JAR of Delta 4.0 is for Spark 4.0.
 _FIRST: dict[tuple[int, ...], tuple[int, ...]] = {(4, 0): (4, 0), (4, 1): (4, 1), (4, 2): (4, 4)}
@@ -46,8 +47,25 @@ def spark_home() -> Path | None:
     return Path(found.origin).parent if found is not None and found.origin else None
 
 
-def delta_jar(settings: Mapping[str, str]) -> Path | None:
-    """Delta's JAR that a session finds on its class path, without a download; None if there is none."""
+def delta(settings: Mapping[str, str]) -> Path | str:
+    """Delta's JAR on the class path of a session, or the Maven coordinate of the one that it downloads.
+
+    A coordinate among the settings goes before a JAR on the class path, and that before the one that fits this PySpark. Raises
+    SessionError if Delta has published none.
+    """
+    coordinates = (settings.get(PACKAGES) or "").split(",")
+    named = next((name.strip() for name in coordinates if name.strip().startswith("io.delta:delta-spark")), None)
+    if named is not None:
+        return named
+    jar = _on_class_path(settings)
+    if jar is not None:
+        return jar
+    from pyspark import __version__ as spark  # noqa: PLC0415  # doctor runs without PySpark
+
+    return coordinate(spark, installed("delta-spark"))
+
+
+def _on_class_path(settings: Mapping[str, str]) -> Path | None:
     home = spark_home()
     entries = [home / "jars" / "*"] if home is not None else []
     for key, separator in _CLASS_PATHS.items():

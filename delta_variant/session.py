@@ -19,8 +19,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
-
 from delta_variant import jvm, optimizer, pairs, report
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
@@ -58,11 +55,12 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     Raises SessionError if Delta has published no JAR for this PySpark and this delta-spark.
     """
     options = {**defaults(), **builder._options}  # noqa: SLF001  # a builder has no public getter
-    wanted = [*_names(options.get(_PACKAGES)), *packages]
-    if not any(name.startswith("io.delta:delta-spark") for name in wanted) and pairs.delta_jar(options) is None:
-        wanted.insert(0, pairs.coordinate(pyspark.__version__, pairs.installed("delta-spark")))
+    wanted = [*_names(options.get(pairs.PACKAGES)), *packages]
+    delta = pairs.delta({**options, pairs.PACKAGES: ",".join(wanted)})
+    if isinstance(delta, str) and delta not in wanted:
+        wanted.insert(0, delta)
     if wanted:
-        builder = builder.config(_PACKAGES, ",".join(dict.fromkeys(wanted)))
+        builder = builder.config(pairs.PACKAGES, ",".join(dict.fromkeys(wanted)))
     extensions = [*_names(options.get(_EXTENSIONS)), "io.delta.sql.DeltaSparkSessionExtension"]
     builder = builder.config(_EXTENSIONS, ",".join(dict.fromkeys(extensions)))
     if _CATALOG not in options:

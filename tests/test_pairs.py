@@ -60,11 +60,12 @@ def test_a_platforms_jar_stays(monkeypatch, tmp_path):
     jar.touch()
     builder = SparkSession.Builder
     for key, value in (("spark.jars", f"/a.jar,file://{jar}"), ("spark.driver.extraClassPath", f"/lib/a.jar:{jar.parent}/*")):
-        assert pairs.delta_jar({key: value}) == jar
+        assert pairs.delta({key: value}) == jar
         assert PACKAGES not in configure(builder().config(key, value))._options
-    assert pairs.delta_jar({"spark.jars": f"s3://bucket/{jar.name},{tmp_path}/{jar.name}"}) is None
+    elsewhere = {"spark.jars": f"s3://bucket/{jar.name},{tmp_path}/{jar.name}"}
+    assert pairs.delta(elsewhere) == pairs.coordinate(pyspark.__version__, pairs.installed("delta-spark"))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert pairs.delta_jar({}) == jar
+    assert pairs.delta({}) == jar
     assert PACKAGES not in configure(builder())._options
     assert configure(builder().config(PACKAGES, "org.example:one:1"))._options[PACKAGES] == "org.example:one:1"
 
@@ -73,6 +74,7 @@ def test_a_named_jar_stays():
     """A version of Delta that the builder names is kept, and no other one is added."""
     named = "org.example:one:1,io.delta:delta-spark_4.2_2.13:4.4.0"
     assert configure(SparkSession.Builder().config(PACKAGES, named))._options[PACKAGES] == named
+    assert pairs.delta({PACKAGES: named}) == named.split(",")[1]
 
 
 def test_sparks_home(monkeypatch):

@@ -167,12 +167,10 @@ def _pair(machine: _Machine) -> str:
         raise _Problem("there is no PySpark", pairs.EXTRA) from None
     from delta_variant.session import defaults
 
-    spark, delta = pyspark.__version__, pairs.installed("delta-spark")
-    found = f"pyspark {spark}, {'no delta-spark' if delta is None else f'delta-spark {delta}'}"
-    jar = pairs.delta_jar({**defaults(), **machine.settings})
-    if jar is not None:
-        return f"{found}, Delta's JAR is on the class path: {jar}"
-    return f"{found}, Delta's JAR that fits is {pairs.coordinate(spark, delta)}"
+    python = pairs.installed("delta-spark")
+    found = f"pyspark {pyspark.__version__}, {'no delta-spark' if python is None else f'delta-spark {python}'}"
+    delta = pairs.delta({**defaults(), **machine.settings})
+    return f"{found}, Delta's JAR {'that fits is' if isinstance(delta, str) else 'is on the class path:'} {delta}"
 
 
 def _java(_machine: _Machine) -> str:

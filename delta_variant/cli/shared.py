@@ -144,15 +144,13 @@ def delta_jar(settings: Mapping[str, str]) -> Path | None:
 
     Raises SessionError if there is none for the installed versions.
     """
-    import pyspark
-
     from delta_variant import pairs
     from delta_variant.session import defaults
 
-    there = pairs.delta_jar({**defaults(), **settings})
-    if there is not None:
-        return there
-    _, name, version = pairs.coordinate(pyspark.__version__, pairs.installed("delta-spark")).split(":")
+    delta = pairs.delta({**defaults(), **settings})
+    if isinstance(delta, Path):
+        return delta
+    _, name, version = delta.split(":")
     folders = [Path(settings["spark.jars.ivy"])] if "spark.jars.ivy" in settings else list(Path.home().glob(".ivy2*"))
     return next((file for folder in folders for file in folder.glob(f"jars/io.delta_{name}-{version}.jar")), None)
 
