@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from delta_variant import reloading, sources
+from delta_variant import pairs, reloading, sources
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.pieces import Piece
 from delta_variant.parquet_files.columns import merged, variants
@@ -194,7 +194,7 @@ class _Conversion(Load[Converted]):
         pieces, reading = self._pieces(batch.files, self.parts)
         reading = replace(reading, schema=schema)
         columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
-        rows = pieces.mapInArrow(partial(_rows, reading, to_arrow_schema(columns, timezone="UTC")), columns)
+        rows = pieces.mapInArrow(partial(_rows, reading, pairs.arrow_schema(columns)), columns)
         options = self.options
         if options.get("partition_by") is None:
             options = {**options, "partition_by": () if self._exists() else tuple(self.folders)}

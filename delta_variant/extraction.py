@@ -21,8 +21,8 @@ from pyspark import AccumulatorParam, TaskContext
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from delta_variant import pairs
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.json_files.documents import Reader
 from delta_variant.parquet_files.reader import PIECE
@@ -53,7 +53,7 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
     kinds = [t.StructField(f.name, t.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
     schema = t.StructType(kinds)
     counts = pieces.sparkSession.sparkContext.accumulator({}, _Counts())
-    rows = partial(_rows, replace(reading, column=PIECE), to_arrow_schema(schema, timezone="UTC"), counts)
+    rows = partial(_rows, replace(reading, column=PIECE), pairs.arrow_schema(schema), counts)
 
     def malformed() -> Counter[str]:
         found: Counter[str] = Counter()

@@ -36,6 +36,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from delta_variant import pairs
 from delta_variant.directories import own_directory
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
@@ -55,8 +56,6 @@ _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1", "
 _OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
 _ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
 _MAIN = "scala.tools.nsc.Main"
-REINSTALL = "install the versions that delta-variant requires (pip install --force-reinstall 'delta-variant[spark]')"
-"""What to do where the JVM side does not fit a session's classes."""
 _ELSEWHERE = "set NUMBA_CACHE_DIR to a directory that you own and that has room"
 
 _temporary: list[Path] = []
@@ -278,7 +277,7 @@ def _reason(code: int, output: str) -> tuple[str, str]:
     errors = [f"{place}: {text}" for place, text in _ERROR.findall(output)]
     if errors:
         more = [f"and {len(errors) - 3} more errors"] if len(errors) > 3 else []
-        return "; ".join([*errors[:3], *more]), REINSTALL
+        return "; ".join([*errors[:3], *more]), pairs.ADVICE
     if _MAIN in output and "ClassNotFoundException" in output:
         advice = (
             "add scala-compiler, which is among the JARs of pip's PySpark, or take a wheel of delta-variant that has this JAR"
@@ -288,7 +287,7 @@ def _reason(code: int, output: str) -> tuple[str, str]:
     cause = "; ".join(lines[:2]) or (f"signal {-code} ended the compiler" if code < 0 else f"it ended with code {code}")
     if code < 0 or "OutOfMemoryError" in output:
         return cause, "let the machine have 512 MB of free memory"
-    return cause, _ELSEWHERE if "space" in output else REINSTALL
+    return cause, _ELSEWHERE if "space" in output else pairs.ADVICE
 
 
 def _failure(versions: Versions, cause: str, advice: str) -> SessionError:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import callbacks, jars, jvm, messages, report, transaction
+from delta_variant import callbacks, jvm, messages, pairs, report, transaction
 from delta_variant.errors import SessionError
 from delta_variant.queries import requests, typed
 from delta_variant.version import __version__
@@ -123,7 +123,7 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(
         f"delta-variant {__version__} cannot skip files in this session, which runs {versions} ({cause})",
-        advice=f"{jars.REINSTALL}, or do not call enable, which write does not need",
+        advice=pairs.ADVICE,
     )
 
 

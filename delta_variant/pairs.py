@@ -1,7 +1,7 @@
-"""Pairs of Spark and Delta: the JAR of Delta that a session takes.
+"""Pairs of Spark and Delta: which of them this package supports, and the JAR of Delta that a session takes.
 
-In: the settings of a session that is yet to start, and the versions of Spark and Delta. Out: the JAR that is there, or the
-Maven coordinate of the one to download.
+In: the versions of Spark and Delta, and the settings of a session that is yet to start. Out: the JAR that is there, or the
+Maven coordinate of the one to download. What differs between the pairs in the JVM is in `scala/Pairs.scala`.
 
 PySpark and delta-spark are looked for, not required: a platform brings its own, and Delta's may be a JAR without a Python
 package.
@@ -13,21 +13,40 @@ import os
 import re
 from importlib import metadata
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delta_variant.errors import SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+SUPPORTED = "Spark 4.1 and 4.2 with Delta 4.1 to 4.4"
 EXTRA = "pip install 'delta-variant[spark]'"
 """What brings a pair where there is none."""
+ADVICE = (
+    f"install versions that delta-variant supports, {SUPPORTED} ({EXTRA} brings a pair), or do without enable: queries are "
+    "right without it, and open every file"
+)
+"""What to do where this package cannot work with a pair."""
+_OLDEST_SPARK, _OLDEST_DELTA = (4, 1), (4, 1)
+_NEWEST_SPARK, _NEWEST_DELTA = (4, 2), (4, 4)
 PACKAGES = "spark.jars.packages"
 _LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
 # Delta has a JAR for each of these versions of Spark, from this version of Delta on. The JAR of Delta 4.0 is for Spark 4.0.
 _FIRST: dict[tuple[int, ...], tuple[int, ...]] = {(4, 0): (4, 0), (4, 1): (4, 1), (4, 2): (4, 4)}
 _CLASS_PATHS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
+
+
+def is_newer(spark: str, delta: str) -> bool:
+    """Whether a version is newer than those that were tested. Raises SessionError if one is older than those supported."""
+    if _number(spark) < _OLDEST_SPARK or _number(delta) < _OLDEST_DELTA:
+        raise SessionError(f"delta-variant supports no Spark {spark} with Delta {delta}", advice=ADVICE)
+    return _number(spark)[:2] > _NEWEST_SPARK or _number(delta)[:2] > _NEWEST_DELTA
 
 
 def installed(name: str) -> str | None:
@@ -93,6 +112,15 @@ def coordinate(spark: str, delta: str | None) -> str:
         )
     suffix = "" if number[:2] == (4, 0) else f"_{minor[0]}.{minor[1]}"
     return f"io.delta:delta-spark{suffix}_2.13:{version}"
+
+
+def arrow_schema(rows: StructType) -> pa.Schema:
+    """PySpark's Arrow schema of rows, with timestamps in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # doctor runs without PySpark
+
+    # Before Spark 4.2, UTC was the default, and the function had no such argument.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(rows, **zone)
 
 
 def _number(version: str) -> tuple[int, ...]:

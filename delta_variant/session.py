@@ -15,13 +15,20 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # what PySpark programs call it
+
 from delta_variant import jvm, optimizer, pairs, report
-from delta_variant.errors import DeltaVariantWarning, SessionError
+from delta_variant.errors import DeltaVariantError, DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
+from delta_variant.version import __version__
+from delta_variant.writer import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +40,6 @@ _CATALOG = "spark.sql.catalog.spark_catalog"
 _SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _PROPERTY = re.compile(r"^[ \t]*([^\s=:#!][^\s=:]*)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _JAVA = 17
-_SPARK_VERSION, _DELTA_VERSION = "4.2", "4.4"
 
 
 def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> SparkSession.Builder:
@@ -104,15 +110,24 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
 
     Warns (DeltaVariantWarning) if the session reads tables with Delta's DSv2 reader, whose scans cannot be pruned.
 
-    Raises SessionError on Spark Connect, for versions of Spark and Delta that this package does not support, and if a query of
-    its own does not skip the files that it should.
+    A Spark or a Delta that is newer than those tested is tried: this package's classes are compiled against it, a query of its
+    own is planned, and with a local master a table is written and queried. If all this works, there is one warning
+    (DeltaVariantWarning).
+
+    Raises SessionError on Spark Connect, for versions of Spark and Delta that are too old, and if a query or a write of its own
+    does not do what it should.
     """
     if not report.has_rules(jvm.classic(spark)):
-        _check_versions(*jvm.versions(spark))
+        found, delta = jvm.versions(spark)
+        if delta is None:
+            raise SessionError(jvm.NO_DELTA)
+        newer = pairs.is_newer(found, delta)
         wanted = delta_settings(spark.conf.get)
         optimizer.install(spark, {key: spark.conf.get(key, None) for key in wanted})
         for key, value in wanted.items():
             spark.conf.set(key, value)
+        if newer:
+            _try(spark, f"Spark {found} with Delta {delta}")
         if spark.conf.get(report.READER, None) == report.DSV2:
             warnings.warn(
                 f"{report.READER} is {report.DSV2} in this session, so Delta's DSv2 reader scans every table that a query "
@@ -126,17 +141,51 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
         optimizer.offer(spark, always, {key: value for key, value in DELTA_SETTINGS.items() if key not in always})
 
 
-def _check_versions(spark: str, delta: str | None) -> None:
-    if delta is None:
-        raise SessionError(jvm.NO_DELTA)
-    known = (f"{_SPARK_VERSION}.", f"{_DELTA_VERSION}.")
-    if not (spark.startswith(known[0]) and delta.startswith(known[1])):
+def _try(spark: SparkSession, versions: str) -> None:
+    """Tries versions that are newer than those tested, and warns. Disables the session again if they do not work.
+
+    Executors of a cluster may not see the driver's files, so nothing is written there.
+    """
+    try:
+        if str(spark.sparkContext.master).startswith("local"):
+            round_trip(spark)
+    except SessionError as error:
+        disable(spark)
+        raise SessionError(f"delta-variant cannot work with {versions}: {error.text}", advice=pairs.ADVICE) from error
+    warnings.warn(
+        f"this session runs {versions}, and delta-variant {__version__} was tested with {pairs.SUPPORTED}. What it tried just "
+        "now works as it should",
+        DeltaVariantWarning,
+        stacklevel=3,
+    )
+
+
+def round_trip(spark: SparkSession) -> int:
+    """Writes a table of two rows into a directory of the driver, and looks for one of them. Returns the number of its files.
+
+    Raises SessionError if the table cannot be written or read, or if the query does not open exactly one file.
+    """
+    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
+        try:
+            numbers = spark.range(2).repartitionByRange(2, "id")
+            rows = numbers.select(F.expr("parse_json(to_json(struct(id))) AS v"))
+            files = write(rows, f"{folder}/t", shred={"v": "id bigint"}).files
+            hits = spark.read.format("delta").load(f"{folder}/t").where("v:id::int = 1")
+            found, [scan] = hits.count(), report.explain(hits).scans
+        except (DeltaVariantError, Py4JError, PySparkException) as error:
+            text = str(error) if isinstance(error, DeltaVariantError) else jvm.message(error)
+            raise SessionError(
+                f"a table in {folder} cannot be written and read: {text}",
+                advice="let the driver and the executors write to the session's file system (spark.hadoop.fs.defaultFS) and to "
+                "TMPDIR",
+            ) from error
+    if (found, scan.files_total, scan.files_after_bounds) != (1, files, 1):
         raise SessionError(
-            f"this session runs Spark {spark} with Delta {delta}, and delta_variant.enable supports Spark {_SPARK_VERSION} "
-            f"with Delta {_DELTA_VERSION} alone",
-            advice=f"install pyspark {_SPARK_VERSION}.* and delta-spark {_DELTA_VERSION}.*, or do without enable (queries are "
-            "right without it, and open every file)",
+            f"a query found {found} rows in {scan.files_after_bounds} of {scan.files_total} files, not 1 row in 1 file "
+            f"({'; '.join(scan.reasons)})",
+            advice="report this, with delta-variant doctor --json",
         )
+    return files
 
 
 def disable(spark: SparkSession) -> None:

@@ -1,4 +1,5 @@
-"""The package with the oldest and the newest versions that pyproject.toml allows, on each Python: `make pins`.
+"""The package with the oldest and the newest versions that pyproject.toml allows, on each Python, and with each pair of Spark
+and Delta: `make pins`.
 
 Each case makes an environment in `.pins`, installs the package there, and runs in it the tests without Spark, and pages of the
 documentation that write, query and explain a table in Spark and read it without. An environment that is there is brought up to
@@ -19,6 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.versions import other_pair, run_tests
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -26,7 +29,10 @@ else:
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAIRS = [("4.1.1", delta) for delta in ("4.1.0", "4.2.0", "4.3.1", "4.4.0")] + [("4.2.0", "4.4.0")]
+"""Each pair that Delta has a JAR for, in its newest releases."""
 CASES = [("3.10", "oldest"), *((f"3.{minor}", "newest") for minor in range(10, 14))]
+PAIR_TESTS = [f"tests/{name}.py" for name in ("pair", "test_never_wrong", "test_never_different", "test_every_write_generated")]
 TOOLS = {"duckdb", "hypothesis", "polars", "pytest", "pytest-xdist", "pyyaml"}
 """What the tests need beside the oldest versions. Flask needs a newer click, and Hatchling newer packaging."""
 WITHOUT_TOOLS = ["--ignore=tests/test_storage.py", "--deselect=tests/test_docs.py::test_the_site_builds"]
@@ -87,3 +93,10 @@ def test_versions(version, end):
     without_spark = ["-m", "not spark and not slow", "-n", "2", "--dist", "loadfile"]
     subprocess.run([*tests, *without_spark, *(WITHOUT_TOOLS if end == "oldest" else [])], cwd=ROOT, check=True)
     subprocess.run([*tests, *PAGES], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(("spark", "delta"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_pairs(spark, delta):
+    """Writes, skipping, typed reading, DML, `analyze`, `optimize`, ingestion and streams work on the pair; generated queries and
+    statements give what they give in a plain session."""
+    run_tests(other_pair(spark, delta), *PAIR_TESTS)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark  # it needs Java
 
 SOURCE = "package tiny\nobject Tiny { def twice(n: Int): Int = 2 * n }\n"
 BROKEN = "package tiny\nobject Tiny {\n  def one: Int = gone\n  def two: Int = 1.later\n  def rest = a + b + c\n}\n"
-MODULES = ("jars", "directories", "errors", "version")
+MODULES = ("jars", "pairs", "directories", "errors", "version")
 COMPILER = [str(jar) for jar in sorted(Path(pyspark.__file__).parent.glob("jars/scala-*.jar"))]
 
 SCRIPT = """
@@ -242,7 +242,7 @@ def test_what_does_not_compile(tmp_path):
     """If the sources do not fit the session's classes, one error names the versions, the first places, and what to do."""
     error = refused(start(package(tmp_path, BROKEN), NUMBA_CACHE_DIR=tmp_path / "cache"))
     assert "which runs Spark 4.2.0 with Delta 4.4.0 (Tiny.scala:3: not found: value gone; Tiny.scala:4: value later " in error
-    assert "and 2 more errors): install the versions that delta-variant requires (pip install --force-reinstall" in error
+    assert "and 2 more errors): install versions that it supports, Spark 4.1 and 4.2 with Delta 4.1 to 4.4" in error
     assert [file.suffix for file in (tmp_path / "cache" / "delta_variant").iterdir()] == [".lock"]
 
 

@@ -1,4 +1,4 @@
-"""Pairs of Spark and Delta, without a session: the JAR of Delta that `configure` takes."""
+"""Pairs of Spark and Delta, without a session: which are supported, and the JAR of Delta that `configure` takes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,17 @@ def test_no_jar_fits_this_spark(spark, delta):
     """A Spark for which Delta has published no JAR is named, with the pair to install."""
     with pytest.raises(SessionError, match=rf"has no JAR for Spark {spark}: pip install 'delta-variant\[spark\]'"):
         pairs.coordinate(spark, delta)
+
+
+def test_supported_versions():
+    """Older versions are an error that names them and those supported; newer ones are told from those that were tested."""
+    for supported in (("4.1.0", "4.1.0"), ("4.1.1", "4.2.0"), ("4.1.1-amzn-0", "4.2.0-amzn-0"), ("4.2.7", "4.4.1")):
+        assert not pairs.is_newer(*supported)
+    for newer in (("4.3.0", "4.4.0"), ("4.2.0", "4.5.0-SNAPSHOT"), ("4.20.0", "4.4.0"), ("5.0.0", "5.0.0")):
+        assert pairs.is_newer(*newer)
+    for older in (("4.0.1", "4.1.0"), ("4.1.1", "4.0.1"), ("3.5.3", "3.3.0")):
+        with pytest.raises(SessionError, match=r"Spark {} with Delta {}: .* Spark 4\.1 and 4\.2 with".format(*older)):
+            pairs.is_newer(*older)
 
 
 def test_without_delta_sparks_python(monkeypatch):

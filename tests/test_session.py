@@ -15,7 +15,7 @@ from delta_variant import jvm, messages, report
 from delta_variant import session as session_module
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.queries import requests
-from delta_variant.session import _check_versions, check_java, configure, disable, enable
+from delta_variant.session import check_java, configure, disable, enable
 
 PREFIX = "spark.databricks.delta."
 LIMIT = PREFIX + "stats.limitPerVariant"
@@ -124,22 +124,6 @@ def test_what_changed_since_stays(session):
     session.conf.unset(SETTINGS[1])
     disable(session)
     assert settings(session) == ["5", None, before[2]]
-
-
-@pytest.mark.parametrize("versions", [("4.1.0", "4.4.0"), ("4.2.0", "4.5.0"), ("4.20.0", "4.4.0")])
-def test_other_versions_are_refused(versions):
-    """Other versions of Spark and Delta are an error that names them and the supported ones."""
-    with pytest.raises(
-        SessionError, match=r"Spark {} with Delta {}, and .* Spark 4\.2 with Delta 4\.4 alone".format(*versions)
-    ):
-        _check_versions(*versions)
-    _check_versions("4.2.7", "4.4.1")
-
-
-def test_without_delta():
-    """A session without Delta is told how to make one that has it."""
-    with pytest.raises(SessionError, match=r"no Delta Lake: make it with delta_variant\.configure"):
-        _check_versions("4.2.0", None)
 
 
 def nothing_proved(_request):

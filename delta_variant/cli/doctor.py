@@ -170,6 +170,8 @@ def _pair(machine: _Machine) -> str:
     python = pairs.installed("delta-spark")
     found = f"pyspark {pyspark.__version__}, {'no delta-spark' if python is None else f'delta-spark {python}'}"
     delta = pairs.delta({**defaults(), **machine.settings})
+    if isinstance(delta, str):
+        pairs.is_newer(pyspark.__version__, delta.rsplit(":", 1)[1])
     return f"{found}, Delta's JAR {'that fits is' if isinstance(delta, str) else 'is on the class path:'} {delta}"
 
 
@@ -313,31 +315,9 @@ def _rules(machine: _Machine) -> str:
 
 
 def _round_trip(machine: _Machine) -> str:
-    from pyspark.sql import functions as F
+    from delta_variant.session import round_trip
 
-    from delta_variant.report import explain
-    from delta_variant.writer import write
-
-    spark = machine.spark
-    with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
-        path = str(Path(folder, "t"))
-        try:
-            numbers = spark.range(2).repartitionByRange(2, "id")
-            rows = numbers.select(F.expr("parse_json(to_json(struct(id))) AS v"))
-            files = write(rows, path, shred={"v": "id bigint"}).files
-            hits = spark.read.format("delta").load(path).where("v:id::int = 1")
-            found, [scan] = hits.count(), explain(hits).scans
-        except Exception as error:
-            raise _Problem(
-                f"a table in {folder} cannot be written and read: {first_line(error)}",
-                "let the driver and the executors write to the session's file system (spark.hadoop.fs.defaultFS) and to TMPDIR",
-            ) from error
-    if (found, scan.files_total, scan.files_after_bounds) != (1, files, 1):
-        raise _Problem(
-            f"a query found {found} rows in {scan.files_after_bounds} of {scan.files_total} files, not 1 row in 1 file",
-            f"report this, with delta-variant doctor --json ({'; '.join(scan.reasons)})",
-        )
-    return f"{files} files written, 1 of them opened by a query"
+    return f"{round_trip(machine.spark)} files written, 1 of them opened by a query"
 
 
 CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[_Machine], str]], ...] = (

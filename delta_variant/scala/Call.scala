@@ -39,7 +39,7 @@ final class Call(users: SparkSession, asked: String) {
   }
 
   /** The rows have been computed: completes the Observations of the session of the rows, which its clone does not know. */
-  def observe(execution: QueryExecution): Unit = users.observationManager.tryComplete(execution)
+  def observe(execution: QueryExecution): Unit = Pairs.complete(users.observationManager, execution)
 
   /** Whether the rows are pieces of Parquet files (`Pieces`). */
   def hasPieces: Boolean = additions.pieces == "parquet"
@@ -129,7 +129,7 @@ object Call {
         Map.empty,
         spark.emptyDataFrame) {
     def register(added: Seq[Action], removed: Seq[Action], isWhole: Boolean): Unit = {
-      registerInsertReplaceMetrics(spark, transaction, added, removed)
+      Pairs.registerReplaced(this, spark, transaction, added, removed)
       if (isWhole) registerOverwriteRemoveMetrics(spark, transaction, removed)
     }
   }

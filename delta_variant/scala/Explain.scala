@@ -1,6 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import io.delta.spark.internal.v2.catalog.DeltaV2Table
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.{CTERelationRef, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
@@ -12,8 +11,7 @@ import org.apache.spark.sql.delta.variant.Messages.ScanReport
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.execution.datasources._
-import org.apache.spark.sql.execution.datasources.v2.{ChangelogTable, DataSourceV2Relation, DataSourceV2ScanRelation}
-import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation}
 
 /**
  * The data for `explain`: the Delta scans of a plan, with what the rules did to them, and the other leaves of the plan that
@@ -78,11 +76,11 @@ object Explain {
       case rows: InMemoryRelation => cached(rows)
       case scan: DataSourceV2ScanRelation => table(scan, scan.relation.table)
       case relation: DataSourceV2Relation => table(relation, relation.table)
-      case stream: StreamingRelationV2 if stream.table.isInstanceOf[DeltaV2Table] || Columns.hasVariant(stream) =>
+      case stream: StreamingRelationV2 if Pairs.isV2(stream.table) || Columns.hasVariant(stream) =>
         Seq(other(stream.table.name, "stream"))
-      case stream: StreamingRelation if stream.sourceName == "delta" || Columns.hasVariant(stream) =>
-        Seq(other(name(stream.dataSource.catalogTable, stream.dataSource.options.getOrElse("path", "")), "stream"))
-      case _: StreamingRelationV2 | _: StreamingRelation | _: CTERelationRef => Nil
+      case Pairs.Stream(source, of) if of == "delta" || Columns.hasVariant(plan) =>
+        Seq(other(name(source.catalogTable, source.options.getOrElse("path", "")), "stream"))
+      case _: StreamingRelationV2 | Pairs.Stream(_, _) | _: CTERelationRef => Nil
       case rows: LocalRelation => rows.getTagValue(Outcomes.Answered).toSeq
       case rdd: LogicalRDD if Columns.hasVariant(rdd) => Seq(other(rdd.nodeName, "rdd", Some(rdd.nodeName)))
       case rows if Columns.hasVariant(rows) => Seq(other(rows.nodeName, "rows", Some(rows.nodeName)))
@@ -109,9 +107,9 @@ object Explain {
     }
 
     private def table(plan: LogicalPlan, table: Table): Seq[ScanReport] = table match {
-      case delta: DeltaV2Table =>
-        Seq(inside.fold(other(table.name, "dsv2").copy(version = Some(delta.version.toLong)))(other(table.name, _)))
-      case _: ChangelogTable => Seq(other(table.name, "changes"))
+      case _ if Pairs.isV2(table) =>
+        Seq(inside.fold(other(table.name, "dsv2").copy(version = Pairs.version(table)))(other(table.name, _)))
+      case _ if Pairs.isOfChanges(table) => Seq(other(table.name, "changes"))
       case _ if Columns.hasVariant(plan) || table.getClass.getName.startsWith("org.apache.spark.sql.delta.") =>
         Seq(other(table.name, "rows", Some(table.getClass.getSimpleName)))
       case _ => Nil

@@ -37,9 +37,13 @@ object JsonTexts {
       case call: StaticInvoke
           if call.staticObject == VariantExpressionEvalUtils.getClass && call.functionName == "parseJson" =>
         call.arguments match {
-          case Seq(text, Literal(duplicates: Boolean, _), Literal(fails: Boolean, _), Literal(unicode: Boolean, _))
+          case Seq(text, Literal(duplicates: Boolean, _), Literal(fails: Boolean, _), unicode @ _*)
               if text.dataType == StringType =>
-            Some((text, (fails, duplicates, unicode)))
+            unicode match {
+              case Nil => Some((text, (fails, duplicates, false))) // Spark before 4.2 does not validate it
+              case Seq(Literal(validates: Boolean, _)) => Some((text, (fails, duplicates, validates)))
+              case _ => None
+            }
           case _ => None
         }
       case _ => None

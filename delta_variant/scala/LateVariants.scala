@@ -18,7 +18,6 @@ import org.apache.spark.sql.execution.datasources.{FileFormat, HadoopFsRelation,
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ShuffleExchangeLike}
 import org.apache.spark.sql.execution.joins.CartesianProductExec
-import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution
 import org.apache.spark.sql.types.{LongType, StringType, StructType, VariantType}
 
 /**
@@ -58,7 +57,7 @@ object LateVariants {
    * @param isFree whether nothing but the task needs a column of the output, by its index
    */
   def of(execution: QueryExecution, log: DeltaLog, isFree: Int => Boolean): Option[LateVariants] =
-    if (execution.isInstanceOf[IncrementalExecution]) None
+    if (Pairs.isOfStream(execution)) None
     else {
       val session = execution.sparkSession.asInstanceOf[SparkSession]
       val leastBytes = JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))

@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.variant.{IsValidVariant, SchemaOfVariant, VariantGet}
+import org.apache.spark.sql.catalyst.expressions.variant.{SchemaOfVariant, VariantGet}
 import org.apache.spark.sql.catalyst.plans.logical.Project
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeltaColumnMapping, Snapshot}
@@ -50,7 +50,7 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
    */
   def row(files: Seq[Attribute], path: Expression, checked: Boolean): Seq[NamedExpression] = {
     def tag(name: String) = ElementAt(column(files, "tags"), Literal(name), failOnError = false)
-    def intact(variant: Expression) = if (checked) If(IsValidVariant(variant).replacement, variant, NoVariant) else variant
+    def intact(variant: Expression) = if (checked) If(Pairs.isValid(variant), variant, NoVariant) else variant
     val stats = column(files, "stats")
     val known = In(tag(tags.marker), tags.markerValues.asScala.map(Literal(_)).toSeq)
     val counted = stats.dataType.asInstanceOf[StructType].exists(_.name == "numRecords")

@@ -129,7 +129,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
         // A plan with columns that the table has no longer. Spark has dropped all such plans before it planned the first anew.
         case _: AnalysisException =>
       }
-      transaction.catalogTable.foreach(table => cache.recacheTableOrView(spark, table.identifier.nameParts, false))
+      transaction.catalogTable.foreach(table => Pairs.recache(cache, spark, table.identifier.nameParts))
     }
   }
 }

@@ -149,7 +149,8 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
       case other =>
         val node = other.transformExpressions {
           case column: AttributeReference => column.withExprId(fresh(column.exprId))
-          case alias: Alias => alias.withExprId(fresh(alias.exprId))
+          case alias: Alias =>
+            alias.copy()(fresh(alias.exprId), alias.qualifier, alias.explicitMetadata, alias.nonInheritableMetadataKeys)
         }
         over(node, 0, of(other.children.head))
     }

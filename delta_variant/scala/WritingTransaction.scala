@@ -28,7 +28,6 @@ import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStag
 import org.apache.spark.sql.execution.datasources.{BasicWriteJobStatsTracker, BasicWriteTaskStats, V1WritesUtils}
 import org.apache.spark.sql.execution.exchange.Exchange
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{
   DataType, DateType, MetadataBuilder, NullType, StringType, StructField, StructType, TimestampType
@@ -95,7 +94,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     val session = input.sparkSession.asInstanceOf[SparkSession]
     val keys = options.flatMap(_ => ours(ClusterBy, session, options)).getOrElse("")
     val isGathered = call.exists(!_.hasPieces) && metadata.partitionColumns.nonEmpty
-    if (keys.isEmpty && !isGathered || input.queryExecution.isInstanceOf[IncrementalExecution]) input
+    if (keys.isEmpty && !isGathered || Pairs.isOfStream(input.queryExecution)) input
     else {
       val rows = input.asInstanceOf[DataFrame]
       val reply = writes.python.ask[Messages.ClusterReply](
@@ -156,7 +155,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private val materialized = {
       val isAsked = IcebergCompat.isAnyEnabled(metadata) ||
         protocol.isFeatureSupported(MaterializePartitionColumnsTableFeature) ||
-        DeltaConfigs.WRITE_PARTITION_COLUMNS_TO_PARQUET.fromMetaData(metadata).getOrElse(true)
+        Pairs.hasPartitionColumns(metadata)
       if (isAsked) partitioning.filter(_.name != IsChange) else Nil
     }
 

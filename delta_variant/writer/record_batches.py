@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+
+from delta_variant import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ def schema_of(rows: StructType, names: tuple[str, ...]) -> pa.Schema:
 
     names: the physical names of the columns, in the order of `rows`.
     """
-    fields = to_arrow_schema(rows, timezone="UTC")
+    fields = pairs.arrow_schema(rows)
     return pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
 
 

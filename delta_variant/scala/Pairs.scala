@@ -1,0 +1,90 @@
+package org.apache.spark.sql.delta.variant
+
+import java.lang.reflect.InvocationTargetException
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, RuntimeReplaceable, TryEval}
+import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.connector.catalog.Table
+import org.apache.spark.sql.delta.{DeltaConfig, DeltaConfigs, OptimisticTransaction}
+import org.apache.spark.sql.delta.actions.{Action, Metadata}
+import org.apache.spark.sql.delta.commands.WriteIntoDelta
+import org.apache.spark.sql.execution.{CacheManager, QueryExecution}
+import org.apache.spark.sql.execution.datasources.DataSource
+
+/**
+ * What differs between the versions of Spark and Delta that a session can have (delta_variant/pairs.py). All other sources
+ * compile against each of them. What a version has is looked up by its name: no number of a version is compared.
+ */
+object Pairs {
+
+  // ---- Spark ----------------------------------------------------------------------------------------------------------------
+
+  /** Whether a plan is that of a stream's batch. Spark 4.1 moved the class to another package, like the next one. */
+  def isOfStream(execution: QueryExecution): Boolean = is(execution, "IncrementalExecution")
+
+  /** A stream that Spark reads by a source of version 1: the source's table, and its name. */
+  object Stream {
+    def unapply(plan: LogicalPlan): Option[(DataSource, String)] = plan match {
+      case stream: Product if is(plan, "StreamingRelation") =>
+        Some((stream.productElement(0).asInstanceOf[DataSource], stream.productElement(1).asInstanceOf[String]))
+      case _ => None
+    }
+  }
+
+  /** Whether a table is the result of a query for changes, which Spark 4.2 introduced. */
+  def isOfChanges(table: Table): Boolean = is(table, "ChangelogTable")
+
+  // ---- Delta ----------------------------------------------------------------------------------------------------------------
+
+  /** Whether Delta's reader for Spark's interfaces of version 2 reads a table. Delta 4.3 renamed the class. */
+  def isV2(table: Table): Boolean = is(table, "DeltaV2Table", "SparkTable") && table.getClass.getName.startsWith("io.delta.")
+
+  /** Whether data files have partition columns that no feature asks for: from Delta 4.4 on, unless a property denies it. */
+  def hasPartitionColumns(metadata: Metadata): Boolean =
+    call[DeltaConfig[Option[Boolean]]](DeltaConfigs, Seq("WRITE_PARTITION_COLUMNS_TO_PARQUET"))
+      .exists(_.fromMetaData(metadata).getOrElse(true))
+
+  /** Registers Delta's counts of the rows that an overwrite of some rows removes. Delta 4.3 renamed the method. */
+  def registerReplaced(
+      command: WriteIntoDelta,
+      spark: SparkSession,
+      transaction: OptimisticTransaction,
+      added: Seq[Action],
+      removed: Seq[Action]): Unit =
+    call[Unit](command, Seq("registerInsertReplaceMetrics", "registerReplaceWhereMetrics"), spark, transaction, added, removed)
+
+  /** Completes the Observations of a session by a query that has run. Spark 4.2 made the method public. */
+  def complete(observations: AnyRef, execution: QueryExecution): Unit = call[Unit](observations, Seq("tryComplete"), execution)
+
+  /** Whether a VARIANT is intact, as an expression. Spark has one from 4.2 on; before, to find its schema reads all of it. */
+  def isValid(variant: Expression): Expression =
+    made[RuntimeReplaceable]("org.apache.spark.sql.catalyst.expressions.variant.IsValidVariant", variant).map(_.replacement)
+      .getOrElse(IsNotNull(TryEval(new SchemaOfVariant(variant).replacement)))
+
+  /** The version of the table that is read by Spark's interfaces of version 2; Spark's has the method from 4.1 on. */
+  def version(table: Table): Option[Long] = call[String](table, Seq("version")).flatMap(Option(_)).map(_.toLong)
+
+  /** Has Spark read anew what it has cached of a table by its name, from Spark 4.1 on. */
+  def recache(cache: CacheManager, spark: SparkSession, name: Seq[String]): Unit =
+    call[Unit](cache, Seq("recacheTableOrView"), spark, name, Boolean.box(false))
+
+  private def is(value: AnyRef, names: String*): Boolean =
+    Iterator.iterate[Class[_]](value.getClass)(_.getSuperclass).takeWhile(_ != null)
+      .exists(of => names.contains(of.getSimpleName))
+
+  /** What the first of these methods that an object has returns; None if it has none. */
+  private def call[T](on: AnyRef, names: Seq[String], arguments: AnyRef*): Option[T] =
+    names.flatMap(name =>
+      on.getClass.getMethods.find(method => method.getName == name || method.getName.endsWith(s"$$$$$name")))
+      .headOption.map { method =>
+        try method.invoke(on, arguments: _*).asInstanceOf[T]
+        catch { case failure: InvocationTargetException => throw failure.getCause }
+      }
+
+  /** An object of a class; None if there is none of this name. */
+  private def made[T](name: String, arguments: AnyRef*): Option[T] =
+    try Some(getClass.getClassLoader.loadClass(name).getConstructors.head.newInstance(arguments: _*).asInstanceOf[T])
+    catch { case _: ClassNotFoundException => None }
+}

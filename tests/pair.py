@@ -1,0 +1,181 @@
+"""What this package does on the pair of Spark and Delta of its environment: python -m pytest tests/pair.py
+
+`test_other_pairs` and `pins` run it in environments that have other pairs. The statements run in an enabled session, and their
+results are compared with those of a plain session.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import delta_variant as dv
+from delta_variant import jvm
+from delta_variant.stats import BOUNDS_TAG
+from tests.logs import live
+
+pytestmark = pytest.mark.spark
+ROWS = 40_000  # enough for files that are shredded
+SHREDDED = "TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
+DOCUMENTS = (
+    f"SELECT id, parse_json(to_json(named_struct('n', id, 's', concat('text ', id), 'x', id % 7, 'o', struct(id % 3 AS k)))) v "
+    f"FROM range({ROWS})"
+)
+QUERIES = [
+    "SELECT id FROM {} WHERE v:n::bigint = 5",
+    "SELECT count(*) FROM {} WHERE v:n::int BETWEEN 100 AND 199",
+    "SELECT v:x::int x, count(*), sum(v:n::double) FROM {} GROUP BY ALL ORDER BY x",
+    "SELECT min(v:n::bigint), max(v:n::bigint), count(*) FROM {}",
+    "SELECT id FROM {} WHERE v:s::string LIKE 'text 39%' ORDER BY id",
+    "SELECT v:o.k::int k, max(v:s::string) FROM {} WHERE v:n::bigint >= 3000 GROUP BY ALL ORDER BY k",
+    "SELECT id, cast(v AS string) AS text FROM {} ORDER BY v:n::bigint DESC LIMIT 3",
+    "SELECT a.id FROM {0} a JOIN (VALUES (7), (8)) b(n) ON a.v:n::bigint = b.n ORDER BY a.id",
+]
+
+
+@pytest.fixture(scope="module")
+def enabled(spark):
+    """An enabled session, whose JVM has a plain one, too."""
+    own = spark.newSession()
+    dv.enable(own)
+    print("\n{} with Delta {}".format(*jvm.versions(own)))
+    return own
+
+
+@pytest.fixture
+def plain(spark):
+    return spark.newSession()
+
+
+@pytest.fixture(scope="module")
+def table(enabled, tmp_path_factory):
+    """A table of eight files that an INSERT wrote."""
+    name = f"delta.`{tmp_path_factory.mktemp('tables')}/t`"
+    enabled.sql(f"CREATE TABLE {name} (id BIGINT, v VARIANT) USING delta {SHREDDED}")
+    enabled.sql(f"INSERT INTO {name} SELECT /*+ REPARTITION_BY_RANGE(8, id) */ * FROM ({DOCUMENTS})")
+    return name
+
+
+def location(table):
+    return table.split("`")[1]
+
+
+def adds(table):
+    """The Add actions of the files that a table has."""
+    return list(live(location(table)).values())
+
+
+def same(enabled, plain, table):
+    """Compares the queries on a table with those of a plain session."""
+    for query in QUERIES:
+        text = query.format(table)
+        assert enabled.sql(text).collect() == plain.sql(text).collect(), text
+
+
+def opened(enabled, query):
+    [scan] = dv.explain(enabled.sql(query)).scans
+    return scan.files_after_bounds, scan.files_typed
+
+
+def test_insert(enabled, plain, table):
+    """INSERT writes this package's files with bounds; queries skip, read typed columns, and give Spark's rows."""
+    files = adds(table)
+    assert len(files) == 8
+    assert all(BOUNDS_TAG in add["tags"] and "v" in json.loads(add["stats"])["minValues"] for add in files)
+    same(enabled, plain, table)
+    assert opened(enabled, QUERIES[0].format(table)) == (1, 1)
+    assert opened(enabled, QUERIES[2].format(table)) == (8, 8)
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["copies", "deletion vectors"])
+def test_changes(enabled, plain, tmp_path, vectors):
+    """UPDATE, DELETE, MERGE and OPTIMIZE write this package's files, and leave the rows that they leave in a plain session."""
+    properties = f"'delta.enableVariantShredding' = 'true', 'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
+    names = [f"delta.`{tmp_path}/{kind}`" for kind in ("enabled", "plain")]
+    steps = [
+        "CREATE TABLE {} (id BIGINT, v VARIANT) USING delta TBLPROPERTIES (" + properties + ")",
+        "INSERT INTO {} SELECT /*+ REPARTITION_BY_RANGE(4, id) */ * FROM (" + DOCUMENTS + ")",
+        "UPDATE {} SET v = parse_json('{{\"n\": -1}}') WHERE v:n::bigint = 17",
+        "DELETE FROM {} WHERE v:n::bigint BETWEEN 1000 AND 1009",
+        (
+            "MERGE INTO {} t USING (SELECT 3999 n UNION ALL SELECT 50000) s ON t.v:n::bigint = s.n "
+            "WHEN MATCHED THEN UPDATE SET id = 0 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (n, parse_json('{{\"n\": 7}}'))"
+        ),
+        "OPTIMIZE {}",
+    ]
+    for session, name in zip((enabled, plain), names, strict=True):
+        for step in steps:
+            session.sql(step.format(name))
+    rows = [plain.sql(f"SELECT id, to_json(v) v FROM {name}").sort("id", "v").collect() for name in names]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == ROWS - 10 + 1
+    same(enabled, plain, names[0])
+    assert all(BOUNDS_TAG in add["tags"] for add in adds(names[0]))
+
+
+def test_write_and_optimize(enabled, plain, tmp_path):
+    """`write` clusters and shreds by a schema; `optimize` clusters by another path; `unshred` and `shred` rewrite it."""
+    name = f"delta.`{tmp_path}/t`"
+    rows = enabled.sql(DOCUMENTS).repartition(3)
+    dv.write(rows, location(name), shred={"v": "n bigint, s string"}, cluster_by=["v:x"], max_rows_per_file=5000)
+    same(enabled, plain, name)
+    variants = dv.VariantTable.forPath(enabled, location(name))
+    variants.optimize(cluster_by=["v:n"], max_file_size=100_000)
+    assert opened(enabled, QUERIES[0].format(name))[0] == 1
+    same(enabled, plain, name)
+    variants.disable_shredding()
+    variants.unshred()
+    same(enabled, plain, name)
+    variants.enable_shredding()
+    variants.shred()
+    same(enabled, plain, name)
+
+
+def test_analyze(enabled, plain, tmp_path):
+    """`analyze` gives bounds and an index to the files of Delta's own writer."""
+    name = f"delta.`{tmp_path}/t`"
+    plain.sql(f"CREATE TABLE {name} (id BIGINT, v VARIANT) USING delta")
+    plain.sql(f"INSERT INTO {name} SELECT /*+ REPARTITION_BY_RANGE(8, id) */ * FROM ({DOCUMENTS})")
+    assert opened(enabled, QUERIES[0].format(name))[0] == 8
+    variants = dv.VariantTable.forPath(enabled, location(name))
+    assert variants.analyze().files == 8
+    assert opened(enabled, QUERIES[0].format(name))[0] == 1
+    same(enabled, plain, name)
+    variants.analyze(bloom=["v:s"], budget=0.5)
+    assert opened(enabled, f"SELECT id FROM {name} WHERE v:s::string = 'text 77'")[0] == 1
+    same(enabled, plain, name)
+
+
+def test_files_of_delta(enabled, plain, tmp_path):
+    """Queries on shredded files of Delta's own writer give the rows of a plain session."""
+    name = f"delta.`{tmp_path}/t`"
+    plain.sql(f"CREATE TABLE {name} (id BIGINT, v VARIANT) USING delta {SHREDDED}")
+    plain.sql(f"INSERT INTO {name} {DOCUMENTS}")
+    same(enabled, plain, name)
+
+
+def test_ingest_and_streams(enabled, plain, tmp_path):
+    """`ingest` loads JSON; a stream of Delta's writes this package's files."""
+    (tmp_path / "rows.json").write_text("\n".join(json.dumps({"n": n}) for n in range(100)))
+    dv.ingest(enabled, str(tmp_path / "rows.json"), str(tmp_path / "loaded"))
+    hits = enabled.sql(f"SELECT v:n::int FROM delta.`{tmp_path}/loaded` WHERE v:n::int > 97 ORDER BY 1")
+    assert [row[0] for row in hits.collect()] == [98, 99]
+    enabled.sql(f"CREATE TABLE delta.`{tmp_path}/copied` (v VARIANT) USING delta {SHREDDED}")
+    stream = enabled.readStream.format("delta").load(str(tmp_path / "loaded")).selectExpr("v")
+    writer = stream.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(tmp_path / "copied")).awaitTermination()
+    assert plain.read.format("delta").load(str(tmp_path / "copied")).count() == 100
+    assert all(BOUNDS_TAG in add["tags"] for add in adds(f"delta.`{tmp_path}/copied`"))
+
+
+def test_drop_feature(enabled, tmp_path):
+    """The feature for shredding is dropped from the protocol, and comes back."""
+    name = f"delta.`{tmp_path}/t`"
+    dv.write(enabled.sql(DOCUMENTS), location(name), shred={"v": "n bigint"})
+    variants = dv.VariantTable.forPath(enabled, location(name))
+    variants.drop_feature()
+    assert enabled.sql(f"SELECT count(*) FROM {name} WHERE v:n::bigint < 10").first()[0] == 10
+    variants.enable_shredding()
+    variants.shred()
+    assert opened(enabled, QUERIES[2].format(name))[1] > 0
