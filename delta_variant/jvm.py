@@ -128,8 +128,12 @@ def delta_errors(doing: str) -> Iterator[None]:
 def message(error: Exception) -> str:
     """The message of an exception of the JVM or of a Python worker, without its stack trace."""
     cause = getattr(error, "java_exception", None)
-    text = str(error) if cause is None else str(cause.getMessage() or cause)
-    text = text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].split(";\n'")[0].strip()  # the last is a plan
+    return cleaned(str(error) if cause is None else str(cause.getMessage() or cause))
+
+
+def cleaned(text: str) -> str:
+    """The message of an exception without its stack trace."""
+    text = re.split("\n\nJVM stacktrace:|\n\tat |;\n'", text, maxsplit=1)[0].strip()  # the last begins a plan
     return not_loaded(text) or text
 
 

@@ -116,7 +116,6 @@ class GroupsReply(Message):
 
 
 class WriteRequest(Message):
-    number: int
     location: str
     protocol: str
     metadata: str
@@ -133,6 +132,9 @@ class WriteRequest(Message):
     max_rows: int
     string_prefix: int
     files: int | None
+    spark: str
+    storage: StorageSettings
+    workers: Workers
 
 
 class ClusterRequest(Message):
@@ -156,11 +158,26 @@ class TextColumns(Message):
     validate_unicode: bool
 
 
+class StorageSettings(Message):
+    settings: Mapping[str, str]
+    region: str | None
+
+
+class Workers(Message):
+    python: str
+    is_local: bool
+    versions: tuple[str, ...] | None
+    failure: str | None
+
+
 class WriteReply(Message):
-    task: str | None
-    announces: str | None
-    reason: str
-    is_failure: bool
+    task: str | None = None
+    python: str = ""
+    announces: str | None = None
+    reason: str = ""
+    is_failure: bool = False
+    probe: str | None = None
+    wants_region: bool = False
 
 
 Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest | WriteRequest | ClusterRequest

@@ -41,11 +41,8 @@ class _Session:
     """Answers the requests of a session's rules and writes, and logs what they tell."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
         self.python = callbacks.Callbacks(spark, self._reply, self._tell).python
         """The `scala/Python.scala` of the session."""
-        self.writes: Any = None
-        """The `scala/EveryWrite.scala` that asks."""
 
     def _reply(self, request: messages.Request) -> messages.Reply:
         """An exception leaves the plan unchanged, and the JVM warns."""
@@ -59,7 +56,7 @@ class _Session:
             case messages.GroupsRequest():
                 return typed.groups(request)
             case messages.WriteRequest() | messages.ClusterRequest():
-                return every_write.answer(request, self._spark, self.writes)
+                return every_write.answer(request)
 
     def _tell(self, about: str, text: str) -> None:
         """Logs why a rule left the plan unchanged, why Delta wrote files itself, and, if the session asks for it, each scan as
@@ -67,7 +64,7 @@ class _Session:
         if about == "scan":
             _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
         elif about in every_write.TOLD:
-            every_write.tell(self._spark, about, text)
+            every_write.tell(about, text)
         else:
             what = "data skipping by Variant path" if about == "skipping" else "typed reading"
             _log.warning("%s failed, so the query runs without it: %s", what, text)
@@ -82,7 +79,7 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     try:
         session, shared, tags = _Session(spark), jvm.loaded(spark).shared, transaction.tags(spark)
         python = session.python
-        session.writes = writes = every_write.writes(spark, python, None)
+        writes = every_write.writes(spark, python, None)
         rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
         typed = jvm.construct(spark, "TypedScans", python, tags, shared)
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
