@@ -41,6 +41,23 @@ class Message:
         dataclass(frozen=True)(cls)
 
 
+# ---- what both sides have in common ----------------------------------------------------------------------------------
+
+
+class Constants(Message):
+    version: str
+    digest: str
+    spark: str
+    delta: str
+    settings: Mapping[str, str]
+    defaults: Mapping[str, str]
+    marker: str
+    marker_values: tuple[str, ...]
+    typed_values: tuple[str, ...]
+    nonnull: str
+    times: str
+
+
 # ---- the rules ask Python: a request, and the reply to it ------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delta_variant import jvm, optimizer, pairs, report
+from delta_variant.constants import DEFAULTS, SETTINGS
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 
@@ -122,8 +123,7 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
                 stacklevel=2,
             )
     if new_sessions:
-        always = delta_settings(lambda key, _: key)  # those of which a value of the user does not stay
-        optimizer.offer(spark, always, {key: value for key, value in DELTA_SETTINGS.items() if key not in always})
+        optimizer.offer(spark, SETTINGS, DEFAULTS)
 
 
 def _check_versions(spark: str, delta: str | None) -> None:

@@ -19,12 +19,10 @@ import org.apache.spark.sql.types.VariantType
  * What the writes of an enabled session need (`WritingTransaction`), or those of the session of a call of `write`.
  *
  * @param python makes the plan of a write (delta_variant/writer/every_write.py)
- * @param function a PySpark function, in whose place a write puts its own
- * @param batches the source of a class body that makes record batches of rows (Batches.java)
+ * @param function a PySpark function, in whose place a write puts its own; null without a Python driver
  * @param asked null in an enabled session
  */
-final class EveryWrite(
-    val python: Python, function: SimplePythonFunction, val batches: String, asked: Call) {
+final class EveryWrite(val python: Python, function: SimplePythonFunction, asked: Call) {
   import EveryWrite._
 
   val call: Option[Call] = Option(asked)
@@ -33,6 +31,7 @@ final class EveryWrite(
   def tasks(context: SparkContext, storage: HadoopSettings)(
       request: (Messages.StorageSettings, Messages.Workers) => Messages.WriteRequest): Either[Reason, Tasks] = {
     val workers = Workers.of(context)
+    val function = Option(this.function).getOrElse(PythonProcess.function)
 
     def pickled(command: String, reply: Messages.WriteReply) =
       function.copy(command = Base64.getDecoder.decode(command).toIndexedSeq, pythonVer = reply.python)

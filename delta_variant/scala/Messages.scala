@@ -31,6 +31,22 @@ object Messages {
 
   def decoded[M: ClassTag](text: String): M = json.readValue[M](text)
 
+  // ---- what both sides have in common: Python puts it into the JAR ----------------------------------------------------
+
+  /** What a JAR is of and for, the session settings of an enabled session, and the tags of Add actions (Tags). */
+  final case class Constants(
+      version: String, // of this package
+      digest: String, // of the sources: JAR and Python fit if it is the same
+      spark: String,
+      delta: String,
+      settings: Map[String, String],
+      defaults: Map[String, String], // of settings that stay if they are there
+      marker: String,
+      markerValues: Seq[String],
+      typedValues: Seq[String],
+      nonnull: String,
+      times: String)
+
   // ---- the rules ask Python: a request, and the reply to it ---------------------------------------------------------
 
   @JsonTypeInfo(use = JsonTypeInfo.Id.SIMPLE_NAME, property = "is")

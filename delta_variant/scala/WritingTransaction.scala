@@ -314,7 +314,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       try {
         val rows = plan.execute()
         val location = if (call.isDefined) None else Some(deltaLog.dataPath.toString) // whose errors rows then have
-        Right(WriteFiles.run(session, rows, rowSchema, task, writes.batches, location).toSeq)
+        Right(WriteFiles.run(session, rows, rowSchema, task, location).toSeq)
       } catch {
         case InnerInvariantViolationException(violation) => throw violation
         // A failure of Python may be one of the user's functions, whose errors are then those of Delta's own write.

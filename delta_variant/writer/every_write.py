@@ -42,7 +42,7 @@ def writes(spark: SparkSession, python: Any, call: Any) -> Any:
     """
     function = jvm.python_function(spark, _no_rows)
     jvm.loaded(spark).shared.observe()
-    return jvm.construct(spark, "EveryWrite", python, function, jvm.executor_source(), call)
+    return jvm.construct(spark, "EveryWrite", python, function, call)
 
 
 def _no_rows(number: int, messages: Iterator[bytes]) -> Iterator[bytes]:  # noqa: ARG001  # PySpark's signature
