@@ -22,7 +22,7 @@ class Callbacks:
         """tell: gets what it is about, and a text."""
         jvm.start_callbacks(spark)
         self._replies, self._told = _Replies(reply), _Told(tell)
-        self.python = jvm.construct(spark, "Python", self._replies, self._told)
+        self.python = jvm.construct(spark, "PythonDriver", self._replies, self._told)
         """The `scala/Python.scala` that calls them."""
 
     def close(self) -> None:

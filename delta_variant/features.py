@@ -13,21 +13,15 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from delta_variant.constants import DEFAULTS, SETTINGS
 from delta_variant.errors import TableError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
-# Unless this is off, Delta gives tables that it creates the feature under the preview's name.
-PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
-_BOUNDS_LIMIT = "spark.databricks.delta.stats.limitPerVariant"
-DELTA_SETTINGS = {
-    "spark.databricks.delta.variantShredding.parseFooterForStats": "true",
-    _BOUNDS_LIMIT: "100",
-    PREVIEW_NAMES: "false",
-}
-"""With these settings delta-spark collects Variant bounds, and calls the feature `variantShredding`. By default it does not."""
+DELTA_SETTINGS = SETTINGS | DEFAULTS
+"""What an enabled session, and that of a write, set of Delta's."""
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -178,11 +172,8 @@ class TableFeatures:
 
 
 def delta_settings(found: Callable[[str, None], str | None]) -> dict[str, str]:
-    """The settings of DELTA_SETTINGS that a session is to get; a limit that the user has set stays.
-
-    found: looks up a setting of the session, with a default.
-    """
-    return {key: value for key, value in DELTA_SETTINGS.items() if key != _BOUNDS_LIMIT or found(key, None) is None}
+    """The settings of DELTA_SETTINGS that a session is to get. found: looks up a setting of the session, with a default."""
+    return SETTINGS | {key: value for key, value in DEFAULTS.items() if found(key, None) is None}
 
 
 def _is_true(properties: Mapping[str, str], key: str) -> bool:

@@ -36,9 +36,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from delta_variant import pairs
+from delta_variant import constants, pairs
 from delta_variant.directories import own_directory
 from delta_variant.errors import SessionError
+from delta_variant.messages import Constants, encoded
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1", "
 _OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
 _ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
 _MAIN = "scala.tools.nsc.Main"
+_FOLDER = "org/apache/spark/sql/delta/variant"
 _ELSEWHERE = "set NUMBA_CACHE_DIR to a directory that you own and that has room"
 
 _temporary: list[Path] = []
@@ -132,6 +134,10 @@ def build(directory: Path, versions: Versions, java: Path, class_path: Sequence[
         for source, text in texts.items():
             (jar.parent / source).write_bytes(text)
         _compile(jar, versions, java, class_path, sorted(texts))
+        with zipfile.ZipFile(jar, "a", zipfile.ZIP_DEFLATED) as archive:
+            for resource, text in _resources().items():
+                archive.writestr(f"{_FOLDER}/{resource}", text)
+            archive.writestr(f"{_FOLDER}/constants.json", encoded(_constants(versions, digest())))
     return directory / name
 
 
@@ -147,11 +153,44 @@ def _texts() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in _package("scala").iterdir() if file.name.endswith(".scala")}
 
 
+def _resources() -> dict[str, bytes]:
+    """What the JAR has beside classes, by its name, but for the constants: `scala/Batches.java`."""
+    return {file.name: file.read_bytes() for file in _package("scala").iterdir() if file.name.endswith(".java")}
+
+
+def _constants(versions: Versions, digest: str) -> Constants:
+    """What Python and the JVM have in common (`scala/Resources.scala`)."""
+    return Constants(
+        version=__version__,
+        digest=digest,
+        spark=versions.spark,
+        delta=versions.delta,
+        settings=constants.SETTINGS,
+        defaults=constants.DEFAULTS,
+        marker=constants.BOUNDS_TAG,
+        marker_values=constants.BOUNDS_TAG_VALUES,
+        typed_values=(constants.TYPED_TAG_VALUE,),
+        nonnull=constants.NONNULL_TAG,
+        times=constants.TIMES_TAG,
+    )
+
+
+def digest() -> str:
+    """The digest of what a JAR is made of, but for the versions. Both sides of a session must have the same."""
+    return _digest(_texts())
+
+
+def _digest(texts: Mapping[str, bytes], *more: str) -> str:
+    found = hashlib.blake2b("\0".join(more).encode(), digest_size=8)
+    common = encoded(_constants(Versions("", "", ""), "")).encode()
+    for name, text in sorted({**texts, **_resources(), "constants.json": common}.items()):
+        found.update(f"\0{name}\0{len(text)}\0".encode() + text)
+    return found.hexdigest()
+
+
 def _name(versions: Versions, texts: Mapping[str, bytes]) -> str:
-    digest = hashlib.blake2b(versions.scala.encode(), digest_size=8)
-    for name, text in sorted(texts.items()):
-        digest.update(f"\0{name}\0{len(text)}\0".encode() + text)
-    name = f"delta-variant-{__version__}-spark-{versions.spark}-delta-{versions.delta}-{digest.hexdigest()}.jar"
+    digest = _digest(texts, versions.scala)
+    name = f"delta-variant-{__version__}-spark-{versions.spark}-delta-{versions.delta}-{digest}.jar"
     return re.sub(r"[^\w.+-]", "_", name)
 
 

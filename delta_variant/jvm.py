@@ -18,7 +18,6 @@ import threading
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +127,12 @@ def delta_errors(doing: str) -> Iterator[None]:
 def message(error: Exception) -> str:
     """The message of an exception of the JVM or of a Python worker, without its stack trace."""
     cause = getattr(error, "java_exception", None)
-    text = str(error) if cause is None else str(cause.getMessage() or cause)
-    text = text.split("\n\nJVM stacktrace:")[0].split("\n\tat ")[0].split(";\n'")[0].strip()  # the last is a plan
+    return cleaned(str(error) if cause is None else str(cause.getMessage() or cause))
+
+
+def cleaned(text: str) -> str:
+    """The message of an exception without its stack trace."""
+    text = re.split("\n\nJVM stacktrace:|\n\tat |;\n'", text, maxsplit=1)[0].strip()  # the last begins a plan
     return not_loaded(text) or text
 
 
@@ -237,17 +240,9 @@ def loaded(spark: SparkSession) -> Loaded:
     gateway: Any = classic(spark).sparkContext._gateway
     with _lock:
         if gateway not in _loaded:
-            jar = jars.found(versions := _versions(spark)) or jars.compiled(versions, *_compiler(spark))
-            urls = gateway.new_array(static(spark, "java.net.URL"), 1)
-            urls[0] = static(spark, "java.io.File")(str(jar.path)).toURI().toURL()
-            loader = static(spark, "java.net.URLClassLoader")(urls, _loader(spark))
-            _loaded[gateway] = Loaded(jar, loader, _constructed(spark, loader.loadClass(f"{PACKAGE}.Shared")))
+            jar, loader = _classes(spark)
+            _loaded[gateway] = Loaded(jar, loader, _singleton(loader, f"{PACKAGE}.Shared").ours())
         return _loaded[gateway]
-
-
-def executor_source() -> str:
-    """The Java source that executors compile: they have no JAR of this package (`scala/Batches.java`)."""
-    return files("delta_variant").joinpath("scala").joinpath("Batches.java").read_text(encoding="utf-8")
 
 
 def rules(spark: SparkSession) -> list[Any]:
@@ -269,6 +264,31 @@ def start_callbacks(spark: SparkSession) -> None:
 def _loader(spark: SparkSession) -> Any:
     """The class loader that sees the JARs of `spark.jars.packages`."""
     return static(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+
+
+def _classes(spark: SparkSession) -> tuple[jars.Jar, Any]:
+    """The JAR and the class loader of this package's classes. A JAR of the session's own (`--jars`) is taken if it is of these
+    sources and versions, and hidden if not."""
+    gateway: Any = spark.sparkContext._gateway
+    versions, own = _versions(spark), _own_jar(spark)
+    if own is not None and own[1] == (jars.digest(), versions.spark, versions.delta):
+        return jars.Jar(own[0]), _loader(spark)
+    jar = jars.found(versions) or jars.compiled(versions, *_compiler(spark))
+    urls = gateway.new_array(static(spark, "java.net.URL"), 1)
+    urls[0] = static(spark, "java.io.File")(str(jar.path)).toURI().toURL()
+    kind = "java.net.URLClassLoader" if own is None else "org.apache.spark.util.ChildFirstURLClassLoader"
+    return jar, static(spark, kind)(urls, _loader(spark))
+
+
+def _own_jar(spark: SparkSession) -> tuple[Path, tuple[str, ...]] | None:
+    """The JAR of this package that is on the session's class path; the digest of its sources, and the versions it is for."""
+    loader = _loader(spark)
+    try:
+        place = loader.loadClass(f"{PACKAGE}.Extensions").getProtectionDomain().getCodeSource().getLocation()
+    except Py4JJavaError:
+        return None
+    found = _singleton(loader, f"{PACKAGE}.Resources").constants()
+    return Path(static(spark, "java.io.File")(place.toURI()).getPath()), (found.digest(), found.spark(), found.delta())
 
 
 def _constructed(spark: SparkSession, java_class: Any, *arguments: Any) -> Any:

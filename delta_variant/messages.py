@@ -41,6 +41,23 @@ class Message:
         dataclass(frozen=True)(cls)
 
 
+# ---- what both sides have in common ----------------------------------------------------------------------------------
+
+
+class Constants(Message):
+    version: str
+    digest: str
+    spark: str
+    delta: str
+    settings: Mapping[str, str]
+    defaults: Mapping[str, str]
+    marker: str
+    marker_values: tuple[str, ...]
+    typed_values: tuple[str, ...]
+    nonnull: str
+    times: str
+
+
 # ---- the rules ask Python: a request, and the reply to it ------------------------------------------------------------
 
 
@@ -116,7 +133,6 @@ class GroupsReply(Message):
 
 
 class WriteRequest(Message):
-    number: int
     location: str
     protocol: str
     metadata: str
@@ -133,6 +149,9 @@ class WriteRequest(Message):
     max_rows: int
     string_prefix: int
     files: int | None
+    spark: str
+    storage: StorageSettings
+    workers: Workers
 
 
 class ClusterRequest(Message):
@@ -156,11 +175,26 @@ class TextColumns(Message):
     validate_unicode: bool
 
 
+class StorageSettings(Message):
+    settings: Mapping[str, str]
+    region: str | None
+
+
+class Workers(Message):
+    python: str
+    is_local: bool
+    versions: tuple[str, ...] | None
+    failure: str | None
+
+
 class WriteReply(Message):
-    task: str | None
-    announces: str | None
-    reason: str
-    is_failure: bool
+    task: str | None = None
+    python: str = ""
+    announces: str | None = None
+    reason: str = ""
+    is_failure: bool = False
+    probe: str | None = None
+    wants_region: bool = False
 
 
 Request = PruneRequest | ExtremesRequest | ProofsRequest | GroupsRequest | WriteRequest | ClusterRequest

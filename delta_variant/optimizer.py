@@ -10,19 +10,17 @@ prove that a path is in a typed column (`queries.typed.proofs`); and how the fil
 
 No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
 the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
-`spark.delta_variant.logScans` is true.
+`spark.delta_variant.logScans` is true. `answers` has what Python answers.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from delta_variant import callbacks, jvm, messages, pairs, report, transaction
+from delta_variant import answers, callbacks, jvm, pairs, report, transaction
 from delta_variant.errors import SessionError
-from delta_variant.queries import requests, typed
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
 
@@ -34,43 +32,6 @@ if TYPE_CHECKING:
 _READING = "delta_variant.TypedScans"
 _QUERIES = f"{jvm.PACKAGE}.Queries"
 _RULES = frozenset({report.SKIPPING, _READING})
-_log = logging.getLogger("delta_variant")
-
-
-class _Session:
-    """Answers the requests of a session's rules and writes, and logs what they tell."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self.python = callbacks.Callbacks(spark, self._reply, self._tell).python
-        """The `scala/Python.scala` of the session."""
-        self.writes: Any = None
-        """The `scala/EveryWrite.scala` that asks."""
-
-    def _reply(self, request: messages.Request) -> messages.Reply:
-        """An exception leaves the plan unchanged, and the JVM warns."""
-        match request:
-            case messages.PruneRequest():
-                return requests.answer(request)
-            case messages.ExtremesRequest():
-                return requests.extremes(request)
-            case messages.ProofsRequest():
-                return typed.proofs(request)
-            case messages.GroupsRequest():
-                return typed.groups(request)
-            case messages.WriteRequest() | messages.ClusterRequest():
-                return every_write.answer(request, self._spark, self.writes)
-
-    def _tell(self, about: str, text: str) -> None:
-        """Logs why a rule left the plan unchanged, why Delta wrote files itself, and, if the session asks for it, each scan as
-        `explain` shows it."""
-        if about == "scan":
-            _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
-        elif about in every_write.TOLD:
-            every_write.tell(self._spark, about, text)
-        else:
-            what = "data skipping by Variant path" if about == "skipping" else "typed reading"
-            _log.warning("%s failed, so the query runs without it: %s", what, text)
 
 
 def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
@@ -80,9 +41,8 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
     try:
-        session, shared, tags = _Session(spark), jvm.loaded(spark).shared, transaction.tags(spark)
-        python = session.python
-        session.writes = writes = every_write.writes(spark, python, None)
+        python, shared, tags = _python(spark), jvm.loaded(spark).shared, transaction.tags(spark)
+        writes = every_write.writes(spark, python, None)
         rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
         typed = jvm.construct(spark, "TypedScans", python, tags, shared)
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
@@ -94,6 +54,11 @@ def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
     if _listener(spark) is None:
         spark._jsparkSession.listenerManager().register(jvm.construct(spark, "Queries"))  # noqa: SLF001  # no public name
+
+
+def _python(spark: SparkSession) -> Any:
+    """A `scala/Python.scala` that asks this process."""
+    return callbacks.Callbacks(spark, answers.reply, answers.tell).python
 
 
 def queries(spark: SparkSession) -> list[DataFrame]:
@@ -115,7 +80,7 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
     `defaults` if they do not have others."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = ours, dict(settings), dict(defaults), _Session(spark).python, jvm.loaded(spark).shared
+    given = ours, dict(settings), dict(defaults), _python(spark), jvm.loaded(spark).shared
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
 
 

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm, optimizer, pairs, report
+from delta_variant.constants import DEFAULTS, SETTINGS
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 from delta_variant.version import __version__
@@ -137,8 +138,7 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
                 stacklevel=2,
             )
     if new_sessions:
-        always = delta_settings(lambda key, _: key)  # those of which a value of the user does not stay
-        optimizer.offer(spark, always, {key: value for key, value in DELTA_SETTINGS.items() if key not in always})
+        optimizer.offer(spark, SETTINGS, DEFAULTS)
 
 
 def _try(spark: SparkSession, versions: str) -> None:

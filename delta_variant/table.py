@@ -22,8 +22,9 @@ from pyspark.sql.types import VariantType
 
 from delta_variant import jvm, rewriting
 from delta_variant.analysis import Analyzed, analyze, inspected
+from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
-from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
+from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import Advice, Rewritten

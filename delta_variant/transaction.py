@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant import jvm, stats
+from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
@@ -148,8 +148,7 @@ class Table:
 
 def tags(spark: SparkSession) -> Any:
     """The names of the tags that say of Add actions what their statistics do not (`scala/Tags.scala`)."""
-    values = list(stats.BOUNDS_TAG_VALUES), [stats.TYPED_TAG_VALUE]
-    return jvm.construct(spark, "Tags", stats.BOUNDS_TAG, *values, stats.NONNULL_TAG, stats.TIMES_TAG)
+    return jvm.companion(spark, "Tags").ours()
 
 
 def _check_protocol(table: Table, log: Any, protocol: Any) -> None:

@@ -37,6 +37,7 @@ LONGEST = [
     "reading",
     "tables",
     "optimize",
+    "without_driver",
     "convert",
     "reloading",
     "writer",

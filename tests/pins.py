@@ -97,6 +97,6 @@ def test_versions(version, end):
 
 @pytest.mark.parametrize(("spark", "delta"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_pairs(spark, delta):
-    """Writes, skipping, typed reading, DML, `analyze`, `optimize`, ingestion and streams work on the pair; generated queries and
-    statements give what they give in a plain session."""
+    """Writes, skipping, typed reading, DML, `analyze`, `optimize`, ingestion and streams work on the pair; queries and
+    statements that are generated give what they give in a plain session."""
     run_tests(other_pair(spark, delta), *PAIR_TESTS)

@@ -16,6 +16,7 @@ from delta_variant.cli import main
 from delta_variant.cli.demo import called
 from delta_variant.cli.load import _show_loaded
 from delta_variant.cli.picture import picture
+from delta_variant.cli.servers import EXTENSIONS
 from delta_variant.ingestion import Ingested
 from delta_variant.version import __version__
 from tests.support import INTERPRETED
@@ -101,6 +102,18 @@ def test_an_older_java(call, tmp_path, monkeypatch):
     (line,) = errors.splitlines()
     assert "is version 11" in line
     assert "install Java 17" in line
+
+
+@pytest.mark.spark
+def test_jar(run_here, spark, tmp_path):
+    """The JAR of the session is copied to a file or into a directory, with the settings that it is for."""
+    made = jvm.loaded(spark).jar.path
+    code, output, _ = run_here("jar", "--output", str(tmp_path / "new" / "dv.jar"))
+    assert (code, output.split()[-1]) == (0, f"spark.sql.extensions={EXTENSIONS}")
+    assert f"--jars {tmp_path}/new/dv.jar\n" in output
+    code, output, _ = run_here("jar", "--output", str(tmp_path), "--json")
+    assert (code, json.loads(output)) == (0, {"jar": str(tmp_path / made.name), "extensions": EXTENSIONS})
+    assert (tmp_path / "new" / "dv.jar").read_bytes() == (tmp_path / made.name).read_bytes() == made.read_bytes()
 
 
 @pytest.mark.spark

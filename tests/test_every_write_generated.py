@@ -34,7 +34,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, StructType, VariantType
 
 import delta_variant as dv
-from delta_variant.features import PREVIEW_NAMES
+from delta_variant.constants import PREVIEW_NAMES
 from tests.logs import commits
 from tests.strategies import column
 from tests.support import collected, forget, generated, length

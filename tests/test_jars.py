@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark  # it needs Java
 
 SOURCE = "package tiny\nobject Tiny { def twice(n: Int): Int = 2 * n }\n"
 BROKEN = "package tiny\nobject Tiny {\n  def one: Int = gone\n  def two: Int = 1.later\n  def rest = a + b + c\n}\n"
-MODULES = ("jars", "pairs", "directories", "errors", "version")
+MODULES = ("jars", "constants", "pairs", "directories", "errors", "messages", "version")
 COMPILER = [str(jar) for jar in sorted(Path(pyspark.__file__).parent.glob("jars/scala-*.jar"))]
 
 SCRIPT = """

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 import delta_variant as dv
-from delta_variant import hadoop
+from delta_variant import hadoop, jvm
 from delta_variant.binary import parse_json
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.storage import Storage
@@ -352,7 +352,7 @@ def test_keys_in_a_credential_store(spark, keys, tmp_path):
         path = spark._jvm.org.apache.hadoop.fs.Path(table)
         found = hadoop.storage_of(spark, path, conf)
         assert {key for key, value in found.options.items() if value in keys.values()} == {"access_key", "secret_key"}
-        assert hadoop._bucket_region(path, conf) == "eu-north-1"
+        assert jvm.construct(spark, "HadoopSettings", path, conf).region().get() == "eu-north-1"
         analyzed = dv.VariantTable.forPath(spark, table).analyze(paths=["v:other"])
         assert (analyzed.bytes_read > 0, analyzed.failed) == (True, {})
     finally:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from delta_variant import jvm
+from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.features import PREVIEW_NAMES
 from delta_variant.transaction import Table
 from delta_variant.writer import write
 

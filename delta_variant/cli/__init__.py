@@ -7,6 +7,7 @@
     load     ingest, convert
     look     stats, inspect, explain
     improve  analyze, optimize
+    servers  jar
 
 Results go to standard output, progress and errors to standard error. A module is imported when one of its commands is called,
 so that `--help` is quick and `doctor` runs where PySpark does not.

@@ -37,6 +37,9 @@ SECTIONS = {
         "analyze": ("improve", "Bounds, and an index, for files that lack them."),
         "optimize": ("improve", "Files in an order that look-ups gain from."),
     },
+    "Serve": {
+        "jar": ("servers", "The JAR for spark-sql, servers, and drivers without Python."),
+    },
 }
 """The commands in the order of the help: the module that has the command, and one line about it."""
 

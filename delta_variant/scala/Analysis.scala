@@ -3,7 +3,6 @@ package org.apache.spark.sql.delta.variant
 import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.annotation.tailrec
-import scala.jdk.CollectionConverters._
 import scala.util.Random
 
 import org.apache.spark.api.python.{PythonFunction, PythonRDD}
@@ -34,7 +33,7 @@ final class Analysis(
 
   private val wanted = { // over the columns of Add actions
     val value = col("tags").getItem(tags.marker)
-    if (all) lit(true) else value.isNull || not(value.isin(tags.markerValues.asScala.toSeq: _*))
+    if (all) lit(true) else value.isNull || not(value.isin(tags.markerValues: _*))
   }
   private var predicates: Seq[Expression] = Nil
   private var batches = 1

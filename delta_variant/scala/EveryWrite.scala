@@ -1,13 +1,12 @@
 package org.apache.spark.sql.delta.variant
 
 import java.util.{Base64, Locale}
-import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicLong
 
+import scala.annotation.tailrec
 import scala.util.control.NonFatal
 
-import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkContext
 import org.apache.spark.api.python.{PythonFunction, SimplePythonFunction}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -20,31 +19,40 @@ import org.apache.spark.sql.types.VariantType
  * What the writes of an enabled session need (`WritingTransaction`), or those of the session of a call of `write`.
  *
  * @param python makes the plan of a write (delta_variant/writer/every_write.py)
- * @param function a PySpark function, in whose place a write puts its own
- * @param batches the source of a class body that makes record batches of rows (Batches.java)
+ * @param function a PySpark function, in whose place a write puts its own; null without a Python driver
  * @param asked null in an enabled session
  */
-final class EveryWrite(
-    val python: Python, function: SimplePythonFunction, val batches: String, asked: Call) {
+final class EveryWrite(val python: Python, function: SimplePythonFunction, asked: Call) {
+  import EveryWrite._
+
   val call: Option[Call] = Option(asked)
-  private val numbers = new AtomicLong
-  private val storages = new ConcurrentHashMap[Long, EveryWrite.Storage]
 
   /** Asks for the tasks of a write, whose data files go to `storage`. Left has the reason why Delta has to make the files. */
-  def tasks(storage: EveryWrite.Storage)(
-      request: Long => Messages.WriteRequest): Either[EveryWrite.Reason, EveryWrite.Tasks] = {
-    val number = numbers.incrementAndGet()
-    storages.put(number, storage)
-    try {
-      val reply = python.ask[Messages.WriteReply](request(number))
-      reply.task.toRight(EveryWrite.Reason(reply.reason, reply.isFailure)).map { task =>
-        new EveryWrite.Tasks(function.copy(command = Base64.getDecoder.decode(task).toIndexedSeq), reply.announces)
-      }
-    } finally storages.remove(number)
+  def tasks(context: SparkContext, storage: HadoopSettings)(
+      request: (Messages.StorageSettings, Messages.Workers) => Messages.WriteRequest): Either[Reason, Tasks] = {
+    val workers = Workers.of(context)
+    val function = Option(this.function).getOrElse(PythonProcess.function)
+
+    def pickled(command: String, reply: Messages.WriteReply) =
+      function.copy(command = Base64.getDecoder.decode(command).toIndexedSeq, pythonVer = reply.python)
+
+    @tailrec def asked(settings: Messages.StorageSettings, known: Messages.Workers): Messages.WriteReply = {
+      val reply = python.ask[Messages.WriteReply](request(settings, known))
+      if (reply.probe.isDefined)
+        asked(settings, workers.probed(context, function.pythonExec, pickled(reply.probe.get, reply)))
+      else if (reply.wantsRegion) asked(settings.copy(region = Some(storage.region.getOrElse(""))), known)
+      else reply
+    }
+
+    val reply = asked(storage.settings, workers.known(context, function.pythonExec))
+    reply.task.map(task => new Tasks(pickled(task, reply), reply.announces)).toRight(Reason(reply.reason, reply.isFailure))
   }
 
-  /** Where the files of a write go for which Python is making a plan. */
-  def storage(number: Long): EveryWrite.Storage = storages.get(number)
+  /** Remembers why tasks failed, which Python may know as the reason of the next failure, too. */
+  def failed(context: SparkContext, reason: String): Reason = {
+    Workers.of(context).failed(reason)
+    Reason(reason, isFailure = true)
+  }
 
   /** Tells why Delta makes the files of a write to a table. */
   def tell(table: Path, reason: EveryWrite.Reason): Unit =
@@ -70,9 +78,6 @@ object EveryWrite {
   final class SessionOfCall(val writes: EveryWrite) extends Rule[LogicalPlan] with Session {
     override def apply(plan: LogicalPlan): LogicalPlan = plan
   }
-
-  /** A directory of a table, and the settings of its file system. */
-  final class Storage(val path: Path, val conf: Configuration)
 
   /** The tasks of a write. announces: the application whose first transaction identifier is committed with the files. */
   final class Tasks(val function: PythonFunction, val announces: Option[String])

@@ -25,7 +25,7 @@ object Failures {
   }
 
   /** What Python said, or what was said of it, if a job failed in one of its workers, or because there was none. */
-  private def ofPython(failure: Throwable): Option[String] = causes(failure).collectFirst {
+  def ofPython(failure: Throwable): Option[String] = causes(failure).collectFirst {
     case cause: PythonException => cause.getMessage
     case cause
         if cause.getStackTrace.headOption.exists(_.getClassName.startsWith(Workers)) ||

@@ -52,7 +52,7 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
     def tag(name: String) = ElementAt(column(files, "tags"), Literal(name), failOnError = false)
     def intact(variant: Expression) = if (checked) If(Pairs.isValid(variant), variant, NoVariant) else variant
     val stats = column(files, "stats")
-    val known = In(tag(tags.marker), tags.markerValues.asScala.map(Literal(_)).toSeq)
+    val known = In(tag(tags.marker), tags.markerValues.map(Literal(_)))
     val counted = stats.dataType.asInstanceOf[StructType].exists(_.name == "numRecords")
     def bound(side: String, names: Seq[String]) =
       if (indexed.contains(names)) intact(names.foldLeft(field(stats, side))(field)) else NoVariant

@@ -31,6 +31,22 @@ object Messages {
 
   def decoded[M: ClassTag](text: String): M = json.readValue[M](text)
 
+  // ---- what both sides have in common: Python puts it into the JAR ----------------------------------------------------
+
+  /** What a JAR is of and for, the session settings of an enabled session, and the tags of Add actions (Tags). */
+  final case class Constants(
+      version: String, // of this package
+      digest: String, // of the sources: JAR and Python fit if it is the same
+      spark: String,
+      delta: String,
+      settings: Map[String, String],
+      defaults: Map[String, String], // of settings that stay if they are there
+      marker: String,
+      markerValues: Seq[String],
+      typedValues: Seq[String],
+      nonnull: String,
+      times: String)
+
   // ---- the rules ask Python: a request, and the reply to it ---------------------------------------------------------
 
   @JsonTypeInfo(use = JsonTypeInfo.Id.SIMPLE_NAME, property = "is")
@@ -101,7 +117,6 @@ object Messages {
 
   /** How do tasks write the rows of Delta's command? (delta_variant/writer/every_write.py) */
   final case class WriteRequest(
-      number: Long, // by which Python asks for the settings of the file system
       location: String,
       protocol: String, // Delta's JSON, as that of the metadata
       metadata: String,
@@ -117,7 +132,10 @@ object Messages {
       compression: Option[String],
       maxRows: Long, // 0 for no limit
       stringPrefix: Int,
-      files: Option[Long]) // of the table; None if the log would have to be read for it
+      files: Option[Long], // of the table; None if the log would have to be read for it
+      spark: String, // its version
+      storage: StorageSettings,
+      workers: Workers)
       extends Request[WriteReply]
 
   /** By what are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
@@ -132,10 +150,32 @@ object Messages {
       columns: Seq[String], corrupt: Option[String], fails: Boolean, allowDuplicateKeys: Boolean, validateUnicode: Boolean)
 
   /**
-   * A pickled PySpark function in base64, and the application whose first transaction identifier is committed with the files;
-   * or the reason why Delta has to write the files, and whether somebody has to do something about it.
+   * Hadoop's settings for the file system of a location, with the entries of credential stores. region: that of the bucket, ""
+   * if AWS does not tell it, None if AWS was not asked.
    */
-  final case class WriteReply(task: Option[String], announces: Option[String], reason: String, isFailure: Boolean)
+  final case class StorageSettings(settings: Map[String, String], region: Option[String])
+
+  /** What the JVM knows of the Python that runs tasks (Workers). */
+  final case class Workers(
+      python: String, // the command
+      isLocal: Boolean, // whether tasks run on the driver's machine
+      versions: Option[Seq[String]], // of this package, as tasks told; None if they were not asked, empty if that failed
+      failure: Option[String]) // why tasks failed last
+
+  /**
+   * A pickled PySpark function in base64, the version of Python that it is for, and the application whose first transaction
+   * identifier is committed with the files; or the reason why Delta has to write the files, and whether somebody has to do
+   * something about it; or what has to be in the request before there is an answer: `versions`, for which there is a function,
+   * or the `region`.
+   */
+  final case class WriteReply(
+      task: Option[String],
+      python: String,
+      announces: Option[String],
+      reason: String,
+      isFailure: Boolean,
+      probe: Option[String],
+      wantsRegion: Boolean)
 
   // ---- the filters of a scan ----------------------------------------------------------------------------------------
 

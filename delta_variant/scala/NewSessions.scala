@@ -6,7 +6,7 @@ import java.util.{List => JList, Map => JMap}
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 
@@ -33,8 +33,11 @@ final class NewSessions(
    * From now on, sessions that are made from this one get the rules and settings; without rules nothing, if this session was
    * the last to offer some.
    */
-  def offer(session: SparkSession): Unit = shared.checks.synchronized {
-    val extensions = session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions
+  def offer(session: SparkSession): Unit =
+    offer(session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions, session)
+
+  /** session: null for extensions of which no session is made yet (Extensions). */
+  def offer(extensions: SparkSessionExtensions, session: SparkSession): Unit = shared.checks.synchronized {
     val before = Option(shared.checks.get(extensions))
     if (!rules.isEmpty || before.exists(_.from.get eq session)) {
       val check = before.getOrElse(new NewSessions.Check)
@@ -49,7 +52,7 @@ final class NewSessions(
 
   private def install(session: SparkSession): Unit = {
     val there = session.experimental.extraOptimizations
-    if (!there.exists(_ eq rules.get(0))) { // else it is a clone of a session that has them
+    if (!there.exists(_.ruleName == rules.get(0).ruleName)) { // else it is a clone of a session that has them
       settings.asScala.foreach { case (key, value) => session.conf.set(key, value) }
       for ((key, value) <- defaults.asScala if session.conf.get(key, null) == null) session.conf.set(key, value)
       session.experimental.extraOptimizations = there ++ rules.asScala
@@ -58,6 +61,15 @@ final class NewSessions(
 }
 
 object NewSessions {
+
+  /** Offers the rules, the settings and the writes of `enable`, by the Python process of this JVM (Extensions). */
+  def offer(extensions: SparkSessionExtensions): Unit = {
+    val (python, tags, shared, constants) = (PythonProcess.ours, Tags.ours, Shared.ours, Resources.constants)
+    val skips = new SkipFiles(python, tags, shared, JMap.of(), new EveryWrite(python, null, null))
+    val rules = JList.of[Rule[LogicalPlan]](skips, new TypedScans(python, tags, shared))
+    shared.observe
+    new NewSessions(rules, constants.settings.asJava, constants.defaults.asJava, python, shared).offer(extensions, null)
+  }
 
   /** What extensions keep: who offers rules, and what. */
   final class Check {
@@ -73,7 +85,8 @@ object NewSessions {
           isDone = true
           try offered.install(session)
           catch { // the session's queries run without the rules
-            case NonFatal(failure) => offered.python.tell("skipping", s"a new session could not get the rules: $failure")
+            case failure @ (NonFatal(_) | _: LinkageError) =>
+              offered.python.tell("skipping", s"a new session could not get the rules: $failure")
           }
         }
       }

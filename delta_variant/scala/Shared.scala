@@ -40,6 +40,9 @@ final class Shared {
 
 object Shared {
 
+  /** That of this JVM. */
+  val ours = new Shared
+
   /** A cache whose entries weigh at most so much together, each of which is kept until an hour after its last use. */
   def cache[V](most: Long)(weight: V => Long): Cache[String, V] = CacheBuilder.newBuilder()
     .maximumWeight(most)

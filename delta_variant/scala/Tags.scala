@@ -1,7 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import java.util.{List => JList}
-
 import org.apache.spark.sql.delta.actions.AddFile
 
 /**
@@ -14,8 +12,8 @@ import org.apache.spark.sql.delta.actions.AddFile
  */
 final class Tags(
     val marker: String,
-    val markerValues: JList[String],
-    typedValues: JList[String],
+    val markerValues: Seq[String],
+    typedValues: Seq[String],
     val nonnull: String,
     val times: String) {
 
@@ -33,4 +31,13 @@ final class Tags(
   def has(file: AddFile, tag: String): Boolean = value(file, tag).isDefined
 
   private def value(file: AddFile, tag: String): Option[String] = Option(file.tags).flatMap(_.get(tag))
+}
+
+object Tags {
+  private val constants = Resources.constants
+
+  val ours: Tags = {
+    import constants._
+    new Tags(marker, markerValues, typedValues, nonnull, times)
+  }
 }

@@ -19,7 +19,6 @@ object WriteFiles {
    * Runs the tasks, and returns their reports.
    *
    * @param task a PySpark function from record batches to WriteReports
-   * @param source of a class body that makes record batches of rows (Batches.java)
    * @param location for the errors of rows, which are then those of Spark's tasks that write there
    */
   def run(
@@ -27,24 +26,22 @@ object WriteFiles {
       rows: RDD[InternalRow],
       schema: StructType,
       task: PythonFunction,
-      source: String,
       location: Option[String] = None): Iterator[Messages.WriteReport] = {
-    val reports = new PythonRDD(batches(spark, rows, schema, source, location), task, false, false).collect()
+    val reports = new PythonRDD(batches(spark, rows, schema, location), task, false, false).collect()
     reports.iterator.map(report => Messages.decoded[Messages.WriteReport](new String(report, UTF_8)))
   }
 
   /**
-   * The record batches of rows. They are made in the executors: Spark sends the source there and compiles it. It also compiles
+   * The record batches of rows. They are made in the executors: Spark sends their source (Batches.java) there and compiles it. It also compiles
    * there the code that takes the arrays out of the rows that the source yields.
    */
   def batches(
       spark: SparkSession,
       rows: RDD[InternalRow],
       schema: StructType,
-      source: String,
       location: Option[String]): RDD[Array[Byte]] = {
     val duration = SQLMetrics.createTimingMetric(rows.sparkContext, "duration")
-    val code = Right(new CodeAndComment(source, Map.empty))
+    val code = Right(new CodeAndComment(Resources.batches, Map.empty))
     val batches = rows.mapPartitionsWithEvaluator(new WholeStageCodegenEvaluatorFactory(code, duration,
         Array[Any](schema, location.orNull)))
     spark.internalCreateDataFrame(batches, new StructType().add("batch", "binary")).as(Encoders.BINARY).rdd

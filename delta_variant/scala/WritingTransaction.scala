@@ -256,9 +256,8 @@ final class WritingTransaction(plain: OptimisticTransaction)
       }
 
     private def asked: Either[EveryWrite.Reason, EveryWrite.Tasks] =
-      writes.tasks(new EveryWrite.Storage(deltaLog.dataPath, hadoopConf))(number =>
+      writes.tasks(session.sparkContext, new HadoopSettings(deltaLog.dataPath, hadoopConf))((storage, workers) =>
         Messages.WriteRequest(
-          number,
           deltaLog.dataPath.toString,
           protocol.json,
           metadata.json,
@@ -278,7 +277,10 @@ final class WritingTransaction(plain: OptimisticTransaction)
           option(DeltaOptions.COMPRESSION).orElse(setting("spark.sql.parquet.compression.codec")),
           option(DeltaOptions.MAX_RECORDS_PER_FILE).map(_.toLong).getOrElse(session.sessionState.conf.maxRecordsPerFile),
           StatsCollectionUtils.getDataSkippingStringPrefixLength(session, metadata),
-          if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles)))
+          if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles),
+          session.version,
+          storage,
+          workers))
 
     /** Hadoop's settings for Delta's own files: those of the session, the properties of the table, and options. */
     private def hadoopConf: Configuration =
@@ -311,12 +313,12 @@ final class WritingTransaction(plain: OptimisticTransaction)
       try {
         val rows = plan.execute()
         val location = if (call.isDefined) None else Some(deltaLog.dataPath.toString) // whose errors rows then have
-        Right(WriteFiles.run(session, rows, rowSchema, task, writes.batches, location).toSeq)
+        Right(WriteFiles.run(session, rows, rowSchema, task, location).toSeq)
       } catch {
         case InnerInvariantViolationException(violation) => throw violation
         // A failure of Python may be one of the user's functions, whose errors are then those of Delta's own write.
         case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
-          Failures.ofTasks(failure).map(EveryWrite.Reason(_, isFailure = true)).toLeft(throw failure)
+          Failures.ofTasks(failure).map(writes.failed(session.sparkContext, _)).toLeft(throw failure)
       }
 
     /** The plan with the checks of the table, sorted by partition, and with the columns that tasks get. */

@@ -11,20 +11,17 @@ proves that they are the same (`parquet.statistics`). A bound never excludes a r
 form in the log, gives no bound.
 """
 
-from delta_variant.stats.bounds import decode_bounds, encode_bounds
-from delta_variant.stats.files import FileStats, indexed_columns
-from delta_variant.stats.tags import (
+from delta_variant.constants import (
     BOUNDS_TAG,
     BOUNDS_TAG_VALUE,
     BOUNDS_TAG_VALUES,
-    MAX_TAGGED_FILES,
     NONNULL_TAG,
-    PLAIN_TAG,
-    TAGS_ONLY,
     TIMES_TAG,
     TYPED_TAG_VALUE,
-    place,
 )
+from delta_variant.stats.bounds import decode_bounds, encode_bounds
+from delta_variant.stats.files import FileStats, indexed_columns
+from delta_variant.stats.tags import MAX_TAGGED_FILES, PLAIN_TAG, TAGS_ONLY, place
 
 __all__ = [
     "BOUNDS_TAG",

@@ -29,21 +29,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from delta_variant.constants import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG, TIMES_TAG
 from delta_variant.paths import normalized
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BOUNDS_TAG = "delta_variant.bounds"
-"""The tag of an Add whose Variant bounds this package computed from the values."""
-BOUNDS_TAG_VALUE = "1"
-TYPED_TAG_VALUE = "2"
-"""Replaces BOUNDS_TAG_VALUE if all values of the paths with bounds are in `typed_value`, in the type of the bounds, and if
-readers that look columns up by name without regard to case find the right one."""
-BOUNDS_TAG_VALUES = (BOUNDS_TAG_VALUE, TYPED_TAG_VALUE)
-NONNULL_TAG = "delta_variant.nonnull"
-TIMES_TAG = "delta_variant.times"
 TAGS_ONLY = "delta_variant.tagsOnly"
 """The table property of a table whose bounds are in tags only, since it lacks the feature that has them in statistics."""
 PLAIN_TAG = "delta_variant.plain"

@@ -60,9 +60,9 @@ class Call:
         self._names: Mapping[str, str] = {}
         pieces = "" if request.files is None else "parquet" if isinstance(request.files, ParquetFiles) else "json"
         self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
-        self._callbacks = callbacks.Callbacks(spark, self._reply, lambda about, text: every_write.tell(spark, about, text))
-        self._writes = every_write.writes(spark, self._callbacks.python, self._call)
-        rule = jvm.construct(spark, "EveryWrite$SessionOfCall", self._writes)
+        self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell)
+        writes = every_write.writes(spark, self._callbacks.python, self._call)
+        rule = jvm.construct(spark, "EveryWrite$SessionOfCall", writes)
         others = [other for other in jvm.rules(spark) if other.ruleName() != rule.ruleName()]  # of an earlier call
         jvm.set_rules(spark, [rule, *others])
 
@@ -120,15 +120,16 @@ class Call:
     def _reply(self, request: WriteRequest | ClusterRequest) -> WriteReply | ClusterReply:
         # The keys of the call are checked. Rows that Delta copies, as in an auto compaction, are not those of the call.
         if isinstance(request, ClusterRequest) or not request.is_call:
-            return every_write.answer(request, self._spark, self._writes)
+            return every_write.answer(request)
         try:
-            location = every_write.storage(request, self._spark, self._writes)
-            self._plan = planning.plan(request, location, self._spark.version, self._request)
+            self._plan = planning.plan(request, every_write.storage(request), self._request)
             self._names = mapping.logical_names(planning.features(request).schema)
             return planning.reply(request, self._plan, self._sender)
+        except every_write.RegionWantedError:
+            return WriteReply(wants_region=True)
         except DeltaVariantError as error:
             self._error = error
-            return WriteReply(None, None, str(error), is_failure=False)
+            return WriteReply(reason=str(error))
 
     def _explained(self, error: BaseException, doing: str) -> DeltaVariantError | None:
         """An error as one of this package if it is about the table, its files or what the call asks for, else None."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from delta_variant.messages import ClusterRequest, WriteRequest
     from delta_variant.storage import Storage
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
 
 _FIELD_ID = "parquet.field.id"
 _LATE = t.StructType().add("file", "string").add("row", "long").add("variant", "variant")
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""The version that a worker must have to run a function that is pickled here."""
 WHOLE = 1 << 62
 """The size after which a file ends: a task of Delta's writes one file, however large."""
 _UNKNOWN = 1 << 31
 """The files of a table whose log would have to be read to count them."""
 
 
-def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Request | None = None) -> Plan:
+def plan(request: WriteRequest, location: Storage, asked: Request | None = None) -> Plan:
     """The plan of a write. asked: what a call of `write` asks for.
 
     Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for what tasks do not write, and for
@@ -89,7 +92,7 @@ def plan(request: WriteRequest, location: Storage, spark_version: str, asked: Re
         compression=sparks_codec(request.compression) if asked is None else asked.compression,
         max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
         max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
-        footer={"org.apache.spark.version": spark_version},  # without this key Spark shifts or refuses old dates
+        footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         string_prefix=request.string_prefix,
         indexed=frozenset(_indexed(table, data, stored, paths)),
         tight_bounds="deletionVectors" in table.names,
@@ -160,8 +163,13 @@ def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> Writ
     if request.read:
         kinds = [t.StructField(PIECE, t.StringType()), *(field for field in columns if field.name not in request.read)]
     rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
-    task = jvm.pickled(partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events))
-    return WriteReply(base64.b64encode(task).decode(), APPLICATION if plan.index else None, "", is_failure=False)
+    task = partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events)
+    return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
+
+
+def encoded(function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> str:
+    """A function of tasks, as WriteReply has it."""
+    return base64.b64encode(jvm.pickled(function)).decode()
 
 
 def features(request: WriteRequest) -> TableFeatures:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 
 from delta_variant import jvm
+from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.features import PREVIEW_NAMES, SHREDDING_PROPERTY, VARIANT_FEATURES
+from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import listed, parse_column, parse_column_path
 from delta_variant.writer import clustering
 

@@ -1,0 +1,346 @@
+"""Where no Python driver is: spark-sql, a Connect server as Spark's script starts it, and a session with the JAR.
+
+The JAR and the setting spark.sql.extensions are all that they get. The Python process of the JVM is killed, and made useless,
+while clients ask and write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import delta_variant as dv
+from delta_variant import jars, jvm, messages, stats
+from delta_variant.cli.servers import EXTENSIONS
+from tests import logs
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+HOME = Path(pyspark.__file__).parent
+FILES, ROWS = 100, 10_000
+DOCUMENT = "parse_json(to_json(named_struct('id', id, 'kind', id % 7)))"
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory):
+    """A table of a hundred files."""
+    path = tmp_path_factory.mktemp("without") / "table"
+    session = spark.newSession()
+    rows = session.range(0, ROWS, 1, 1).selectExpr(f"{DOCUMENT} v")
+    commit = dv.write(rows, path, shred={"v": "id bigint, kind bigint"}, max_rows_per_file=ROWS // FILES)
+    assert commit.files == FILES
+    return path
+
+
+@pytest.fixture
+def settings(spark, tmp_path):
+    """The options of spark-submit."""
+    return {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.jars": str(jvm.loaded(spark).jar.path),
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+    }
+
+
+@pytest.fixture
+def environment(jvm_environment, tmp_path):
+    """The environment of Spark's scripts: with Delta's JARs on the class path, and without what PySpark has set."""
+    known = {k: v for k, v in jvm_environment.items() if not k.startswith(("SPARK", "PYSPARK")) or k == "SPARK_DIST_CLASSPATH"}
+    return {
+        **known,
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOG_DIR": str(tmp_path),
+        "SPARK_PID_DIR": str(tmp_path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(dv.__file__).parents[1]),
+    }
+
+
+def options(settings):
+    return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+
+
+def test_spark_sql(table, settings, environment, tmp_path):
+    """With the JAR and the extension alone, spark-sql opens one file of a hundred, and INSERT writes this package's file."""
+    name, before = f"delta.`{table}`", logs.newest(table)
+    statements = f"""
+        INSERT INTO {name} SELECT {DOCUMENT} FROM range({ROWS}, {ROWS + 5000}, 1, 1);
+        SELECT concat('kind: ', v:kind::int) FROM {name} WHERE v:id::bigint = 5;
+        EXPLAIN SELECT v:kind::int FROM {name} WHERE v:id::bigint = 5;
+    """
+    command = [HOME / "bin" / "spark-sql", *options(settings), "-e", statements]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "kind: 5" in done.stdout
+    assert "NarrowedFileIndex(1 paths)" in done.stdout, done.stdout + done.stderr
+    assert "ReadSchema: struct<v:struct<typed_value:" in done.stdout
+    (add,) = logs.adds(table, before + 1)
+    assert add["tags"][stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
+    assert "delta_variant" not in done.stderr  # no process, no rule and no write has failed
+
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+for line in sys.stdin:
+    found = spark.sql(json.loads(line))
+    print(json.dumps([[list(row) for row in found.collect()], found._explain_string(mode="simple")]), flush=True)
+"""
+
+
+class Server:
+    """A Connect server, and a client of it."""
+
+    def __init__(self, settings, environment, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        # What sbin/start-connect-server.sh runs, which is not in the wheel of PySpark.
+        main = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        daemon = [HOME / "sbin" / "spark-daemon.sh", "submit", main, "1", "--name", "Spark Connect server"]
+        words = [*daemon, *options({**settings, "spark.connect.grpc.binding.port": port})]
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                ["bash", *words], cwd=folder, env={**environment, "SPARK_NO_DAEMONIZE": "1"}, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        while "Spark Connect server started at" not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+        client = [sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{port}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        # The client needs nothing of this package.
+        self.client = subprocess.Popen(client, env={**environment, "PYTHONPATH": ""}, cwd=folder, **pipes)
+
+    def start(self, query):
+        self.client.stdin.write(json.dumps(query) + "\n")
+        self.client.stdin.flush()
+
+    def result(self):
+        """The rows and the plan of the query that was started."""
+        line = self.client.stdout.readline()
+        assert line, self.client.communicate()[1] + self.log.read_text()[-6000:]
+        return json.loads(line)
+
+    def ask(self, query):
+        self.start(query)
+        return self.result()
+
+    def serving(self):
+        """The Python processes that answer the JVM."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (place / "cmdline").read_bytes().split(b"\0")
+                session = os.getsid(int(place.name))
+            except OSError:
+                continue
+            if b"delta_variant.serving" in words and session == self.process.pid:
+                found.append(int(place.name))
+        return found
+
+    def kill_serving(self):
+        for process in self.serving():
+            os.kill(process, signal.SIGKILL)
+
+    def warnings(self):
+        return [line for line in self.log.read_text().splitlines() if "WARN delta_variant" in line]
+
+    def stop(self):
+        self.client.kill()
+        self.client.communicate()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def python(environment, tmp_path):
+    """A Python that starts as long as there is no file `broken` beside it."""
+    script = tmp_path / "python"
+    text = f'#!/bin/sh\n[ -e "{tmp_path}/broken" ] && echo "no module" >&2 && exit 1\nexec "{sys.executable}" "$@"\n'
+    script.write_text(text)
+    script.chmod(0o755)
+    environment["PYSPARK_PYTHON"] = str(script)
+    return tmp_path / "broken"
+
+
+@pytest.fixture
+def server(table, settings, environment, python, tmp_path):
+    running = Server(settings, environment, tmp_path)
+    yield running
+    running.stop()
+
+
+def test_a_connect_server(table, server, python):
+    """A client without the package skips files and writes this package's files. Killed processes are replaced: queries and
+    writes meanwhile are right. With a Python that does not start they are as without the package, and the log says so once."""
+    query = f"SELECT v:kind::int k FROM delta.`{table}` WHERE v:id::bigint = 5"
+    insert = f"INSERT INTO delta.`{table}` SELECT {DOCUMENT} FROM range({{}}, {{}}, 1, 1)"
+    count = f"SELECT count(*) n, sum(v:id::bigint) s FROM delta.`{table}` WHERE v:id::bigint >= 1000000"
+
+    rows, plan = server.ask(query)
+    assert (rows, "NarrowedFileIndex(1 paths)" in plan, "typed_value" in plan) == ([[5]], True, True)
+    server.ask(insert.format(1_000_000, 1_005_000))
+    assert logs.last(table, "add")["tags"][stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
+    (first,) = server.serving()
+
+    for n in range(1, 3):
+        server.kill_serving()
+        server.start(query)
+        server.kill_serving()
+        assert server.result()[0] == [[5]]
+        server.start(insert.format(1_000_000 + 5000 * n, 1_005_000 + 5000 * n))
+        server.kill_serving()
+        server.result()
+    rows, plan = server.ask(count)
+    assert rows == [[15_000, sum(range(1_000_000, 1_015_000))]]
+    rows, plan = server.ask(query)
+    assert (rows, "NarrowedFileIndex(1 paths)" in plan) == ([[5]], True)
+    assert server.serving() != [first]
+    before = server.warnings()  # of processes that were killed: before their first answer, or after it
+    assert all("is started again" in line or "has no Python that answers" in line for line in before), before
+
+    python.touch()
+    server.kill_serving()
+    for n in range(3, 5):
+        rows, plan = server.ask(query)
+        assert (rows, "NarrowedFileIndex" in plan) == ([[5]], False)
+        server.ask(insert.format(1_000_000 + 5000 * n, 1_005_000 + 5000 * n))
+    assert server.ask(count)[0] == [[25_000, sum(range(1_000_000, 1_025_000))]]
+    told = server.warnings()[len(before) :]
+    assert len(told) == 1, told
+    assert "has no Python that answers" in told[0]
+    assert told[0].endswith("ended with code 1: no module")
+
+    python.unlink()
+    for _ in range(60):
+        rows, plan = server.ask(query)
+        if "NarrowedFileIndex(1 paths)" in plan:
+            break
+    else:
+        raise AssertionError(server.warnings())
+
+
+SESSION = """
+import json, sys
+import delta_variant as dv
+from delta_variant import jvm
+from pyspark.sql import SparkSession
+
+table, settings = sys.argv[1], json.loads(sys.argv[2])
+builder = SparkSession.builder
+for key, value in settings.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+
+def asked(session):
+    hits = session.sql(f"SELECT v:kind::int k FROM delta.`{table}` WHERE v:id::bigint = 5")
+    return [hits.collect()[0][0], "NarrowedFileIndex(1 paths)" in hits._jdf.queryExecution().toString(),
+            [rule.ruleName() for rule in jvm.rules(session)]]
+
+found = {"extension": asked(spark.newSession())}
+dv.enable(spark)
+found["enabled"] = asked(spark)
+explained = dv.explain(spark.sql(f"SELECT 1 FROM delta.`{table}` WHERE v:id::int = 5"))
+found["opened"] = [scan.files_after_bounds for scan in explained.scans]
+dv.disable(spark)
+found["disabled"] = asked(spark)
+found["jar"] = str(jvm.loaded(spark).jar.path)
+print(json.dumps(found))
+"""
+
+
+def test_a_python_driver(spark, table, settings, environment, tmp_path):
+    """A PySpark session with the JAR and the extension needs no `enable`, which works in it all the same, with that JAR."""
+    del settings["spark.connect.grpc.binding.address"]
+    rules = ["delta_variant.SkipFiles", "delta_variant.TypedScans"]
+    command = [sys.executable, "-c", SESSION, table, json.dumps(settings)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "extension": [5, True, rules],
+        "enabled": [5, True, rules],
+        "opened": [1],
+        "disabled": [5, False, []],
+        "jar": settings["spark.jars"],
+    }
+
+
+def extended(spark, jar, parent):
+    """How many check rules the extension in a JAR adds to a session's, loaded below a class loader."""
+    urls = spark.sparkContext._gateway.new_array(jvm.static(spark, "java.net.URL"), 1)
+    urls[0] = jvm.static(spark, "java.io.File")(str(jar)).toURI().toURL()
+    loader = jvm.static(spark, "java.net.URLClassLoader")(urls, parent)
+    extensions = jvm.static(spark, "org.apache.spark.sql.SparkSessionExtensions")()
+    java_class = loader.loadClass(f"{jvm.PACKAGE}.Extensions")
+    apply = next(method for method in java_class.getMethods() if method.getName() == "apply")  # py4j knows classes by name
+    arguments = jvm.static(spark, "java.util.ArrayList")()
+    arguments.add(extensions)
+    apply.invoke(jvm._constructed(spark, java_class), arguments.toArray())
+    return extensions.buildCheckRules(spark._jsparkSession).size()
+
+
+def test_other_versions(spark, tmp_path):
+    """For a Delta that the JAR was not compiled for, and without Delta, the extension does nothing and does not fail."""
+    jar, loader = jvm.loaded(spark).jar.path, jvm._loader(spark)
+    other = tmp_path / "other.jar"
+    with zipfile.ZipFile(jar) as archive, zipfile.ZipFile(other, "w") as changed:
+        for name in archive.namelist():
+            text = archive.read(name)
+            changed.writestr(name, text.replace(b'"delta":"', b'"delta":"9.') if name.endswith("constants.json") else text)
+    before = extended(spark, jar, loader)
+    assert before == 1
+    assert extended(spark, other, loader) == 0
+    while "MutableURLClassLoader" in loader.getClass().getName():
+        loader = loader.getParent()
+    assert extended(spark, jar, loader) == 0  # Delta's classes are in the loader above
+
+
+def test_the_jar(spark, tmp_path):
+    """The JAR has what the JVM needs beside classes, and the digest by which it knows its Python."""
+    with zipfile.ZipFile(jvm.loaded(spark).jar.path) as archive:
+        found = messages.decoded(messages.Constants, archive.read(f"{jars._FOLDER}/constants.json"))
+        assert f"{jars._FOLDER}/Batches.java" in archive.namelist()
+    assert (found.digest, found.version, found.spark) == (jars.digest(), dv.__version__, spark.version)
+
+
+def test_serving(tmp_path):
+    """An error in an answer is one of that request; what is printed disturbs no answer; the process ends with its input."""
+    program = "import threading\nfrom delta_variant import serving\nprint('before')\nserving.main()"
+    asked = [
+        '1 ask {"is":"GroupsRequest","uses":[],"kinds":[]}',
+        '2 ask {"is":"GroupsRequest"}',
+        '0 tell ["setting","a text"]',
+        '3 ask {"is":"ExtremesRequest","columns":[],"paths":[]}',
+    ]
+    program = program.replace("print('before')\n", "")
+    done = subprocess.run(
+        [sys.executable, "-c", program], input="\n".join(asked) + "\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    ready, *lines = done.stdout.splitlines()
+    assert ready == f'0 ready "{jars.digest()}"'
+    replies = dict(line.split(" ", 1) for line in lines)
+    assert replies.keys() == {"0", "1", "2", "3"}
+    assert replies["0"] == 'log ["WARNING", "a text"]'
+    assert replies["1"] == 'reply {"groups":[]}'
+    assert replies["2"].startswith('error "ValueError: GroupsRequest.uses is missing')
+    assert replies["3"].startswith("reply ")
