@@ -7,8 +7,9 @@ PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFea
 """Unless this is off, Delta gives tables that it creates the feature under the preview's name."""
 SETTINGS = {"spark.databricks.delta.variantShredding.parseFooterForStats": "true", PREVIEW_NAMES: "false"}
 """With these settings delta-spark collects Variant bounds, and calls the feature `variantShredding`. By default it does not."""
-DEFAULTS = {"spark.databricks.delta.stats.limitPerVariant": "100"}
-"""And with these, which stay as the user has set them."""
+READS_SHREDDED = "spark.sql.variant.allowReadingShredded"
+DEFAULTS = {"spark.databricks.delta.stats.limitPerVariant": "100", READS_SHREDDED: "true"}
+"""And with these, which stay as the user has set them. By default Spark 4.0 refuses to read shredded files."""
 
 BOUNDS_TAG = "delta_variant.bounds"
 """The tag of an Add whose Variant bounds this package computed from the values."""

@@ -150,6 +150,7 @@ class WriteRequest(Message):
     string_prefix: int
     files: int | None
     spark: str
+    annotates: bool
     storage: StorageSettings
     workers: Workers
 

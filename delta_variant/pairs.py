@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-SUPPORTED = "Spark 4.1 and 4.2 with Delta 4.1 to 4.4"
+SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.2 to 4.4"
 EXTRA = "pip install 'delta-variant[spark]'"
 """What brings a pair where there is none."""
 ADVICE = (
@@ -33,7 +34,7 @@ ADVICE = (
     "right without it, and open every file"
 )
 """What to do where this package cannot work with a pair."""
-_OLDEST_SPARK, _OLDEST_DELTA = (4, 1), (4, 1)
+_OLDEST_SPARK, _OLDEST_DELTA = (4, 0, 1), (4, 2)  # docs/reference/support.md says why
 _NEWEST_SPARK, _NEWEST_DELTA = (4, 2), (4, 4)
 PACKAGES = "spark.jars.packages"
 _LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
@@ -121,6 +122,18 @@ def arrow_schema(rows: StructType) -> pa.Schema:
     # Before Spark 4.2, UTC was the default, and the function had no such argument.
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(rows, **zone)
+
+
+def by_number(rows: DataFrame, tasks: int, number: Column) -> DataFrame:
+    """The rows in so many tasks, each of which gets those of one number, from 0 on."""
+    if hasattr(rows, "repartitionById"):  # from Spark 4.1 on
+        return rows.repartitionById(tasks, number)
+    from pyspark.sql import functions as F  # noqa: PLC0415  # doctor runs without PySpark
+
+    # Spark chooses the task by the hash of a key: for each task, one of the keys with its hash.
+    hashed = rows.sparkSession.range(32 * tasks).groupBy(F.pmod(F.hash("id"), F.lit(tasks)).alias("task")).agg(F.min("id"))
+    keys: dict[int, int] = dict(hashed.collect())
+    return rows.repartition(tasks, F.element_at(F.array(*(F.lit(keys[task]) for task in range(tasks))), number + 1))
 
 
 def _number(version: str) -> tuple[int, ...]:

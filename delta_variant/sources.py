@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import errors, jvm, messages, reloading
+from delta_variant import errors, jvm, messages, pairs, reloading
 from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
 from delta_variant.json_files.pieces import JsonFiles, Piece
@@ -173,7 +173,7 @@ class Load(ABC, Generic[Done]):
             **{f"folder{i}": pa.array([row[i] for row in values], pa.string()) for i in range(len(self.folders))},
             _GROUP: pa.array(numbers, pa.int32()),
         }
-        df = self.spark.createDataFrame(pa.table(columns)).repartitionById(max(numbers, default=0) + 1, F.col(quoted(_GROUP)))
+        df = pairs.by_number(self.spark.createDataFrame(pa.table(columns)), max(numbers, default=0) + 1, F.col(quoted(_GROUP)))
         return df.drop(_GROUP), tuple(storages.values())
 
     def _piece(self, file: SourceFile, storages: dict[str, Storage]) -> Piece:

@@ -29,8 +29,8 @@ else:
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PAIRS = [("4.1.1", delta) for delta in ("4.1.0", "4.2.0", "4.3.1", "4.4.0")] + [("4.2.0", "4.4.0")]
-"""Each pair that Delta has a JAR for, in its newest releases."""
+PAIRS = [(spark, delta) for spark in ("4.0.1", "4.1.1") for delta in ("4.2.0", "4.3.1", "4.4.0")]
+"""Those that Delta has a JAR for, beside that of the extra `spark`."""
 CASES = [("3.10", "oldest"), *((f"3.{minor}", "newest") for minor in range(10, 14))]
 PAIR_TESTS = [f"tests/{name}.py" for name in ("pair", "test_never_wrong", "test_never_different", "test_every_write_generated")]
 TOOLS = {"duckdb", "hypothesis", "polars", "pytest", "pytest-xdist", "pyyaml"}

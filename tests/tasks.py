@@ -26,7 +26,7 @@ def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Pl
         "location": Storage.of(str(directory)), "variants": frozenset(variants), "partition_by": (),
         "timestamps": frozenset(), "shredding_schemas": {}, "infer": True, "compression": "zstd", "max_rows": None,
         "max_bytes": 128 << 20,
-        "footer": {}, "string_prefix": 32, "tight_bounds": False,
+        "footer": {}, "annotates": True, "string_prefix": 32, "tight_bounds": False,
     }  # fmt: skip
     return Plan(**{**given, **changes})
 

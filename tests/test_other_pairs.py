@@ -1,4 +1,4 @@
-"""The package on another pair of Spark and Delta than that of this environment: the one of managed platforms.
+"""The package on other pairs of Spark and Delta than that of this environment: the oldest, and that of managed platforms.
 
 `make pins` runs the same for every pair (`tests/pins.py`).
 """
@@ -9,7 +9,7 @@ import pytest
 
 from tests.versions import other_pair, run_tests
 
-PAIRS = [("4.1.1", "4.2.0")]
+PAIRS = [("4.0.1", "4.2.0"), ("4.1.1", "4.2.0")]
 
 pytestmark = pytest.mark.spark
 

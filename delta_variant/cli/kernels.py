@@ -55,7 +55,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
         plan = Plan(
             location=Storage.of(folder), variants=frozenset({("v",)}), partition_by=(), timestamps=frozenset(),
             shredding_schemas={("v",): parse(shredding_schema)}, infer=True, compression="zstd", max_rows=None,
-            max_bytes=128 << 20, footer={}, string_prefix=32, tight_bounds=False, tags=True,
+            max_bytes=128 << 20, footer={}, annotates=True, string_prefix=32, tight_bounds=False, tags=True,
         )  # fmt: skip
         for each in (plan, replace(plan, shredding_schemas={}, infer=False)):
             for report in write_files(each, received(iter([message]), batch.schema)):

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import jvm
+from delta_variant import jvm, pairs
 from delta_variant.paths import quoted
 from delta_variant.writer import clustering
 
@@ -46,7 +46,7 @@ def clustered(
     order = [F.col(_POSITION)]
     if files > 1:
         placed = placed.withColumn(_ID, _range(spark, F.col(_POSITION), files))
-        placed = placed.repartitionById(files, _ID)
+        placed = pairs.by_number(placed, files, F.col(quoted(_ID)))
     else:
         placed = placed.coalesce(1)
     return placed.sortWithinPartitions(*partitions, *order).select(*(quoted(name) for name in columns))

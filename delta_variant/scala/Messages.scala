@@ -134,6 +134,7 @@ object Messages {
       stringPrefix: Int,
       files: Option[Long], // of the table; None if the log would have to be read for it
       spark: String, // its version
+      annotates: Boolean, // whether VARIANT groups of files get the logical type, which this Spark reads
       storage: StorageSettings,
       workers: Workers)
       extends Request[WriteReply]

@@ -2,6 +2,7 @@ package org.apache.spark.sql.delta.variant
 
 import java.lang.reflect.InvocationTargetException
 
+import org.apache.parquet.schema.LogicalTypeAnnotation
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, RuntimeReplaceable, TryEval}
 import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant
@@ -62,6 +63,16 @@ object Pairs {
   def isValid(variant: Expression): Expression =
     made[RuntimeReplaceable]("org.apache.spark.sql.catalyst.expressions.variant.IsValidVariant", variant).map(_.replacement)
       .getOrElse(IsNotNull(TryEval(new SchemaOfVariant(variant).replacement)))
+
+  /**
+   * Whether Spark reads files with Parquet's logical type VARIANT: Spark 4.0 fails at their footers. Its class loader is asked,
+   * since Delta's dependencies can bring a newer Parquet, which Spark does not use.
+   */
+  lazy val readsVariantAnnotation: Boolean = {
+    val known = classOf[LogicalTypeAnnotation]
+    try { known.getClassLoader.loadClass(s"${known.getName}$$VariantLogicalTypeAnnotation"); true }
+    catch { case _: ClassNotFoundException => false }
+  }
 
   /** The version of the table that is read by Spark's interfaces of version 2; Spark's has the method from 4.1 on. */
   def version(table: Table): Option[Long] = call[String](table, Seq("version")).flatMap(Option(_)).map(_.toLong)

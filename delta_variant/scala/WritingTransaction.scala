@@ -279,6 +279,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
           StatsCollectionUtils.getDataSkippingStringPrefixLength(session, metadata),
           if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles),
           session.version,
+          Pairs.readsVariantAnnotation,
           storage,
           workers))
 

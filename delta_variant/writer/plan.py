@@ -54,6 +54,8 @@ class Plan:
     """Bytes after which a file ends."""
     footer: Mapping[str, str]
     """Key-value metadata for the Parquet footer."""
+    annotates: bool
+    """Whether VARIANT groups get Parquet's logical type."""
     string_prefix: int
     tight_bounds: bool
     indexed: frozenset[ColumnPath] | None = None

@@ -93,6 +93,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
         max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
+        annotates=request.annotates,
         string_prefix=request.string_prefix,
         indexed=frozenset(_indexed(table, data, stored, paths)),
         tight_bounds="deletionVectors" in table.names,
