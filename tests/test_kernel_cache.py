@@ -135,6 +135,13 @@ def test_processes_at_once(elsewhere, tmp_path):
     assert [last[kind][::2] for kind in kinds] == [(3.5, hits) for hits, _ in enumerate(kinds, 1)]
 
 
+def test_loading_is_not_compiling(tmp_path):
+    """A process that finds its kernels in the cache does not load what Numba compiles functions with."""
+    script = tmp_path / "kernel.py"
+    script.write_text(f"{KERNEL}    print(kind, 0, 'numba.np.npyimpl' in sys.modules, 0)\n")
+    assert [told(start(script, "int64"))["int64"][1] for _ in range(2)] == ["True", "False"]
+
+
 def test_interrupted_and_damaged(elsewhere, cached, tmp_path):
     """A kernel whose cache file is truncated is compiled and cached again."""
     folder = shutil.copytree(cached[0], tmp_path / "damaged")
