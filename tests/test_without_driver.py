@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -147,20 +148,24 @@ class Server:
 
     def serving(self):
         """The Python processes that answer the JVM."""
-        found = []
+        return [process for process, words in self._processes() if b"delta_variant.serving" in words]
+
+    def _processes(self):
         for place in Path("/proc").glob("[0-9]*"):
             try:
-                words = (place / "cmdline").read_bytes().split(b"\0")
-                session = os.getsid(int(place.name))
-            except OSError:
+                if os.getsid(int(place.name)) == self.process.pid:
+                    yield int(place.name), (place / "cmdline").read_bytes().split(b"\0")
+            except OSError:  # it has ended
                 continue
-            if b"delta_variant.serving" in words and session == self.process.pid:
-                found.append(int(place.name))
-        return found
 
     def kill_serving(self):
         for process in self.serving():
             os.kill(process, signal.SIGKILL)
+
+    def kill_jvm(self):
+        for process, words in self._processes():
+            if words[0].endswith(b"java"):
+                os.kill(process, signal.SIGKILL)
 
     def warnings(self):
         return [line for line in self.log.read_text().splitlines() if "WARN delta_variant" in line]
@@ -239,6 +244,13 @@ def test_a_connect_server(table, server, python):
     else:
         raise AssertionError(server.warnings())
 
+    server.kill_jvm()
+    for _ in range(100):
+        if not server.serving():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the Python process has not ended with its JVM")
+
 
 SESSION = """
 import json, sys
@@ -285,11 +297,8 @@ def test_a_python_driver(spark, table, settings, environment, tmp_path):
     }
 
 
-def extended(spark, jar, parent):
-    """How many check rules the extension in a JAR adds to a session's, loaded below a class loader."""
-    urls = spark.sparkContext._gateway.new_array(jvm.static(spark, "java.net.URL"), 1)
-    urls[0] = jvm.static(spark, "java.io.File")(str(jar)).toURI().toURL()
-    loader = jvm.static(spark, "java.net.URLClassLoader")(urls, parent)
+def extended(spark, loader):
+    """How many check rules the extension adds to a session's, by the class of a loader."""
     extensions = jvm.static(spark, "org.apache.spark.sql.SparkSessionExtensions")()
     java_class = loader.loadClass(f"{jvm.PACKAGE}.Extensions")
     apply = next(method for method in java_class.getMethods() if method.getName() == "apply")  # py4j knows classes by name
@@ -297,6 +306,13 @@ def extended(spark, jar, parent):
     arguments.add(extensions)
     apply.invoke(jvm._constructed(spark, java_class), arguments.toArray())
     return extensions.buildCheckRules(spark._jsparkSession).size()
+
+
+def below(spark, jar, parent):
+    """A class loader for a JAR."""
+    urls = spark.sparkContext._gateway.new_array(jvm.static(spark, "java.net.URL"), 1)
+    urls[0] = jvm.static(spark, "java.io.File")(str(jar)).toURI().toURL()
+    return jvm.static(spark, "java.net.URLClassLoader")(urls, parent)
 
 
 def test_other_versions(spark, tmp_path):
@@ -307,12 +323,11 @@ def test_other_versions(spark, tmp_path):
         for name in archive.namelist():
             text = archive.read(name)
             changed.writestr(name, text.replace(b'"delta":"', b'"delta":"9.') if name.endswith("constants.json") else text)
-    before = extended(spark, jar, loader)
-    assert before == 1
-    assert extended(spark, other, loader) == 0
+    assert extended(spark, jvm.loaded(spark).loader) == 1
+    assert extended(spark, below(spark, other, loader)) == 0
     while "MutableURLClassLoader" in loader.getClass().getName():
         loader = loader.getParent()
-    assert extended(spark, jar, loader) == 0  # Delta's classes are in the loader above
+    assert extended(spark, below(spark, jar, loader)) == 0  # Delta's classes are in the loader above
 
 
 def test_the_jar(spark, tmp_path):

@@ -146,7 +146,7 @@ object PythonProcess {
       thread("replies") {
         try read(process.getInputStream)(received)
         finally {
-          process.destroyForcibly()
+          kill()
           val code = process.waitFor()
           errors.join(1000)
           end(if (lastError.isEmpty) s"$python ended with code $code" else s"$python ended with code $code: $lastError")
@@ -159,7 +159,7 @@ object PythonProcess {
             out.write(lines.take().getBytes(UTF_8))
             out.flush()
           }
-        catch { case _: IOException => process.destroyForcibly() }
+        catch { case _: IOException => kill() }
       }
     }
 
@@ -178,7 +178,6 @@ object PythonProcess {
       } catch {
         case _: TimeoutException =>
           end(s"$python took more than $Patience seconds for a reply")
-          process.foreach(_.destroyForcibly())
           throw new Ended(isStuck = true)
         case failed: ExecutionException => throw failed.getCause
       } finally waiting.remove(number)
@@ -213,8 +212,11 @@ object PythonProcess {
     private def end(why: String): Unit = {
       if (failure.isEmpty) failure = Some(why)
       waiting.values.asScala.foreach(_.completeExceptionally(new Ended(isStuck = false)))
-      process.foreach(_.destroyForcibly())
+      kill()
     }
+
+    /** By its handle: Process.destroyForcibly would close the stream with the last error. */
+    private def kill(): Unit = process.foreach(_.toHandle.destroyForcibly())
 
     private def read(stream: InputStream)(take: String => Unit): Unit = {
       val reader = new BufferedReader(new InputStreamReader(stream, UTF_8))
