@@ -22,6 +22,8 @@ import pytest
 import delta_variant as dv
 from delta_variant import jars, jvm, messages, stats
 from delta_variant.cli.servers import EXTENSIONS
+from delta_variant.messages import Workers
+from delta_variant.writer import every_write
 from tests import logs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -359,3 +361,48 @@ def test_serving(tmp_path):
     assert replies["1"] == 'reply {"groups":[]}'
     assert replies["2"].startswith('error "ValueError: GroupsRequest.uses is missing')
     assert replies["3"].startswith("reply ")
+
+
+MISSING = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'delta_variant'\n"
+
+
+@pytest.mark.parametrize(
+    ("workers", "reason"),
+    [
+        (Workers(sys.executable, True, None, None), ""),
+        (Workers("other", True, None, None), None),
+        (Workers(sys.executable, False, None, None), None),
+        (Workers("other", False, None, "ValueError: of a function of the user's"), None),
+        (Workers("other", False, (dv.__version__,), None), ""),
+        (
+            Workers("other", False, ("0.0.9", dv.__version__), None),
+            "the executors run delta-variant 0.0.9",
+        ),
+        (Workers("other", False, (), "no room"), "the executors could not be asked for the version of delta-variant: no room"),
+        (Workers("other", False, (), MISSING), "the executors cannot load delta-variant"),
+        (Workers("other", False, None, MISSING), "the executors cannot load delta-variant"),
+    ],
+)
+def test_workers(workers, reason):
+    """Executors are asked for their version unless they are this Python; what follows depends on the request alone."""
+    found = every_write._without_package(workers)
+    assert found == reason if not reason else found.startswith(reason)
+
+
+def test_the_probe():
+    """The function that asks executors needs no package before it runs, and then tells what is missing."""
+    program = """
+import base64, pickle, sys
+sys.modules["delta_variant"] = None
+function = pickle.loads(base64.b64decode(sys.argv[1]))[0]
+try:
+    print(list(function(0, iter(()))))
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+    task = every_write._probe()
+    ask = [sys.executable, "-c", program, task]
+    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    assert (done.returncode, "delta_variant" in done.stdout) == (0, True), done.stderr
+    ask[2] = program.replace('sys.modules["delta_variant"] = None', "")
+    assert subprocess.run(ask, capture_output=True, text=True, check=False).stdout == f"[{dv.__version__.encode()}]\n"
