@@ -137,7 +137,7 @@ def build(directory: Path, versions: Versions, java: Path, class_path: Sequence[
         with zipfile.ZipFile(jar, "a", zipfile.ZIP_DEFLATED) as archive:
             for resource, text in _resources().items():
                 archive.writestr(f"{_FOLDER}/{resource}", text)
-            archive.writestr(f"{_FOLDER}/constants.json", encoded(_constants(versions, digest())))
+            archive.writestr(f"{_FOLDER}/constants.json", encoded(_constants(versions, _digest(texts))))
     return directory / name
 
 

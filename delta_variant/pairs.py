@@ -1,7 +1,8 @@
 """Pairs of Spark and Delta: which of them this package supports, and the JAR of Delta that a session takes.
 
 In: the versions of Spark and Delta, and the settings of a session that is yet to start. Out: the JAR that is there, or the
-Maven coordinate of the one to download. What differs between the pairs in the JVM is in `scala/Pairs.scala`.
+Maven coordinate of the one to download. What PySpark's versions differ in is at the end; what differs between the pairs in the
+JVM is in `scala/Pairs.scala`.
 
 PySpark and delta-spark are looked for, not required: a platform brings its own, and Delta's may be a JAR without a Python
 package.

@@ -15,6 +15,7 @@ import pytest
 import delta_variant as dv
 from delta_variant import jvm
 from delta_variant.constants import READS_SHREDDED
+from delta_variant.session import round_trip
 from delta_variant.stats import BOUNDS_TAG
 from tests.logs import live
 
@@ -88,6 +89,11 @@ def same(enabled, plain, table):
 def opened(enabled, query):
     [scan] = dv.explain(enabled.sql(asked(query))).scans
     return scan.files_after_bounds, scan.files_typed
+
+
+def test_round_trip(enabled):
+    """What `doctor` tries, and `enable` on newer versions, works on this pair."""
+    assert round_trip(enabled) == 2
 
 
 def test_insert(enabled, plain, table):

@@ -37,25 +37,6 @@ object Pairs {
   /** Whether a table is the result of a query for changes, which Spark 4.2 introduced. */
   def isOfChanges(table: Table): Boolean = is(table, "ChangelogTable")
 
-  // ---- Delta ----------------------------------------------------------------------------------------------------------------
-
-  /** Whether Delta's reader for Spark's interfaces of version 2 reads a table. Delta 4.3 renamed the class. */
-  def isV2(table: Table): Boolean = is(table, "DeltaV2Table", "SparkTable") && table.getClass.getName.startsWith("io.delta.")
-
-  /** Whether data files have partition columns that no feature asks for: from Delta 4.4 on, unless a property denies it. */
-  def hasPartitionColumns(metadata: Metadata): Boolean =
-    call[DeltaConfig[Option[Boolean]]](DeltaConfigs, Seq("WRITE_PARTITION_COLUMNS_TO_PARQUET"))
-      .exists(_.fromMetaData(metadata).getOrElse(true))
-
-  /** Registers Delta's counts of the rows that an overwrite of some rows removes. Delta 4.3 renamed the method. */
-  def registerReplaced(
-      command: WriteIntoDelta,
-      spark: SparkSession,
-      transaction: OptimisticTransaction,
-      added: Seq[Action],
-      removed: Seq[Action]): Unit =
-    call[Unit](command, Seq("registerInsertReplaceMetrics", "registerReplaceWhereMetrics"), spark, transaction, added, removed)
-
   /** Completes the Observations of a session by a query that has run. Spark 4.2 made the method public. */
   def complete(observations: AnyRef, execution: QueryExecution): Unit = call[Unit](observations, Seq("tryComplete"), execution)
 
@@ -80,6 +61,27 @@ object Pairs {
   /** Has Spark read anew what it has cached of a table by its name, from Spark 4.1 on. */
   def recache(cache: CacheManager, spark: SparkSession, name: Seq[String]): Unit =
     call[Unit](cache, Seq("recacheTableOrView"), spark, name, Boolean.box(false))
+
+  // ---- Delta ----------------------------------------------------------------------------------------------------------------
+
+  /** Whether Delta's reader for Spark's interfaces of version 2 reads a table. Delta 4.3 renamed the class. */
+  def isV2(table: Table): Boolean = is(table, "DeltaV2Table", "SparkTable") && table.getClass.getName.startsWith("io.delta.")
+
+  /** Whether data files have partition columns that no feature asks for: from Delta 4.4 on, unless a property denies it. */
+  def hasPartitionColumns(metadata: Metadata): Boolean =
+    call[DeltaConfig[Option[Boolean]]](DeltaConfigs, Seq("WRITE_PARTITION_COLUMNS_TO_PARQUET"))
+      .exists(_.fromMetaData(metadata).getOrElse(true))
+
+  /** Registers Delta's counts of the rows that an overwrite of some rows removes. Delta 4.3 renamed the method. */
+  def registerReplaced(
+      command: WriteIntoDelta,
+      spark: SparkSession,
+      transaction: OptimisticTransaction,
+      added: Seq[Action],
+      removed: Seq[Action]): Unit =
+    call[Unit](command, Seq("registerInsertReplaceMetrics", "registerReplaceWhereMetrics"), spark, transaction, added, removed)
+
+  // ---- look-ups by name ------------------------------------------------------------------------------------------------------
 
   private def is(value: AnyRef, names: String*): Boolean =
     Iterator.iterate[Class[_]](value.getClass)(_.getSuperclass).takeWhile(_ != null)

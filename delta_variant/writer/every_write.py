@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from delta_variant.messages import Workers, WriteRequest
 
 _MOST_TOLD = 1000
-TOLD = frozenset({"setting", "order", "late", "write", "failed write"})
-"""What `tell` is told of: a setting, the order of rows, late materialization, why Delta wrote files, also after a failure."""
 _told: set[str] = set()
 _log = logging.getLogger("delta_variant")
 
@@ -70,8 +68,8 @@ def tell(about: str, text: str) -> None:
     """Logs a setting or keys that are none or, once, why Delta wrote the files of a table, or Spark read copied columns.
 
     A failure is a WARNING, another reason is at level INFO.
-    about: one of TOLD. text: the table, and in the next lines the reason, which may be the traceback of a Python worker or a
-    message of Spark's.
+    about: "setting", "order" (of rows), "late" (materialization), "write" or "failed write". text: the table, and in the next
+    lines the reason, which may be the traceback of a Python worker or a message of Spark's.
     """
     if about in ("setting", "order"):
         _log.warning("%s", text)
