@@ -13,7 +13,7 @@ import scala.reflect.ClassTag
 
 /**
  * What Python and the JVM say to each other, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py,
- * whose fields have the same names in snake case; CONTRIBUTING.md ("Messages between Python and the JVM") lists who sends what.
+ * whose fields have the same names in snake case; docs/explanation/architecture.md lists who sends what.
  *
  * A class of a sealed trait is sent with its name in the field `is`. Scala's generics forget primitive types, so Jackson is
  * told of Longs.
