@@ -196,6 +196,13 @@ def test_jvm_values(spark):
 
 
 @pytest.mark.spark
+def test_workers_get_no_jars(spark, monkeypatch):
+    """The path of Python workers has what `--py-files` added, and not the JARs of `spark.jars.packages`."""
+    monkeypatch.setattr(spark.sparkContext, "_python_includes", ["a.zip", "b.jar", "c.whl", "d.jar"])
+    assert list(jvm.python_function(spark, print).pythonIncludes()) == ["a.zip", "c.whl"]
+
+
+@pytest.mark.spark
 def test_classes_of_the_package(spark):
     """A JVM loads the JAR once, however many threads ask for it. Classes are constructed, and singletons found, by name."""
     with ThreadPoolExecutor(4) as pool:
