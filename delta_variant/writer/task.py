@@ -94,6 +94,7 @@ def write_files(
     raises an error, Spark runs it again, over the same rows. A storage error that would occur again is also returned. All
     other errors are raised.
     """
+    _freeze_objects()
     try:
         check_version(plan.version)
     except RuntimeError as error:
@@ -129,7 +130,6 @@ def write_files(
         events.add([("", path) for path in task.paths] if failure is None else [(type(failure).__name__, str(failure))])
     del task
     _release()
-    _freeze_objects()
     return reports
 
 
@@ -151,9 +151,8 @@ def _release() -> None:
 def _freeze_objects() -> None:
     """Exempts the objects of Numba and pyarrow from garbage collection, once in a worker.
 
-    PySpark collects garbage after every task. Going through these objects takes 95 ms.
+    PySpark collects garbage after every task. Going through these objects takes 50 ms, and finds none that imports left behind.
     """
-    gc.collect()
     gc.freeze()
 
 
