@@ -32,6 +32,7 @@ from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, SourceFile
 from delta_variant.shredding.shredder import UNREADABLE
 from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written, own_errors
+from delta_variant.writer.record_batches import fitted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -244,6 +245,4 @@ def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of pieces, in record batches of PySpark's schema."""
-    for batch in Reader(reading).batches(batches):
-        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return fitted(Reader(reading).batches(batches), schema)

@@ -263,6 +263,15 @@ class Transaction:
         with jvm.delta_errors(f"reading {self._table.name}"):
             return DataFrame(self._rewrite.open(list(paths)), self.spark)
 
+    def placed(self, rows: DataFrame, name: str) -> DataFrame | None:
+        """The rows that `open` gave with one more column, by which tasks find their VARIANT columns in the files.
+
+        The column has struct<file, row>, as `writer.late` describes them. None if Spark has to read the columns.
+        """
+        with jvm.delta_errors(f"reading {self._table.name}"):
+            placed = self._rewrite.placed(rows._jdf, name)
+        return None if placed is None else DataFrame(placed, self.spark)
+
     @property
     def opened(self) -> tuple[int, int]:
         """The number and the size in bytes of the files that `open` found."""

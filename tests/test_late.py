@@ -40,7 +40,7 @@ def places(rows) -> pa.RecordBatch:
 
 def read(folder, batches, ids=()) -> pa.Table:
     plan = tasks.plan(folder, {("v",)}, late={"v": ids})
-    return pa.Table.from_batches(list(late.materialized(iter(batches), plan)))
+    return pa.Table.from_batches(list(late.materialized(iter(batches), plan.location, plan.late)))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_many_columns_of_many_files(folder):
     both = places([(uri(folder, name), row) for name in names for row in (0, 1)])
     both = both.append_column("w", both.column("v"))
     plan = tasks.plan(folder, {("v",), ("w",)}, late={"v": (), "w": ()})
-    parts = list(late.materialized(iter([both]), plan))
+    parts = list(late.materialized(iter([both]), plan.location, plan.late))
     assert [part.num_rows for part in parts] == [16, 16, 8]
     for name in ("v", "w"):
         assert [value for part in parts for value in values(part[name])] == [name for name in names for _ in range(2)]
@@ -142,7 +142,7 @@ def test_slices_follow_the_size_of_variants(folder, monkeypatch):
     write(folder, "growing", column(documents))
     rows = [(uri(folder, "growing"), row) for row in range(len(documents))]
     plan = tasks.plan(folder, {("v",)}, late={"v": ()})
-    parts = list(late.materialized(iter([places(rows[:ROWS]), places(rows[ROWS:])]), plan))
+    parts = list(late.materialized(iter([places(rows[:ROWS]), places(rows[ROWS:])]), plan.location, plan.late))
     assert [value for part in parts for value in values(part["v"])] == documents
     assert all(part.nbytes < 20_000 or part.num_rows == 1 for part in parts)
     assert len(parts) < ROWS

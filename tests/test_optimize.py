@@ -19,7 +19,10 @@ import pytest
 import delta_variant as dv
 from delta_variant import jvm, optimizer, stats
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, SessionError, TableError, UnsupportedFeatureError
+from delta_variant.rewriting import driver, source
+from delta_variant.rewriting.arrangement import CLUSTERED_TAG
 from delta_variant.writer import clustering
+from delta_variant.writer.blocks import Sorting
 from tests.logs import commits, last, live, newest
 from tests.support import SOAK, forget, scans, share, without_rules
 from tests.test_analyze import (  # noqa: F401  # base, on and texts are fixtures
@@ -182,6 +185,59 @@ def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_p
     assert [row for row in after if row[0] != 4] == [row for row in before if row[0] != 4]
     with pytest.raises(TableError, match="is not a predicate on the partition columns"):
         table.optimize([f"{v}:a"], where="n = 3")
+
+
+@pytest.mark.parametrize("keys", [["v:a"], ["v:s", "n"], ["v:a", "v:b"]])
+def test_blocks(spark, on, tmp_path, monkeypatch, keys):  # noqa: F811
+    """By way of sorted blocks, files get the rows that Spark's own sort gives them, and the statistics of `write` (M5).
+
+    The table has partitions, deletion vectors, NOT NULL, a CHECK constraint, and Variants at the top and in a struct.
+    """
+    more = "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.enableDeletionVectors' = 'true')"
+    columns = "n BIGINT NOT NULL, p INT, v VARIANT, s STRUCT<w: VARIANT, t: TIMESTAMP>"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` ({columns}) USING delta {more}")
+    rows = scattered(spark, files=4).selectExpr("n", "int(p) p", "v", "struct(v AS w, timestamp_seconds(n) AS t) s")
+    by_delta(spark, tmp_path / "t", rows)
+    dv.write(rows.where("n < 100"), tmp_path / "t")
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}/t` ADD CONSTRAINT positive CHECK (n >= 0)")
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/t` WHERE n % 10 = 3")
+    shown = "n, p, v::string, s.w::string, s.t"
+    before, size = content(spark, tmp_path / "t", columns=shown), part(tmp_path / "t", 8)
+    made = []
+    merged = source._merged
+    monkeypatch.setattr(source, "_merged", lambda *arguments: made.append(merged(*arguments)) or made[-1])
+    found = []
+    for least in ("0", "1g"):
+        path = shutil.copytree(tmp_path / "t", tmp_path / least)
+        spark.conf.set("spark.delta_variant.lateMaterializationBytes", least)
+        try:
+            done = dv.VariantTable.forPath(spark, path).optimize(keys, max_file_size=size)
+        finally:
+            spark.conf.unset("spark.delta_variant.lateMaterializationBytes")
+        assert content(spark, path, columns=shown) == before
+        files = live(path).values()
+        assert not any(add.get("deletionVector") for add in files)
+        statistics = sorted(
+            json.dumps([add["partitionValues"], json.loads(add["stats"]), sorted(add["tags"].keys() - {CLUSTERED_TAG})])
+            for add in files
+        )
+        found.append((done.files_removed, done.files_added, done.rows, statistics))
+    assert found[0] == found[1]
+    assert len(made) == 1
+
+
+def test_blocks_that_fail(spark, ten, rows_of_ten, tmp_path, monkeypatch, caplog):
+    """If a task fails to make blocks, Spark sorts the rows, and the log says why."""
+    path = shutil.copytree(ten, tmp_path / "t")
+    monkeypatch.setattr(driver, "Sorting", partial(Sorting, version="0.0"))
+    spark.conf.set("spark.delta_variant.lateMaterializationBytes", "0")
+    try:
+        done = dv.VariantTable.forPath(spark, path).optimize(["v:a"])
+    finally:
+        spark.conf.unset("spark.delta_variant.lateMaterializationBytes")
+    assert (done.commits, done.rows) == (1, 1000)
+    assert content(spark, path) == rows_of_ten
+    assert "the driver runs 0.0" in caplog.text
 
 
 def test_stored_keys(spark, ten, tmp_path):

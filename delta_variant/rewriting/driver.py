@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
@@ -43,8 +44,9 @@ from delta_variant.rewriting.arrangement import (
     grouped,
 )
 from delta_variant.transaction import Table, Transaction
-from delta_variant.writer import clustering, file_sizes, mapping
+from delta_variant.writer import clustering, every_write, file_sizes, mapping
 from delta_variant.writer.arguments import Request
+from delta_variant.writer.blocks import PLACE, SortedBlocks, Sorting
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
 
@@ -326,19 +328,31 @@ class _Work:
                 progress(Progress(files, len(paths), done.bytes_removed, total, done.rows))
         return done
 
-    def _tried(self, paths: Sequence[str], files: int, done: Rewritten, tries: int = TRIES) -> Rewritten:
-        """Runs a job. After a conflict it is run again, with the files that the table still has."""
+    def _tried(
+        self, paths: Sequence[str], files: int, done: Rewritten, tries: int = TRIES, *, by_blocks: bool = True
+    ) -> Rewritten:
+        """Runs a job. After a conflict it is run again, with the files that the table still has.
+
+        by_blocks: whether rows may be sorted by way of blocks. If a task fails to make some, the job is run again without.
+        """
         try:
-            return self._job(paths, files, done)
+            return self._job(paths, files, done, by_blocks=by_blocks and bool(self.cluster_by))
         except ConflictError:
             if tries == 1:
                 raise
-        return self._tried(paths, files, done, tries - 1)
+            tries -= 1
+        except PythonException as error:
+            if not by_blocks:
+                raise
+            every_write.tell("late", f"{self.table.log.dataPath()}\n{jvm.raised(str(error))}")
+            by_blocks = False
+        return self._tried(paths, files, done, tries, by_blocks=by_blocks)
 
-    def _job(self, paths: Sequence[str], files: int, done: Rewritten) -> Rewritten:
+    def _job(self, paths: Sequence[str], files: int, done: Rewritten, *, by_blocks: bool) -> Rewritten:
         table, spark, file_bytes = self.table, self.table.spark, self.file_bytes
         most = WHOLE if file_bytes is None else 2 * file_bytes
-        call = Call(spark, spark, Request.rewriting(spark, self.shred, self.cluster_by, most), table.name)
+        read = SortedBlocks() if by_blocks else None
+        call = Call(spark, spark, Request.rewriting(spark, self.shred, self.cluster_by, most, read), table.name)
         transaction = Transaction(table)
         rows = transaction.open(paths)
         count, size = transaction.opened
@@ -352,7 +366,8 @@ class _Work:
         elif self.cluster_by:
             features = transaction.features
             schema, _ = mapping.schemas(features.schema)
-            rows = source.clustered(rows, schema, self.cluster_by, features.partition_by, files)
+            placed = self._placed(transaction, rows, schema) if by_blocks else None
+            rows = source.clustered(rows, schema, self.cluster_by, features.partition_by, files, placed)
         else:
             settings, task_bytes = source.packed(file_bytes), file_bytes
         with jvm.settings(spark, settings), call.running("writing to"):
@@ -362,6 +377,15 @@ class _Work:
             call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
             done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
         )  # fmt: skip
+
+    def _placed(self, transaction: Transaction, rows: DataFrame, schema: t.StructType) -> tuple[DataFrame, Sorting] | None:
+        """The rows with their places, and how they are sorted into blocks; None if Spark has to read VARIANT columns."""
+        variants = {field.name: () for field in schema if isinstance(field.dataType, t.VariantType)}
+        features = transaction.features
+        if not variants or features.mapping != "none":
+            return None
+        placed = transaction.placed(rows, PLACE)
+        return None if placed is None else (placed, Sorting(self.table.storage, variants, features.partition_by))
 
 
 def _hash(keys: Sequence[str]) -> str:

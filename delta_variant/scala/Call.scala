@@ -41,8 +41,8 @@ final class Call(users: SparkSession, asked: String) {
   /** The rows have been computed: completes the Observations of the session of the rows, which its clone does not know. */
   def observe(execution: QueryExecution): Unit = Pairs.complete(users.observationManager, execution)
 
-  /** Whether the rows are pieces of Parquet files (`Pieces`). */
-  def hasPieces: Boolean = additions.pieces == "parquet"
+  /** Whether the rows may be pieces or blocks with rows of all columns (`Pieces`). */
+  def hasPieces: Boolean = additions.pieces == "rows"
 
   /** Whether the rows are pieces of JSON files, of which Spark knows nothing. */
   def hasDocuments: Boolean = additions.pieces == "json"

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.plans.FullOuter
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LogicalPlan, Project, Repartition, SubqueryAlias}
-import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaLog, DeltaParquetFileFormat}
 import org.apache.spark.sql.delta.actions.Protocol
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
@@ -60,8 +60,7 @@ object LateVariants {
     if (Pairs.isOfStream(execution)) None
     else {
       val session = execution.sparkSession.asInstanceOf[SparkSession]
-      val leastBytes = JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))
-      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, leastBytes))
+      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, leastBytes(session)))
       val output = execution.analyzed.output
       val columns = output.indices.filter { index =>
         parts.get(output(index).exprId).exists(_.column.equalsIgnoreCase(output(index).name)) && isFree(index)
@@ -76,6 +75,22 @@ object LateVariants {
         Option.when(!isShuffled(late.executedPlan))(new LateVariants(late, columns))
       }
     }
+
+  /**
+   * The rows of files with one more column, of places, by which tasks find their VARIANT columns; None if they would not.
+   *
+   * @param rows of a scan and of nothing else
+   * @param name of the column
+   */
+  def placed(rows: DataFrame, log: DeltaLog, name: String): Option[DataFrame] = rows.queryExecution.analyzed match {
+    case scan: LogicalRelation if isRewritten(scan, log, leastBytes(rows.sparkSession)) =>
+      val all = withRowIndex(scan).withMetadataColumns()
+      placeIn(all).map(place => Dataset.ofRows(rows.sparkSession, Project(scan.output :+ Alias(place, name)(), all)))
+    case _ => None
+  }
+
+  private def leastBytes(session: SparkSession): Long =
+    JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))
 
   private def rejoined(parts: Parts): Expression = {
     val fields =

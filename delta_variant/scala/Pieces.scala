@@ -3,14 +3,17 @@ package org.apache.spark.sql.delta.variant
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, ExprId, Literal, NamedExpression}
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.python.MapInArrowExec
+import org.apache.spark.sql.types.DataType
 
 /**
- * Rows that a plan makes of pieces of Parquet files in its last step, by mapInArrow (delta_variant/conversion.py): tasks get the
- * pieces and read the files. The first column below mapInArrow has the pieces; the others are the last ones above it, too.
+ * Rows that a plan makes in its last step, by mapInArrow, of pieces of Parquet files (delta_variant/conversion.py) or of sorted
+ * blocks (delta_variant/writer/blocks.py): tasks get the pieces or blocks and read them. The first column below mapInArrow has
+ * them; the others are the last ones above it, too.
  *
  * @param columns the indexes, in the plan's output, of the columns that tasks read; the first gets the pieces
+ * @param kind the type of the column with the pieces
  */
-final case class Pieces(columns: Seq[Int]) extends LastStep {
+final case class Pieces(columns: Seq[Int], kind: DataType) extends LastStep {
 
   protected def replaced(plan: SparkPlan): Option[SparkPlan] =
     Pieces.chosen(plan).filter(_ => Pieces.of(plan).contains(this)).map {
@@ -48,6 +51,6 @@ object Pieces {
 
   def of(plan: SparkPlan): Option[Pieces] = chosen(LastStep.of(plan)).flatMap { case (columns, map) =>
     val read = columns.zipWithIndex.collect { case (column, index) if !kept(map).contains(column.exprId) => index }
-    Option.when(read.nonEmpty)(Pieces(read))
+    Option.when(read.nonEmpty)(Pieces(read, map.child.output.head.dataType))
   }
 }

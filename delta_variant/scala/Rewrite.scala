@@ -48,6 +48,9 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]
   }
 
+  /** The rows that `open` gave, with one more column by which tasks find their VARIANT columns; null if they would not. */
+  def placed(rows: DataFrame, name: String): DataFrame = LateVariants.placed(rows, log, name).orNull
+
   private def keepsRowIds: Boolean = RowTracking.isEnabled(transaction.protocol, transaction.metadata)
 
   def opened: Int = old.size

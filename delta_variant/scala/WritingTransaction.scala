@@ -142,7 +142,8 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private val (normalized, output, generated, fromData) = normalizeData(deltaLog, options, data)
     private val identityColumns = trackHighWaterMarks.getOrElse(fromData)
     private val partitioning = getPartitioningColumns(partitionSchema, output)
-    private val constraints = {
+    private val constraints = if (isOptimize && call.exists(_.hasPieces)) Nil
+    else { // of rows that the table has already
       val all = Constraints.getAll(metadata, session) ++ generated ++ additional
       Constraints.validateCheckConstraints(session, all, deltaLog, metadata.schema)
       all
@@ -199,19 +200,17 @@ final class WritingTransaction(plain: OptimisticTransaction)
         Pieces.of(execution.executedPlan).filter(_.columns.forall(index => stored.contains(output(index))))
       else JsonTexts.of(execution.executedPlan, constraints)
 
+    private def pieces: Option[Pieces] = lastStep.collect { case pieces: Pieces => pieces }
     private def texts: Option[JsonTexts] = lastStep.collect { case texts: JsonTexts => texts }
     private def lateNames = late.fold(Seq.empty[String])(_.columns.map(output(_).name))
     private def textNames = texts.fold(Seq.empty[String])(_.columns.map(output(_).name))
-    private def read: Seq[Attribute] = lastStep.fold(Seq.empty[Attribute]) {
-      case pieces: Pieces => pieces.columns.map(output)
-      case _ => Nil
-    }
+    private def read: Seq[Attribute] = pieces.fold(Seq.empty[Attribute])(_.columns.map(output))
 
     /** The columns that tasks get: pieces; columns of files; and the partition values as text. */
     private def rowSchema = {
       val names = read.map(_.name)
       StructType(
-        names.take(1).map(StructField(_, StringType)) ++
+        pieces.toSeq.map(pieces => StructField(names.head, pieces.kind)) ++
           columns.filterNot(column => names.contains(column.name)).map { column =>
             if (textNames.contains(column.name)) column.copy(dataType = StringType)
             else if (lateNames.contains(column.name)) column.copy(dataType = LateVariants.RowType)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.parquet_files.reader import ParquetFiles
+    from delta_variant.writer.blocks import SortedBlocks
     from delta_variant.writer.shredding_schemas import Shred
 
 CLUSTER_BY = "delta_variant.cluster_by"
@@ -58,8 +59,8 @@ class Request:
     max_rows: int | None = None
     """The rows after which a file ends; None for no limit."""
     texts: JsonTexts = JsonTexts({}, fails=True, corrupt=None)  # noqa: RUF009  # it is frozen
-    files: JsonFiles | ParquetFiles | None = None
-    """How tasks read the files whose pieces the rows name; None if the rows are rows."""
+    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
+    """How tasks read the files whose pieces the rows name, or the blocks that they are; None if the rows are rows."""
     additions: Additions = Additions({}, {}, again=False, removal=None, pieces="")  # noqa: RUF009
     """What is committed besides; `calls` fills in `pieces`."""
     max_bytes: int | None = None
@@ -105,11 +106,18 @@ class Request:
 
     @classmethod
     def rewriting(
-        cls, spark: SparkSession, shred: Shred | Mapping[str, str | pa.DataType], cluster_by: Sequence[str], max_bytes: int
+        cls,
+        spark: SparkSession,
+        shred: Shred | Mapping[str, str | pa.DataType],
+        cluster_by: Sequence[str],
+        max_bytes: int,
+        blocks: SortedBlocks | None = None,
     ) -> Request:
-        """The request for rows that the table has already."""
+        """The request for rows that the table has already. blocks: if the rows may be blocks."""
         compression, max_rows = _codec(spark, None), _max_rows(spark, None)
-        return cls("overwrite", shred, (), cluster_by, compression=compression, max_rows=max_rows, max_bytes=max_bytes)
+        return cls(
+            "overwrite", shred, (), cluster_by, compression=compression, max_rows=max_rows, files=blocks, max_bytes=max_bytes
+        )
 
     @property
     def save_mode(self) -> str:

@@ -27,13 +27,13 @@ from delta_variant.shredding import UNSHREDDED
 from delta_variant.writer.physical_columns import naming, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyarrow import fs
 
     from delta_variant.buffers import Int64s
     from delta_variant.parquet.footer import Names
-    from delta_variant.writer.plan import Plan
+    from delta_variant.storage import Storage
 
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES
@@ -47,35 +47,37 @@ class _TooLargeError(Exception):
     """The Variants of a slice are larger than those before."""
 
 
-def materialized(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
-    """The batches with the Variants of the columns in `plan.late`.
+def materialized(
+    batches: Iterator[pa.RecordBatch], location: Storage, columns: Mapping[str, tuple[int, ...]]
+) -> Iterator[pa.RecordBatch]:
+    """The batches with the Variants of these columns. location: the directory of the table. columns: as in `Plan.late`.
 
     Raises what reading a file does: FileNotFoundError, DamagedFileError, InvalidLayoutError, MalformedVariantError.
     """
-    files = _Files(plan)
+    files = _Files(location, columns)
     try:
         for batch in batches:
             start = 0
             while start < batch.num_rows:
-                rows = _of_few_files(batch.slice(start, files.slice_rows), plan)
+                rows = _of_few_files(batch.slice(start, files.slice_rows), columns)
                 with suppress(_TooLargeError):
-                    yield _with_variants(rows, plan, files)
+                    yield _with_variants(rows, columns, files)
                     start += rows.num_rows
     finally:
         files.close()
 
 
-def _of_few_files(rows: pa.RecordBatch, plan: Plan) -> pa.RecordBatch:
+def _of_few_files(rows: pa.RecordBatch, late: Collection[str]) -> pa.RecordBatch:
     """The first of these rows, as far as all of their files can be open at once: each column of a slice reads all of them."""
-    if len(plan.late) > 1:
-        for name in plan.late:
+    if len(late) > 1:
+        for name in late:
             numbers = rows.column(name).field("file").dictionary_encode().indices.fill_null(0).to_numpy()
             rows = rows.slice(0, int(np.argmax(numbers >= _OPEN)) or len(numbers))
     return rows
 
 
-def _with_variants(rows: pa.RecordBatch, plan: Plan, files: _Files) -> pa.RecordBatch:
-    for name in plan.late:
+def _with_variants(rows: pa.RecordBatch, late: Collection[str], files: _Files) -> pa.RecordBatch:
+    for name in late:
         number = rows.schema.get_field_index(name)
         with naming((name,)):
             rows = rows.set_column(number, name, _variants(rows.column(number), name, files))
@@ -84,7 +86,7 @@ def _with_variants(rows: pa.RecordBatch, plan: Plan, files: _Files) -> pa.Record
 
 def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArray:
     """The Variants of one column, in the order of its rows."""
-    file, row, variant = (column.field(number) for number in range(3))
+    file, row = column.field(0), column.field(1)
     known = file.dictionary_encode()
     is_late = file.is_valid().to_numpy(zero_copy_only=False)
     at = np.flatnonzero(is_late)
@@ -96,7 +98,7 @@ def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArra
     for number, uri in enumerate(known.dictionary.to_pylist()):
         parts += files.variants(uri, name, index[order[starts[number] : starts[number + 1]]])
     if len(at) < len(column):
-        parts.append(required(variant.filter(pa.array(~is_late)), ()))
+        parts.append(required(column.field(2).filter(pa.array(~is_late)), ()))
     found = np.empty(len(column), np.int64)
     found[at[order]] = np.arange(len(at))
     found[~is_late] = np.arange(len(at), len(column))
@@ -107,9 +109,9 @@ def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArra
 class _Files:
     """The files of the table, of which the last ones are open."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._location, self._ids = plan.location, plan.late
-        self._system = plan.location.open()
+    def __init__(self, location: Storage, ids: Mapping[str, tuple[int, ...]]) -> None:
+        self._location, self._ids = location, ids
+        self._system = location.open()
         self._open: dict[str, _File] = {}  # the last used one last
         self._row_bytes = 0.0  # the largest average so far
 

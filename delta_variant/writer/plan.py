@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
+    from delta_variant.writer.blocks import SortedBlocks
 
 IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""
@@ -71,8 +72,9 @@ class Plan:
     index: IndexPlan | None = None
     """The paths whose filters are written with the files; None if there are none."""
     json: TextColumns | None = None
-    files: JsonFiles | ParquetFiles | None = None
-    """How to read the pieces of files that the rows name (`json_files`, `parquet_files`); None if the rows are rows."""
+    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
+    """How to read the pieces of files that the rows name (`json_files`, `parquet_files`), or the blocks that they are
+    (`writer.blocks`); None if the rows are rows."""
     late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """VARIANT columns whose rows say where a Variant is (`writer.late`), with their field ids if files are read by id."""
     closes_given: bool = False

@@ -22,11 +22,12 @@ from delta_variant.features import TableFeatures
 from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership.sidecars import APPLICATION
 from delta_variant.messages import ClusterReply, WriteReply
-from delta_variant.parquet_files.reader import PIECE, ParquetFiles
+from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
+from delta_variant.writer.blocks import SortedBlocks
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.task import write_messages
@@ -117,7 +118,7 @@ def _shred(table: TableFeatures) -> tuple[Shred, bool]:
 
 
 def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:
-    """What tasks make rows of: JSON texts, or pieces of files; nothing for rows."""
+    """What tasks make rows of: JSON texts, pieces of files, or blocks; nothing for rows."""
     texts, files = request.texts, None if asked is None else asked.files
     if request.steps and (isinstance(files, JsonFiles) or request.read):
         raise UnsupportedFeatureError(
@@ -131,7 +132,7 @@ def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None
                 "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
             )
         return {"files": replace(files, column=texts.columns[0])}
-    if isinstance(files, ParquetFiles) and request.read:
+    if files is not None and request.read:
         read = t.StructType([field for field in columns if field.name in request.read])
         return {"files": replace(files, schema=record_batches.schema_of(read, tuple(read.names)))}
     return {"json": texts}
@@ -162,7 +163,8 @@ def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> Writ
     sent = {**dict.fromkeys(texts, t.StringType()), **dict.fromkeys(request.late, _LATE)}
     kinds = [t.StructField(field.name, sent.get(field.name, field.dataType)) for field in columns]
     if request.read:
-        kinds = [t.StructField(PIECE, t.StringType()), *(field for field in columns if field.name not in request.read)]
+        piece = t.BinaryType() if isinstance(plan.files, SortedBlocks) else t.StringType()
+        kinds = [t.StructField(PIECE, piece), *(field for field in columns if field.name not in request.read)]
     rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
     task = partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)

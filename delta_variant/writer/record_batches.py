@@ -35,3 +35,10 @@ def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.Record
         del message  # so that only the batch keeps its memory alive
         yield batch
         del batch
+
+
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches with the types of a schema, whose columns they have in its order."""
+    for batch in batches:
+        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -39,7 +39,8 @@ from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.writer import late
+from delta_variant.writer import blocks, late
+from delta_variant.writer.blocks import SortedBlocks
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
@@ -102,7 +103,7 @@ def write_files(
     task = _Task(plan, number)
     reader = _reader(plan)
     if plan.late:
-        batches = late.materialized(batches, plan)
+        batches = late.materialized(batches, plan.location, plan.late)
     reports: list[WriteReport] = []
     failure: DeltaVariantError | None = None
     try:
@@ -133,10 +134,12 @@ def write_files(
     return reports
 
 
-def _reader(plan: Plan) -> documents.Reader | parquet_reader.Reader | None:
-    """What reads the pieces of files that the rows name; None if the rows are rows."""
+def _reader(plan: Plan) -> documents.Reader | parquet_reader.Reader | blocks.Reader | None:
+    """What reads the pieces of files that the rows name, or blocks; None if the rows are rows."""
     if plan.files is None:
         return None
+    if isinstance(plan.files, SortedBlocks):
+        return blocks.Reader(plan.files)
     return documents.Reader(plan.files) if isinstance(plan.files, JsonFiles) else parquet_reader.Reader(plan.files)
 
 
