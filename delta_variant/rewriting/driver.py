@@ -322,21 +322,19 @@ class _Work:
         total = sum(sizes[path] for path in paths)
         files = 0
         for job, count in jobs:
-            done = self._tried(job, count, done)
+            done = self._tried(job, count, done, by_blocks=bool(self.cluster_by))
             files += len(job)
             if progress is not None:
                 progress(Progress(files, len(paths), done.bytes_removed, total, done.rows))
         return done
 
-    def _tried(
-        self, paths: Sequence[str], files: int, done: Rewritten, tries: int = TRIES, *, by_blocks: bool = True
-    ) -> Rewritten:
+    def _tried(self, paths: Sequence[str], files: int, done: Rewritten, tries: int = TRIES, *, by_blocks: bool) -> Rewritten:
         """Runs a job. After a conflict it is run again, with the files that the table still has.
 
         by_blocks: whether rows may be sorted by way of blocks. If a task fails to make some, the job is run again without.
         """
         try:
-            return self._job(paths, files, done, by_blocks=by_blocks and bool(self.cluster_by))
+            return self._job(paths, files, done, by_blocks=by_blocks)
         except ConflictError:
             if tries == 1:
                 raise

@@ -350,8 +350,8 @@ object Messages {
    * What a call of `write` adds to Delta's commit.
    *
    * identifiers: those of transactions. known: those of them that the table may have. again: whether it may have all of them.
-   * removal: of other rows. pieces: "json" if the rows are pieces of JSON files; "rows" if
-   * they may be pieces of Parquet files, or blocks; else "".
+   * removal: of other rows. pieces: "json" if the rows are pieces of JSON files; "rows" if they may be pieces of
+   * Parquet files, or blocks; else "".
    */
   final case class Additions(
       @JsonDeserialize(contentAs = classOf[JLong]) identifiers: Map[String, Long],

@@ -140,10 +140,11 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private val session = input.sparkSession.asInstanceOf[SparkSession]
     private val (data, partitionSchema) = performCDCPartition(input)
     private val (normalized, output, generated, fromData) = normalizeData(deltaLog, options, data)
+    private def isChecked = isOptimize && call.exists(_.hasPieces) // rows of the table, of which tasks make some columns
     private val identityColumns = trackHighWaterMarks.getOrElse(fromData)
     private val partitioning = getPartitioningColumns(partitionSchema, output)
-    private val constraints = if (isOptimize && call.exists(_.hasPieces)) Nil
-    else { // of rows that the table has already
+    private val constraints = if (isChecked) Nil
+    else {
       val all = Constraints.getAll(metadata, session) ++ generated ++ additional
       Constraints.validateCheckConstraints(session, all, deltaLog, metadata.schema)
       all
