@@ -13,7 +13,6 @@ in a temporary file. A block has rows of one partition.
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 from bisect import bisect_right
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from delta_variant.storage import Storage
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20
 MERGE_BYTES = 16 << 20
 FILE, PLACE, BLOCK = "delta_variant file", "delta_variant place", "delta_variant block"
 """Columns: the number of a new file; the URI of an old file and the index of a row in it; a block."""
@@ -158,8 +157,7 @@ class Reader:
                     ends.append(file.tell())
                     own = row.select(range(1, row.num_columns))
                 file.flush()
-                data = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                merged = _merged([data[start:end] for start, end in pairwise(ends)])
+                merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
                 for batch in fitted((batch.select(self._schema.names) for batch in merged), self._schema):
                     same = pa.array(np.zeros(batch.num_rows, np.int64))
                     columns = [*batch.columns, *(column.take(same) for column in own.columns)]
@@ -177,7 +175,7 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         yield from fitted(reader.batches(chain([batch], batches)), schema)
 
 
-def _merged(blocks: list[pa.Buffer]) -> Iterator[pa.RecordBatch]:
+def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:
     """The rows of sorted blocks in their order, without the keys."""
     heads = sorted((_Head(block, MERGE_BYTES // len(blocks)) for block in blocks), key=lambda head: head.order)
     while heads:
@@ -189,11 +187,25 @@ def _merged(blocks: list[pa.Buffer]) -> Iterator[pa.RecordBatch]:
         yield from rows.drop_columns(keys).combine_chunks().to_batches()
 
 
+class _Block:
+    """A block in a file, for reading. To map the file would count it as memory of the process."""
+
+    closed = False
+
+    def __init__(self, file: int, start: int, end: int) -> None:
+        self._file, self._at, self._end = file, start, end
+
+    def read(self, size: int) -> bytes:
+        data = os.pread(self._file, min(size, self._end - self._at), self._at)
+        self._at += len(data)
+        return data
+
+
 class _Head:
     """The next rows of a block, of which memory holds one or two times `size` bytes."""
 
-    def __init__(self, block: pa.Buffer, size: int) -> None:
-        stream = pa.ipc.open_stream(block)
+    def __init__(self, block: _Block, size: int) -> None:
+        stream = pa.ipc.open_stream(pa.PythonFile(block, mode="r"))
         self.order = stream.schema.metadata[_ORDER]
         self._parts = _parts(stream, size)
         self._rows = next(self._parts)
