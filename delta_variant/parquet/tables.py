@@ -11,6 +11,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from delta_variant import layouts, nested, shredding
@@ -214,3 +215,10 @@ def _is_variant(kind: pa.DataType, _names: Names = ()) -> bool:
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def beside(batch: pa.RecordBatch, row: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, followed by the columns of one other row, which has the same values in all rows."""
+    same = pa.array(np.zeros(batch.num_rows, np.int64))
+    names = [*batch.schema.names, *row.schema.names]
+    return pa.RecordBatch.from_arrays([*batch.columns, *(column.take(same) for column in row.columns)], names=names)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from delta_variant.buffers import size_of
@@ -26,7 +25,7 @@ from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
 from delta_variant.parquet.opening import CountedFile, batches, reading
 from delta_variant.parquet.physical import exact_schema, with_types
-from delta_variant.parquet.tables import unshredded
+from delta_variant.parquet.tables import beside, unshredded
 from delta_variant.parquet_files.columns import FileColumns
 from delta_variant.parquet_files.fitting import fitted
 
@@ -81,12 +80,10 @@ class Reader:
         UnsupportedFeatureError and TableError, with the file; OSError if a second attempt may succeed.
         """
         for pieces in rows:
-            names = [*self._schema.names, *pieces.schema.names[1:]]
             for number, text in enumerate(pieces.column(0).to_pylist()):
-                own = pieces.slice(number, 1).columns[1:]
+                own = pieces.slice(number, 1).select(range(1, pieces.num_columns))
                 for batch in self.rows(Piece.of(text)):
-                    same = pa.array(np.zeros(batch.num_rows, np.int64))
-                    yield pa.RecordBatch.from_arrays([*batch.columns, *(column.take(same) for column in own)], names=names)
+                    yield beside(batch, own)
 
     def rows(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The rows of a piece, with the columns of all files."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from delta_variant.parquet.tables import beside
 from delta_variant.version import __version__
 from delta_variant.writer import late
 from delta_variant.writer.plan import check_version
@@ -159,9 +160,7 @@ class Reader:
                 file.flush()
                 merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
                 for batch in fitted((batch.select(self._schema.names) for batch in merged), self._schema):
-                    same = pa.array(np.zeros(batch.num_rows, np.int64))
-                    columns = [*batch.columns, *(column.take(same) for column in own.columns)]
-                    yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *own.schema.names])
+                    yield beside(batch, own)
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
