@@ -78,7 +78,7 @@ check: lint  ## the fast part: lint, types, import order, tests without Spark
 
 # Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: `make check`, and
 # the tests of a cluster, which is processes of its own. Their output is shown when they end.
-CLUSTER = tests/test_cluster.py
+CLUSTER = tests/cluster/test_cluster.py
 .PHONY: .beside .spark
 .beside:
 	@output=$$({ nice $(MAKE) --no-print-directory check && nice $(BIN)/python -m pytest $(CLUSTER); } 2>&1); code=$$?; \
@@ -88,8 +88,8 @@ CLUSTER = tests/test_cluster.py
 	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n 2 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.installed  ## every test at full length: 200 commits, 624 pairs, 50 kills, 60 histories, 20,000 predicates, 20,000 damaged files, 5,000 queries; some hours
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/test_writer_concurrency.py
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/test_writer_concurrency.py
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/writer/test_concurrency.py
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/writer/test_concurrency.py
 
 pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 8 minutes each
 	$(BIN)/python -m pytest -s tests/pins.py

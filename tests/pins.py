@@ -32,11 +32,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PAIRS = [(spark, delta) for spark in ("4.0.1", "4.1.1") for delta in ("4.2.0", "4.3.1", "4.4.0")]
 """Those that Delta has a JAR for, beside that of the extra `spark`."""
 CASES = [("3.10", "oldest"), *((f"3.{minor}", "newest") for minor in range(10, 14))]
-PAIR_TESTS = [f"tests/{name}.py" for name in ("pair", "test_never_wrong", "test_never_different", "test_every_write_generated")]
+PAIR_TESTS = [
+    "tests/pair.py",
+    "tests/optimizer/test_skipping_generated.py",
+    "tests/optimizer/test_typed_reading_generated.py",
+    "tests/every_write/test_generated.py",
+]
 TOOLS = {"duckdb", "hypothesis", "polars", "pytest", "pytest-xdist", "pyyaml"}
 """What the tests need beside the oldest versions. Flask needs a newer click, and Hatchling newer packaging."""
-WITHOUT_TOOLS = ["--ignore=tests/test_storage.py", "--deselect=tests/test_docs.py::test_the_site_builds"]
-PAGES = ["tests/test_docs.py", "-k", "README or other-libraries"]
+WITHOUT_TOOLS = ["--ignore=tests/storage/test_locations.py", "--deselect=tests/docs/test_pages.py::test_the_site_builds"]
+PAGES = ["tests/docs/test_pages.py", "-k", "README or other-libraries"]
 
 
 def oldest() -> dict[str, Version]:

@@ -25,7 +25,7 @@ from delta_variant.errors import (
 )
 from delta_variant.sources import Load
 from tests.logs import adds
-from tests.test_writer import canonicals, read
+from tests.writer.test_write import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

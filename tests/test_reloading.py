@@ -18,8 +18,8 @@ from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableE
 from delta_variant.sources import SourceFile
 from delta_variant.writer import planning
 from tests.logs import commits, last, live, newest
-from tests.test_convert import rows as variants
-from tests.test_writer import read
+from tests.test_conversion import rows as variants
+from tests.writer.test_write import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

@@ -1,4 +1,4 @@
-"""The class `VariantTable`: a table's bounds as data and as a picture. test_tables tests skipping on tables of all kinds."""
+"""The class `VariantTable`: a table's bounds as data and as a picture."""
 
 from __future__ import annotations
 
