@@ -1,12 +1,11 @@
 """Writes the vectors: `python -m protocol.vectors.generate [folder]`, by default here.
 
-In: the `cases` of every group. Out: a folder for each, as `protocol/vectors/README.md` says. Folders of a group that no case
-names any more are removed. Invariant: the same cases give the same files.
+In: the `cases` of every folder. Out: their files, as `protocol/vectors/README.md` says. Files of vectors that no case names any
+more are removed. Invariant: the same cases give the same files.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from protocol.vectors.shredding import cases as shredding
 from protocol.vectors.spark import cases as spark
 
 HERE = Path(__file__).parent
-GROUPS = {
+FOLDERS = {
     "encoding": encoding.VECTORS,
     "scalars": scalars.VECTORS,
     "shredding": shredding.VECTORS,
@@ -31,14 +30,9 @@ GROUPS = {
 
 def generate(to: Path) -> None:
     """Writes every vector under a folder."""
-    for name, vectors in GROUPS.items():
-        known = {one.name for one in vectors}
-        assert len(known) == len(vectors), f"two vectors of {name} have the same name"
-        for folder in (to / name).glob("*/expected.json"):
-            if folder.parent.name not in known:
-                shutil.rmtree(folder.parent)
-        for one in vectors:
-            vector.write(one, to / name)
+    for name, vectors in FOLDERS.items():
+        assert len({one.name for one in vectors}) == len(vectors), f"two vectors of {name} have the same name"
+        vector.write(vectors, to / name)
 
 
 if __name__ == "__main__":

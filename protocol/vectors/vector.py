@@ -1,15 +1,15 @@
-"""One vector: a column and what a reader must make of it; how both become a folder; words for writing them down.
+"""Vectors: a column and what a reader must make of it; how they become the files of a folder; words for writing them down.
 
-In: Arrow columns and hexadecimal, both written by hand. Out: `data.parquet` or `data.arrow`, and `expected.json`. Invariant:
-nothing here or in the `cases` uses delta_variant, or encodes, shreds or reads a Variant in another way.
+In: Arrow columns and hexadecimal, both written by hand. Out: a Parquet or Arrow file for each, and one `expected.json`.
+Invariant: nothing here or in the `cases` uses delta_variant, or encodes, shreds or reads a Variant in another way.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import struct
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ LAYOUT, MALFORMED = "layout", "malformed"
 
 @dataclass(frozen=True)
 class Vector:
-    """What one folder holds; `protocol/vectors/README.md` explains the fields that go into `expected.json`."""
+    """One vector; `protocol/vectors/README.md` explains the fields that go into `expected.json`."""
 
     name: str
     source: str
@@ -45,20 +45,22 @@ class Vector:
     arrow: bool = False  # an IPC file instead of Parquet
 
 
-def write(vector: Vector, group: Path) -> None:
-    """Writes the vector's folder anew."""
-    folder = group / vector.name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    table = pa.table([vector.column], pa.schema([pa.field("v", vector.column.type, not vector.required)]))
-    (_write_arrow if vector.arrow else _write_parquet)(vector, table, folder)
-    (folder / "expected.json").write_text(_expected(vector), encoding="utf-8")
+def write(vectors: Sequence[Vector], folder: Path) -> None:
+    """Writes the vectors of a folder anew, and removes the files of those that it has no more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("*.parquet"), *folder.glob("*.arrow")):
+        old.unlink()
+    for vector in vectors:
+        table = pa.table([vector.column], pa.schema([pa.field("v", vector.column.type, not vector.required)]))
+        (_write_arrow if vector.arrow else _write_parquet)(vector, table, folder)
+    expected = ",\n".join(f'"{vector.name}": {_expected(vector)}' for vector in vectors)
+    (folder / "expected.json").write_text("{\n" + textwrap.indent(expected, "  ") + "\n}\n", encoding="utf-8")
 
 
-def _write_arrow(_: Vector, table: pa.Table, folder: Path) -> None:
+def _write_arrow(vector: Vector, table: pa.Table, folder: Path) -> None:
     extension = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
     schema = pa.schema([table.schema.field("v").with_metadata(extension)])
-    with pa.OSFile(str(folder / "data.arrow"), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+    with pa.OSFile(str(folder / f"{vector.name}.arrow"), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_table(table.cast(schema))
 
 
@@ -73,7 +75,7 @@ def _write_parquet(vector: Vector, table: pa.Table, folder: Path) -> None:
         footer = _with_decimal(footer, *vector.decimal)
     if vector.variant:
         footer = _with_variant(footer)
-    (folder / "data.parquet").write_bytes(data[:start] + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    (folder / f"{vector.name}.parquet").write_bytes(data[:start] + footer + struct.pack("<I", len(footer)) + b"PAR1")
 
 
 def _with_variant(footer: bytes) -> bytes:
@@ -102,7 +104,7 @@ def _expected(vector: Vector) -> str:
         parts.append(_rows("rows", vector.rows))
     if vector.otherwise:
         parts.append('  "otherwise": "error"' if vector.otherwise == "error" else _rows("otherwise", vector.otherwise))
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return "{\n" + ",\n".join(parts) + "\n}"
 
 
 def _rows(key: str, rows: Sequence[Any]) -> str:

@@ -33,9 +33,9 @@ from delta_variant.parquet_files import reader
 from delta_variant.parquet_files.columns import VARIANT, merged, variants
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
-from tests.protocol.test_vectors import NAMES, VECTORS
 from tests.strategies import column
 from tests.support import length
+from tests.vectors import FILES
 from tests.versions import needs_pyarrow
 
 
@@ -57,10 +57,10 @@ def rows_of(path, schema=None, **options) -> pa.Table:
     return pa.Table.from_batches(list(Reader(files(schema=schema, **options)).rows(piece(path))), schema)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if (VECTORS / name / "data.parquet").exists()])
+@pytest.mark.parametrize("name", [name for name, path in FILES.items() if path.suffix == ".parquet"])
 def test_every_layout(name):
     """A file of each layout gives the Variants, or the error, that `parquet.read_table` gives."""
-    path = VECTORS / name / "data.parquet"
+    path = FILES[name]
     try:
         wanted = parquet.read_table(path).column("v").to_pylist()
     except DeltaVariantError as error:

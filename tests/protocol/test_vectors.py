@@ -2,7 +2,6 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -14,32 +13,27 @@ from delta_variant import binary, parquet, shredding
 from delta_variant.errors import InvalidLayoutError, MalformedVariantError
 from protocol.vectors.generate import generate
 from tests.strategies import same
+from tests.vectors import EXPECTED, FILES, VECTORS
 from tests.versions import needs_duckdb, needs_pyarrow
 
-VECTORS = Path(__file__).parents[2] / "protocol" / "vectors"
-NAMES = sorted(str(path.parent.relative_to(VECTORS)) for path in VECTORS.glob("*/*/expected.json"))
 ERRORS = {"layout": InvalidLayoutError, "malformed": MalformedVariantError}
-
-
-def expected(name):
-    return json.loads((VECTORS / name / "expected.json").read_text(encoding="utf-8"), parse_float=Decimal)
 
 
 def read(name):
     """The rows of column v, by the reader of its file."""
-    path = VECTORS / name
-    if (path / "data.arrow").exists():
-        column = pa.ipc.open_file(path / "data.arrow").read_all().column("v").combine_chunks()
+    path = FILES[name]
+    if path.suffix == ".arrow":
+        column = pa.ipc.open_file(path).read_all().column("v").combine_chunks()
         column = shredding.unshred(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
     else:
-        column = parquet.read_table(path / "data.parquet").column("v").combine_chunks()
+        column = parquet.read_table(path).column("v").combine_chunks()
     assert column.type == shredding.UNSHREDDED
     return column.to_pylist()
 
 
-def opened(folder):
+def opened(path):
     """The Parquet file as it is stored, whichever extension types are registered."""
-    return pq.ParquetFile(folder / "data.parquet", arrow_extensions_enabled=False)
+    return pq.ParquetFile(path, arrow_extensions_enabled=False)
 
 
 def hexadecimal(rows):
@@ -54,10 +48,10 @@ def decoded(rows):
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_vector(name):
     """Reading a vector gives the expected Variants, by bytes, or by value if metadata is missing; or the expected error."""
-    wanted = expected(name)
+    wanted = EXPECTED[name]
     if "error" in wanted:
         with pytest.raises(ERRORS[wanted["error"]]):
             read(name)
@@ -69,19 +63,19 @@ def test_vector(name):
         assert hexadecimal(read(name)) == [None if row is None else (row["metadata"], row["value"]) for row in wanted["rows"]]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("encoding/malformed-")])
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith("encoding/malformed-")])
 def test_malformed_bytes_do_not_decode(name):
     """decode and to_json refuse the malformed bytes that are refused in a column."""
-    (row,) = opened(VECTORS / name).read().column("v").to_pylist()
+    (row,) = opened(FILES[name]).read().column("v").to_pylist()
     for use in (binary.decode, binary.to_json):
         with pytest.raises(MalformedVariantError):
             use(row["metadata"], row["value"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_expected_bytes_are_what_they_say(name):
     """The bytes that a vector expects are well-formed and have the JSON beside them, and its keys are the documented ones."""
-    wanted = expected(name)
+    wanted = EXPECTED[name]
     outcomes = [wanted.get("rows", []), [] if wanted.get("otherwise", "error") == "error" else wanted["otherwise"]]
     assert wanted["why"]
     assert wanted["source"]
@@ -97,13 +91,14 @@ def test_expected_bytes_are_what_they_say(name):
 def test_the_generator_gives_these_files(tmp_path):
     """Generating again gives the same folders, expectations, schemas and values."""
     generate(tmp_path)
-    assert sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/expected.json")) == NAMES
-    for name in NAMES:
-        here, there = VECTORS / name, tmp_path / name
-        assert (here / "expected.json").read_bytes() == (there / "expected.json").read_bytes()
-        assert {path.name for path in here.iterdir()} == {path.name for path in there.iterdir()}
-        if (here / "data.arrow").exists():
-            assert pa.ipc.open_file(here / "data.arrow").read_all().equals(pa.ipc.open_file(there / "data.arrow").read_all())
+    made = {path.relative_to(tmp_path): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert made.keys() == {path.relative_to(VECTORS) for path in VECTORS.glob("*/*.*") if path.suffix != ".py"}
+    for name, there in made.items():
+        here = VECTORS / name
+        if name.suffix == ".json":
+            assert here.read_bytes() == there.read_bytes()
+        elif name.suffix == ".arrow":
+            assert pa.ipc.open_file(here).read_all().equals(pa.ipc.open_file(there).read_all())
         else:
             files = [opened(path) for path in (here, there)]
             assert len({str(file.schema).partition("\n")[2] for file in files}) == 1
@@ -112,8 +107,8 @@ def test_the_generator_gives_these_files(tmp_path):
 
 # ---------------------------------------------------------------------------------------------- other implementations
 
-FINAL = [name for name in NAMES if name.split("/")[0] in ("encoding", "scalars", "shredding")]
-VALID = [name for name in FINAL if "rows" in expected(name) and expected(name).get("otherwise") != "error"]
+FINAL = [name for name in EXPECTED if name.split("/")[0] in ("encoding", "scalars", "shredding")]
+VALID = [name for name in FINAL if "rows" in EXPECTED[name] and EXPECTED[name].get("otherwise") != "error"]
 DUCKDB_CANNOT = {
     "encoding/newer-primitives": "Python's datetimes have no nanoseconds",
     "scalars/timestamp-nanos": "Python's datetimes have no nanoseconds",
@@ -150,8 +145,8 @@ def test_duckdb_agrees(name):
     """DuckDB reads from every valid file what the vector expects."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        found = connection.execute("select v from read_parquet(?)", [str(VECTORS / name / "data.parquet")]).fetchall()
-    wanted = plain(decoded(expected(name)["rows"]))
+        found = connection.execute("select v from read_parquet(?)", [str(FILES[name])]).fetchall()
+    wanted = plain(decoded(EXPECTED[name]["rows"]))
     assert len(found) == len(wanted)
     assert all(same(value, one) for (value,), one in zip(found, wanted, strict=True))
 
@@ -160,13 +155,13 @@ def test_duckdb_agrees(name):
 def test_spark_agrees(spark):
     """Spark reads from every valid file what the vector expects, from all of them in one query."""
     names = [name for name in VALID if name not in SPARK_CANNOT]
-    frame = spark.read.parquet(*(str(VECTORS / name / "data.parquet") for name in names))
+    frame = spark.read.parquet(*(str(FILES[name]) for name in names))
     rows = frame.selectExpr("v", "_metadata.file_path AS file", "_metadata.row_index AS row").collect()
     found = {name: [] for name in names}
     for row in sorted(rows, key=lambda row: row.row):
-        found["/".join(row.file.split("/")[-3:-1])].append(row.v)
+        found["/".join(row.file.removesuffix(".parquet").split("/")[-2:])].append(row.v)
     for name, variants in found.items():
         values = ["SQL NULL" if v is None else binary.decode(bytes(v.metadata), bytes(v.value)) for v in variants]
-        wanted = decoded(expected(name)["rows"])
+        wanted = decoded(EXPECTED[name]["rows"])
         assert len(values) == len(wanted), name
         assert all(map(same, values, wanted)), name
