@@ -9,20 +9,22 @@ import os
 from decimal import Decimal
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import settings
 
+import delta_variant as dv
 from delta_variant import arrow
-from tests import tasks
+from tests import s3, tasks
+from tests.gates import gates
 from tests.strategies import column
 from tests.support import interpreted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -185,6 +187,28 @@ def jvm_environment(spark: SparkSession) -> dict[str, str]:
     # Only Delta's JARs: the others would shadow Spark's versions of the same.
     jars = [jar for jar in spark.sparkContext.getConf().get("spark.jars", "").split(",") if "/io.delta_" in jar]
     return {**os.environ, "SPARK_DIST_CLASSPATH": os.pathsep.join(jar.removeprefix("file://") for jar in jars)}
+
+
+@pytest.fixture(scope="module")
+def on(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of its own with the rules."""
+    session = spark.newSession()
+    dv.enable(session)
+    yield session
+    dv.disable(session)
+
+
+@pytest.fixture(scope="module")
+def gate(spark: SparkSession) -> Callable[[], Any]:
+    """Makes gates, which hold a writer before its commit (`tests.gates`)."""
+    return gates(spark)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    """The settings of an S3 server that has the bucket `lake`, in eu-north-1."""
+    with s3.server() as settings:
+        yield settings
 
 
 @pytest.fixture(scope="session")

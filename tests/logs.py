@@ -51,3 +51,8 @@ def features(path: Path | str) -> set[str]:
 def _files(path: Path | str) -> list[Path]:
     """The commits, and no checkpoint in JSON."""
     return sorted(file for file in Path(path, "_delta_log").glob("*.json") if file.stem.isdigit())
+
+
+def protocol_and_metadata(path) -> tuple[dict, dict]:
+    """Protocol and metadata of the newest version, by the log."""
+    return last(path, "protocol"), last(path, "metaData")

@@ -27,11 +27,11 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.transaction import Transaction
-from tests.layouts.test_layouts import Writer
+from tests.contents import canonical, read, vacuum
+from tests.layouts.writing import Writer
 from tests.logs import adds, last, live, newest
-from tests.parquet_files.test_reader import TYPES, broken
+from tests.sources import TYPES, broken, expected, rows, text, variants
 from tests.support import SOAK, delta_log, share
-from tests.writer.test_write import canonical, read, vacuum
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -42,27 +42,6 @@ LAYOUTS = {
     "draft_of_bare_columns": Writer("variant_value", direct=lambda path: path in ("$.id", "$.at")),
     "first": Writer("untyped_value", "object", "array", own=True),
 }
-
-
-def text(n: int) -> str | None:
-    """A document, or NULL."""
-    odd = {3: None, 4: "null", 5: '["x", 1]', 6: '{"id": "six", "at": {"x": null, "z": [1, {}]}}', 7: '"text"', 8: "{}"}
-    regular = {"id": n, "name": f"n{n % 3}", "at": {"x": n, "y": str(n)}, "tags": ["a", "b"], f"k{n % 2}": {"deep": [n]}}
-    return odd.get(n % 20, json.dumps(regular))
-
-
-def variants(first: int, last: int) -> pa.Array:
-    return binary.parse_json(pa.array([text(n) for n in range(first, last)], pa.string()))
-
-
-def rows(first: int, last: int) -> pa.Table:
-    return pa.table({"n": pa.array(range(first, last), pa.int64()), "v": variants(first, last)})
-
-
-def expected(spark, last: int, first: int = 0):
-    """The rows that the numbers give, with Spark's own Variants."""
-    texts = spark.createDataFrame([(n, text(n)) for n in range(first, last)], "n long, j string")
-    return texts.select("n", F.parse_json("j").alias("v"))
 
 
 def write_layouts(spark, folder: Path) -> int:

@@ -24,24 +24,11 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.sources import Load
+from tests.contents import canonicals, read
 from tests.logs import adds
-from tests.writer.test_write import canonicals, read
+from tests.sources import bad_lines, ids, lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
-
-
-def lines(start: int, end: int, bad: tuple[int, ...] = ()) -> str:
-    """A document on each line, of the numbers from start to end; those in `bad` are cut off."""
-    texts = [json.dumps({"id": n, "name": f"n{n % 7}", "at": {"x": n / 8}}) for n in range(start, end)]
-    return "".join((text[:-3] if n in bad else text) + "\n" for n, text in enumerate(texts, start))
-
-
-def ids(spark, table) -> list[int]:
-    return sorted(row.id for row in read(spark, table).selectExpr("v:id::int id").collect())
-
-
-def bad_lines(spark, table) -> Counter:
-    return Counter((Path(row.file).name, row.line, row.text) for row in read(spark, table).collect())
 
 
 def test_as_by_write(spark, tmp_path):

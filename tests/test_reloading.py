@@ -17,9 +17,9 @@ from delta_variant import ingestion, parquet
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.sources import SourceFile
 from delta_variant.writer import planning
+from tests.contents import read
 from tests.logs import commits, last, live, newest
-from tests.test_conversion import rows as variants
-from tests.writer.test_write import read
+from tests.sources import rows as variants
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

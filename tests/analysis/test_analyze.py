@@ -18,32 +18,27 @@ from delta_variant import jvm, stats
 from delta_variant.analysis import driver
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
 from delta_variant.paths import normalized
+from tests.analysis.tables import (
+    DELETION_VECTORS,
+    OTHERS,
+    SHAPE,
+    by_delta,
+    create,
+    documents,
+    documents_after,
+    documents_by_id,
+    rows,
+    rows_of,
+    rows_with_files,
+    two_commits,
+)
+from tests.gates import both
 from tests.logs import actions, last, live
-from tests.support import SOAK, scans, share, without_rules
-from tests.writer.test_conflicts import both, gate  # noqa: F401  # a fixture
+from tests.support import scans, share
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
-DOCUMENT = "struct(id, concat('n', id) AS name, id * 1.5 AS price, CASE WHEN id % 4 = 0 THEN struct(id % 7 AS k) END AS o)"
-ROWS = ("id AS n", "id DIV 10 AS p", f"parse_json(to_json({DOCUMENT})) AS v")
-SHAPE = "id bigint, name string, price decimal(18,2), o struct<k: bigint>"
 NEEDLE = "v:id::bigint = 25"
-
-
-def rows(spark, first=0, last=40):
-    """Rows with these ids, ten a file."""
-    return spark.range(first, last, 1, (last - first) // 10).selectExpr(*ROWS)
-
-
-def create(spark, path, *, shredding="true", columns="n bigint, p bigint, v variant", more=""):
-    spark.conf.set("spark.databricks.delta.variantShredding.forceUsePreviewTableFeature", "false")
-    properties = f"TBLPROPERTIES ('delta.enableVariantShredding' = '{shredding}')" if shredding else ""
-    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {more} {properties}")
-
-
-def by_delta(spark, path, df=None):
-    """Rows that delta-spark writes: shredded if the property says so, without bounds."""
-    (rows(spark) if df is None else df).write.format("delta").mode("append").save(str(path))
 
 
 def without_bounds(path, copy):
@@ -62,15 +57,6 @@ def without_bounds(path, copy):
 
 
 @pytest.fixture(scope="module")
-def on(spark):
-    """A session with the rules."""
-    session = spark.newSession()
-    dv.enable(session)
-    yield session
-    dv.disable(session)
-
-
-@pytest.fixture(scope="module")
 def plain(spark, tmp_path_factory):
     """A table with four plain files of delta-spark, and the bounds of v.id in them. Tests work on copies."""
     path = tmp_path_factory.mktemp("analyze") / "plain"
@@ -83,12 +69,6 @@ def opened(on, path, where=NEEDLE):
     """(files opened, files read typed) by a query that the rules serve."""
     [scan] = scans(on.sql(f"SELECT v:name::string, n FROM delta.`{path}` WHERE {where}"))
     return scan.files_after_bounds, scan.files_typed
-
-
-def rows_with_files(spark, path, columns="n, p, v"):
-    """The rows of a table with their files, by Spark's own scan."""
-    with without_rules(spark):
-        return spark.sql(f"SELECT _metadata.file_name AS file, {columns} FROM delta.`{path}`").collect()
 
 
 def extremes(found, path):
@@ -157,12 +137,6 @@ def test_files_of_delta_spark(spark, on, tmp_path):
         assert stated(tmp_path, key) == extremes(found, key), key
     assert opened(on, tmp_path) == (1, 1)
     assert documents(found) == documents(before)
-
-
-def rows_of(spark, path):
-    """The rows of a table, by Spark's own scan."""
-    with without_rules(spark):
-        return sorted(map(tuple, spark.sql(f"SELECT n, v::string FROM delta.`{path}`").collect()))
 
 
 def test_plain_tables(spark, on, plain, tmp_path):
@@ -289,21 +263,6 @@ def test_errors(spark, tmp_path):
 
 # ---- beside other writers ------------------------------------------------------------------------------------------------
 
-OTHERS = {
-    "append": lambda spark, path: by_delta(spark, path, rows(spark, 40, 50)),
-    "our append": lambda spark, path: dv.write(rows(spark, 40, 50), path),
-    "overwrite": lambda spark, path: rows(spark, 40, 50).write.format("delta").mode("overwrite").save(path),
-    "DELETE": lambda spark, path: spark.sql(f"DELETE FROM delta.`{path}` WHERE n BETWEEN 3 AND 12"),
-    "UPDATE": lambda spark, path: spark.sql(f"UPDATE delta.`{path}` SET v = parse_json('{{\"id\": 25}}') WHERE n = 3"),
-    "MERGE": lambda spark, path: spark.sql(
-        f"MERGE INTO delta.`{path}` t USING (SELECT 14L n) s ON t.n = s.n WHEN MATCHED THEN UPDATE SET p = 99"
-    ),
-    "OPTIMIZE": lambda spark, path: spark.sql(f"OPTIMIZE delta.`{path}`"),
-    "analyze": lambda spark, path: dv.VariantTable.forPath(spark, path).analyze(),
-    "ALTER TABLE": lambda spark, path: spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('x' = 'y')"),
-    "RESTORE": lambda spark, path: spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 1"),
-}  # fmt: skip
-
 
 CHANGING = ("overwrite", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "analyze", "RESTORE")
 """Those that change or remove files of the table."""
@@ -316,42 +275,19 @@ CASES = share(itertools.product(OTHERS, ("first", "second")), 3, 1)
 """The other writer, and whether the analysis is the first to begin. Those that `make test` lacks it has in test_optimize."""
 
 
-@pytest.fixture(scope="module", params=["true", "false"] if SOAK else ["true"])
+@pytest.fixture(scope="module", params=DELETION_VECTORS)
 def base(request, spark, tmp_path_factory):
-    """Four files of delta-spark in two commits, with deletion vectors or not."""
-    path = tmp_path_factory.mktemp("analyze") / "base"
-    more = f"TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.enableDeletionVectors' = '{request.param}')"
-    create(spark, path, shredding=None, more=more)
-    by_delta(spark, path, rows(spark, 0, 20))
-    by_delta(spark, path, rows(spark, 20, 40))
-    return path
+    return two_commits(spark, tmp_path_factory.mktemp("analyze") / "base", request.param)
 
 
 @pytest.fixture(scope="module")
 def texts(spark):
-    """The documents of rows, by their ids."""
-    return {row.n: document for row, document in ((row, documents([row])[0]) for row in rows(spark, 0, 60).collect())}
-
-
-def documents_after(texts, other, *, done):
-    """The documents of `base` after the other writer, if it is done. Before RESTORE, the table has some more."""
-    before = {n: texts[n] for n in [*range(40), *(range(50, 60) if other == "RESTORE" else ())]}
-    new = {n: texts[n] for n in range(40, 50)}
-    changed = {
-        "append": before | new,
-        "our append": before | new,
-        "overwrite": new,
-        "DELETE": {n: document for n, document in before.items() if not 3 <= n <= 12},
-        "UPDATE": before | {3: (3, 0, '{"id":25}')},
-        "MERGE": before | {14: (14, 99, texts[14][2])},
-        "RESTORE": {n: texts[n] for n in range(20)},
-    }
-    return sorted((changed.get(other, before) if done else before).values())
+    return documents_by_id(spark)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("other", "order"), CASES)
-def test_beside_other_writers(spark, gate, base, texts, tmp_path, other, order):  # noqa: F811
+def test_beside_other_writers(spark, gate, base, texts, tmp_path, other, order):
     """An analysis steps around what others changed; others end as Delta has it when files are added that they have read (W4).
 
     No row is lost or comes back, and bounds hold for the rows of every file.
@@ -379,10 +315,6 @@ def test_beside_other_writers(spark, gate, base, texts, tmp_path, other, order):
         assert bool(done.changed) == (other in CHANGING), "the files that the other writer changed are named"
         assert done.files + len(done.changed) == 4 + (other == "RESTORE")
         assert all(stats.BOUNDS_TAG in live(path)[file].get("tags", {}) for file in kept - set(done.changed))
-
-
-def documents(found):
-    return sorted((row.n, row.p, row.v.toJson()) for row in found)
 
 
 def test_batches(spark, base, tmp_path, monkeypatch):

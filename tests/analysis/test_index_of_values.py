@@ -13,7 +13,6 @@ import re
 import shutil
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -26,26 +25,17 @@ from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableErro
 from delta_variant.membership import sidecars as index_files
 from delta_variant.scanning.files import FileReader
 from delta_variant.transaction import Table
+from tests.analysis.indexed import FILES, ROWS, rows, sidecars
+from tests.gates import both
+from tests.generated.predicates import string
 from tests.logs import live
-from tests.optimizer.test_skipping_generated import string
 from tests.strategies import column
 from tests.support import forget, scans, share, without_rules
-from tests.writer.test_conflicts import both, gate  # noqa: F401  # a fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
-FILES, ROWS = 20, 4000
-DOCUMENT = (
-    "struct(sha1(cast(id AS string)) AS cid, id * 7919 % 4001 AS n, id % 4 AS few, "
-    "struct(cast(id * 31 % 4001 / 100BD AS decimal(10,2)) AS price) AS o)"
-)
 PATHS = ["v:cid", "v:n", "v:o.price"]
 NEEDLE = "v:cid::string = sha1('77')"
-
-
-def rows(spark, first=0, last=ROWS, files=FILES):
-    """Rows with these ids, in random order of every path, in so many tasks."""
-    return spark.range(first, last, 1, files).selectExpr("id", f"parse_json(to_json({DOCUMENT})) AS v")
 
 
 def append(spark, path, first=0, last=ROWS, files=FILES, **options):
@@ -83,15 +73,6 @@ def copy(base, tmp_path):
     return tmp_path / "t"
 
 
-@pytest.fixture(scope="module")
-def on(spark):
-    """A session with the rules."""
-    session = spark.newSession()
-    dv.enable(session)
-    yield session
-    dv.disable(session)
-
-
 def table(spark, path):
     return dv.VariantTable.forPath(spark, path)
 
@@ -124,10 +105,6 @@ def known(on, source, predicates):
     with without_rules(on):
         found = on.sql(f"SELECT id, v:cid::string AS cid, {columns} FROM {source}").collect()
     return {where: sorted((row.id, row.cid) for row in found if row[f"p{number}"]) for number, where in enumerate(predicates)}
-
-
-def sidecars(path):
-    return sorted((Path(path) / index_files.DIRECTORY).rglob("*.parquet"))
 
 
 LOOKUPS = {
@@ -425,7 +402,7 @@ def rows_in_log(path):
 
 
 @pytest.mark.slow
-def test_concurrent_append(spark, gate, copy):  # noqa: F811
+def test_concurrent_append(spark, gate, copy):
     """An append and an analysis at the same time are both done, whichever commits first, and no row is lost (I1)."""
     bare = copy.parent / "bare"
     append(spark, bare, 0, 400, 4)
@@ -441,7 +418,7 @@ def test_concurrent_append(spark, gate, copy):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_concurrent_writes(spark, gate, on, tmp_path):  # noqa: F811
+def test_concurrent_writes(spark, gate, on, tmp_path):
     """Two writes that both announce the index are both done (I1)."""
     append(spark, tmp_path, 0, 400, 4)
     properties = "'delta_variant.bloom.v' = 'cid', 'delta_variant.indexBudget' = '0.5'"

@@ -25,7 +25,7 @@ from delta_variant.parquet.opening import CountedFile
 from delta_variant.stats import rewriting
 from delta_variant.storage import Storage
 from delta_variant.writer.shredding_schemas import Inference
-from tests.parquet_files.test_reader import broken
+from tests.sources import broken
 from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column
 
 V = ("v",)

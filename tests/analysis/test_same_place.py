@@ -15,7 +15,6 @@ import pytest
 
 import delta_variant as dv
 from delta_variant.membership import sidecars
-from tests.analysis.test_index_of_values import on  # noqa: F401  # a fixture
 from tests.logs import last, live, newest
 from tests.strategies import column
 from tests.support import forget, length, scans
@@ -78,7 +77,7 @@ def key(letter, row=7):
     return f"{letter}{row:05d}"
 
 
-def lookups(on, path, letters):  # noqa: F811
+def lookups(on, path, letters):
     """Looks a row of each letter up, by SQL and by `scan`: it is in every file of the letter. Returns how many SQL opens."""
     query = "SELECT '{0}' AS letter, id FROM delta.`{1}` WHERE v:k::string = '{2}'"
     union = on.sql(" UNION ALL ".join(query.format(letter, path, key(letter)) for letter in LETTERS))
@@ -141,7 +140,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(length("DELTA_VARIANT_HISTORIES", 1, 60)))
-def test_histories(spark, on, data, tmp_path, seed):  # noqa: F811
+def test_histories(spark, on, data, tmp_path, seed):
     """Whatever becomes of a directory, look-ups have the rows that are there, and an analysis makes them short again (I1)."""
     rng = random.Random(seed)
     history = History(tmp_path / "t", data, rng)
@@ -170,7 +169,7 @@ def test_histories(spark, on, data, tmp_path, seed):  # noqa: F811
         lookups(on, history.path, history.letters)
 
 
-def test_time_of_a_file(spark, on, data, tmp_path):  # noqa: F811
+def test_time_of_a_file(spark, on, data, tmp_path):
     """A filter counts only for an Add action with the modification time that it was made for (I1)."""
     put(tmp_path, "abcd", data)
     log(tmp_path, dict.fromkeys(NAMES, TIME))
@@ -184,7 +183,7 @@ def test_time_of_a_file(spark, on, data, tmp_path):  # noqa: F811
     assert lookups(on, tmp_path, "aacd")["b"] == 0
 
 
-def test_converted_again(spark, on, data, tmp_path):  # noqa: F811
+def test_converted_again(spark, on, data, tmp_path):
     """CONVERT TO DELTA after the log was deleted makes another table, whose files are indexed anew (I1)."""
     for letters in ("abc", "bbd"):
         shutil.rmtree(tmp_path / "_delta_log", ignore_errors=True)
@@ -197,7 +196,7 @@ def test_converted_again(spark, on, data, tmp_path):  # noqa: F811
         assert max(lookups(on, tmp_path, letters).values()) <= letters.count("b") + 1
 
 
-def test_version_1(spark, on, data, tmp_path):  # noqa: F811
+def test_version_1(spark, on, data, tmp_path):
     """An index of version 1 counts for nothing; `explain` says so, and an analysis builds another one and deletes it (I1)."""
     put(tmp_path, "abcd", data)
     log(tmp_path, dict.fromkeys(NAMES, TIME))
@@ -218,7 +217,7 @@ def test_version_1(spark, on, data, tmp_path):  # noqa: F811
     assert not set(old) & set(folder.glob("*.parquet"))
 
 
-def test_names_that_come_back(spark, on, tmp_path_factory):  # noqa: F811
+def test_names_that_come_back(spark, on, tmp_path_factory):
     """Tables made anew under a name, by Spark and by this package, and replaced ones, have their own rows (I1)."""
     properties = "'delta_variant.bloom.v' = 'k', 'delta_variant.indexBudget' = '0.5'"
 
@@ -281,7 +280,7 @@ def planted(path, files, **more):
     log(path, dict.fromkeys(files, TIME), **more)
 
 
-def test_footers_of_another_table(spark, on, tmp_path):  # noqa: F811
+def test_footers_of_another_table(spark, on, tmp_path):
     """Proofs from a footer are not taken for those of a file of the same name, size and time in the next table (T2)."""
     proven, mixed = [{"k": row} for row in range(ROWS)], [{"k": row if row % 2 else f"t{row}"} for row in range(ROWS)]
     contents = []
@@ -304,7 +303,7 @@ def test_footers_of_another_table(spark, on, tmp_path):  # noqa: F811
         on.conf.unset(setting)
 
 
-def test_bounds_of_another_table(spark, on, tmp_path):  # noqa: F811
+def test_bounds_of_another_table(spark, on, tmp_path):
     """Bounds in the log of one table are not taken for those of the next one, at the same version."""
     made = []
     for number in range(2):

@@ -22,10 +22,10 @@ import delta_variant as dv
 from delta_variant import binary, layouts, paths, schema, shredding
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
 from delta_variant.kernels.validate import MAX_DEPTH
-from tests.layouts.test_layouts import Writer, encode, names_in, utf16
+from tests.contents import read
+from tests.layouts.writing import Writer, encode, names_in, utf16
 from tests.strategies import column, same, values
 from tests.support import collected
-from tests.writer.test_write import read
 
 pytestmark = pytest.mark.interpreted
 

@@ -9,7 +9,6 @@ import uuid
 from decimal import Decimal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,19 +17,13 @@ from hypothesis import strategies as st
 from delta_variant import binary
 from delta_variant.buffers import NO_FLAGS, flags_of
 from delta_variant.errors import MalformedVariantError
-from tests.binary.test_fuzz import ROUNDS, SEED, mutated, surrounded
+from tests.binary.json_texts import FLOATS, INSTANTS, SCALARS, YEARS, payload
+from tests.binary.mutations import ROUNDS, SEED, mutated, surrounded
 from tests.strategies import VARIANTS, column
-
-UTC = dt.timezone.utc
 
 
 def text_of(value):
     return binary.to_json(*binary.encode(value))
-
-
-def payload(type_id, size, number):
-    """The bytes of a primitive, with its header."""
-    return bytes([type_id << 2]) + number.to_bytes(size, "little", signed=True)
 
 
 def column_text(array):
@@ -40,87 +33,11 @@ def column_text(array):
     return text
 
 
-SCALARS = [
-    (None, "null"),
-    (True, "true"),
-    (False, "false"),
-    (0, "0"),
-    (-128, "-128"),
-    (32767, "32767"),
-    (-(2**31), "-2147483648"),
-    (2**63 - 1, "9223372036854775807"),
-    (-(2**63), "-9223372036854775808"),
-    (10**38 - 1, "9" * 38),
-    (-(10**37), "-1" + "0" * 37),
-    (Decimal("0.00"), "0"),
-    (Decimal("1.00"), "1"),
-    (Decimal("-100.10"), "-100.1"),
-    (Decimal("-0.01"), "-0.01"),
-    (Decimal(100), "100"),
-    (Decimal("1e-38"), "0." + "0" * 37 + "1"),
-    (Decimal("0." + "9" * 38), "0." + "9" * 38),
-    (Decimal("-12345678901234567890.123456789012345678"), "-12345678901234567890.123456789012345678"),
-    (Decimal("10000000000000000000.00000"), "1" + "0" * 19),
-    (b"", '""'),
-    (b"\x00", '"AA=="'),
-    (b"\xff\xfe", '"//4="'),
-    (b"abc", '"YWJj"'),
-    (dt.date(2024, 2, 29), '"2024-02-29"'),
-    (dt.datetime(2024, 7, 1, 12, 0, 5, tzinfo=UTC), '"2024-07-01 12:00:05+00:00"'),
-    (dt.datetime(2024, 7, 1, 0, 0, 0, 1), '"2024-07-01 00:00:00.000001"'),
-    (dt.datetime(1969, 12, 31, 23, 59, 59, 120000), '"1969-12-31 23:59:59.12"'),
-    (pd.Timestamp("2024-07-01T00:00:00.000000001Z"), '"2024-07-01 00:00:00.000000001+00:00"'),
-    (pd.Timestamp("1969-12-31T23:59:59.123456780"), '"1969-12-31 23:59:59.12345678"'),
-    (dt.time(0, 0), '"00:00:00"'),
-    (dt.time(23, 59, 59, 999000), '"23:59:59.999"'),
-    (uuid.UUID("00112233-4455-6677-8899-AABBCCDDEEFF"), '"00112233-4455-6677-8899-aabbccddeeff"'),
-    ("", '""'),
-    ("é\u2028\U0001f600\x7f</script>", '"é\u2028\U0001f600\x7f</script>"'),
-    ('\b\t\n\f\r"\\/', '"\\b\\t\\n\\f\\r\\"\\\\/"'),
-    ("\x00\x0b\x1f", '"\\u0000\\u000B\\u001F"'),
-    ([], "[]"),
-    ({}, "{}"),
-    ([[], {}, [None, [1]]], "[[],{},[null,[1]]]"),
-    ({"b": {"x": []}, "a\n": "é", "": 1}, '{"":1,"a\\n":"é","b":{"x":[]}}'),
-]
-
-
 @pytest.mark.parametrize(("value", "text"), SCALARS)
 def test_scalars(value, text):
     """Every type has its text: no spaces, escapes in capitals, decimals without exponents, no zeros at the end of fractions."""
     assert text_of(value) == text
 
-
-FLOATS = [
-    (0.0, "0.0"),
-    (-0.0, "-0.0"),
-    (1.0, "1.0"),
-    (-1.5, "-1.5"),
-    (0.1, "0.1"),
-    (0.001, "0.001"),
-    (0.0012345, "0.0012345"),
-    (0.00099999, "9.9999E-4"),
-    (9999999.0, "9999999.0"),
-    (1234567.125, "1234567.125"),
-    (10000000.0, "1.0E7"),
-    (-12345678.9, "-1.23456789E7"),
-    (1e22, "1.0E22"),
-    (1.7976931348623157e308, "1.7976931348623157E308"),
-    (2.2250738585072014e-308, "2.2250738585072014E-308"),
-    (5e-324, "4.9E-324"),  # Java prints at least two digits, and here the nearest two
-    (2e-323, "2.0E-323"),
-    (1.5e-323, "1.5E-323"),
-    (float("nan"), '"NaN"'),
-    (float("inf"), '"Infinity"'),
-    (float("-inf"), '"-Infinity"'),
-    (np.float32(0.1), "0.1"),
-    (np.float32(16777216), "1.6777216E7"),
-    (np.float32(3.4028235e38), "3.4028235E38"),
-    (np.float32(1e-45), "1.4E-45"),
-    (np.float32(3e-45), "2.8E-45"),
-    (np.float32("nan"), '"NaN"'),
-    (np.float32("-inf"), '"-Infinity"'),
-]
 
 JAVA_19 = [  # Java 17 prints too many digits, or not the nearest ones
     (1e23, "1.0E23"),
@@ -153,29 +70,6 @@ def test_floats_are_exact_and_short(value):
     plain = value == 0 or 1e-3 <= abs(value) < 1e7
     assert re.fullmatch(r"-?\d+\.\d+" if plain else r"-?[1-9]\.\d+E-?\d+", text)
     assert not re.search(r"\.\d+0(E|$)", text)
-
-
-# Days and microseconds since 1970 at which the form of java.time's text changes, and the ends of their types.
-YEARS = [
-    (-719_162, "0001-01-01"),
-    (-719_163, "0000-12-31"),
-    (-719_528, "0000-01-01"),
-    (-719_529, "-0001-12-31"),
-    (-4_371_953, "-10000-01-01"),
-    (2_932_896, "9999-12-31"),
-    (2_932_897, "+10000-01-01"),
-    (2**31 - 1, "+5881580-07-11"),
-    (-(2**31), "-5877641-06-23"),
-    (-25_509, "1900-02-28"),
-    (-25_508, "1900-03-01"),
-    (11_016, "2000-02-29"),
-]
-INSTANTS = [
-    (2**63 - 1, "+294247-01-10 04:00:54.775807"),
-    (-(2**63), "-290308-12-21 19:59:05.224192"),
-    (-62_167_305_600_000_001, "-0001-12-30 23:59:59.999999"),
-    (253_402_300_800_000_000, "+10000-01-01 00:00:00"),
-]
 
 
 @pytest.mark.parametrize(("days", "text"), YEARS)

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import delta_variant
-from tests.scanning.test_scan import VARIANTS, by_hand, column
+from tests.by_hand import VARIANTS, by_hand
+from tests.strategies import column
 
 NEED_SPARK = {"features", "hadoop", "jvm", "optimizer", "report", "session", "table", "transaction", "writer"}
 

@@ -23,18 +23,18 @@ from pyspark.sql.types import VariantVal
 
 import delta_variant as dv
 from delta_variant import jvm
+from tests.gates import both
+from tests.generated.predicates import Predicates
+from tests.generated.tables import Table
 from tests.logs import actions
 from tests.optimizer.test_skipping import create
-from tests.optimizer.test_skipping_generated import Predicates, Table
 from tests.support import SOAK, length, share
-from tests.writer.test_conflicts import both, gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-__all__ = ["gate"]  # a fixture
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
 STATEMENTS = length("COMMANDS_STATEMENTS", 3, 64)

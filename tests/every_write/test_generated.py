@@ -14,11 +14,8 @@ test` runs two histories that have each command once; `make soak` generates 60. 
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -31,18 +28,19 @@ from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.types import ArrayType, StructType, VariantType
 
 import delta_variant as dv
 from delta_variant.constants import PREVIEW_NAMES
+from tests.every_write.comparison import normalized, rows
+from tests.generated.predicates import Predicates
+from tests.generated.queries import Queries
+from tests.generated.tables import Table
 from tests.logs import commits
-from tests.optimizer.test_skipping_generated import Predicates, Table
-from tests.optimizer.test_typed_reading_generated import Queries
 from tests.strategies import column
 from tests.support import collected, forget, generated, length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -204,12 +202,6 @@ KINDS = st.builds(
 
 
 # ----------------------------------------------------------------------------------------------------------- twin tables
-
-_UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|#\d+L?")
-_EXACT = re.compile(r"BIGINT|DECIMAL\(\d+,\d+\)")
-_DIGITS = Context(prec=100)
-_OF_FILES = re.compile("Bytes|Size|Ms$|Skipping")
-"""Metrics of sizes and times, and of files that were skipped."""
 
 
 class Twins:
@@ -402,38 +394,6 @@ def outcome(action: Callable[[], Any]) -> Any:
         return error.java_exception.getClass().getName()
 
 
-def rows(df: DataFrame, metadata: list[str] | None = None) -> list[tuple[Any, ...]]:
-    """The rows in an order of their own, with each Variant as JSON and its schema, in which exact numbers are of one type."""
-    names, found = [*_texts(df.schema, "")], []
-    for row in df.selectExpr(*names, *(metadata or [])).collect():
-        values = list(row)
-        for at, name in enumerate(names):
-            if values[at] is not None and name.startswith("to_json"):
-                values[at] = json.loads(values[at], parse_int=_number, parse_float=_number)
-            elif values[at] is not None and name.startswith("schema_of_variant"):
-                values[at] = _EXACT.sub("EXACT", values[at])
-        found.append(tuple(values))
-    return sorted(found, key=repr)
-
-
-def _number(text: str) -> Decimal:
-    return Decimal(text).normalize(_DIGITS)
-
-
-def _texts(schema: StructType, parent: str) -> Iterator[str]:
-    for field in schema.fields:
-        name = f"{parent}`{field.name}`"
-        if isinstance(field.dataType, VariantType):
-            yield from (f"to_json({name})", f"schema_of_variant({name})")
-        elif isinstance(field.dataType, StructType):
-            yield f"{name} is null"
-            yield from _texts(field.dataType, f"{name}.")
-        elif isinstance(field.dataType, ArrayType):
-            yield f"transform({name}, x -> schema_of_variant(x) || to_json(x))"
-        else:
-            yield f"cast({name} as string)"
-
-
 def changes(spark: SparkSession, path: Path, first: int, last: int) -> DataFrame:
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     return reader.option("startingVersion", first).option("endingVersion", last).load(str(path)).drop("_commit_timestamp")
@@ -441,40 +401,6 @@ def changes(spark: SparkSession, path: Path, first: int, last: int) -> DataFrame
 
 def _files(commit: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [action[kind] for action in commit for kind in ("add", "cdc") if kind in action]
-
-
-def normalized(commit: list[dict[str, Any]], *, in_order: bool) -> list[str]:
-    """What two commits of the same statement have in common: all but names, sizes, times, tags and bounds.
-
-    in_order: whether files have the same rows, not only their sum.
-    """
-    files: Counter[str] = Counter()
-    others = []
-    for action in commit:
-        ((kind, body),) = action.items()
-        if kind in ("add", "remove", "cdc"):
-            rows = {"rows": json.loads(body.get("stats") or "{}").get("numRecords")}
-            rows["deleted"] = (body.get("deletionVector") or {}).get("cardinality")
-            known = {key: body.get(key) for key in ("dataChange", "defaultRowCommitVersion", "clusteringProvider")}
-            values = sorted(map(str, (body.get("partitionValues") or {}).values()))
-            if in_order:
-                known |= {"baseRowId": body.get("baseRowId"), **rows}
-            else:
-                files.update({f"{key} of {kind} {values}": count for key, count in rows.items() if count})
-            files[f"{kind} {values} {known}"] += 1
-        elif kind == "commitInfo":
-            metrics = {key: value for key, value in body.get("operationMetrics", {}).items() if not _OF_FILES.search(key)}
-            keys = ("operation", "operationParameters", "isolationLevel", "isBlindAppend", "readVersion")
-            others.append((kind, {key: body.get(key) for key in keys}, metrics))
-        elif kind == "metaData":
-            others.append(
-                (kind, {key: body.get(key) for key in ("schemaString", "partitionColumns", "configuration", "format")})
-            )
-        elif kind == "protocol":
-            others.append((kind, {key: sorted(value) if isinstance(value, list) else value for key, value in body.items()}))
-        else:
-            others.append((kind, body))
-    return sorted(f"{count} {file}" for file, count in files.items()) + [_UNIQUE.sub("…", repr(other)) for other in others]
 
 
 # ----------------------------------------------------------------------------------------------------------------- tests

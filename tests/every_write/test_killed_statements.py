@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 import delta_variant as dv
 from tests import logs
-from tests.every_write.test_generated import rows
-from tests.every_write.test_sessions import OURS, writers
+from tests.every_write.comparison import rows
+from tests.every_write.writers import OURS, writers
+from tests.gates import gates
 from tests.support import INTERPRETED, forget, share
-from tests.writer.test_conflicts import gates
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 

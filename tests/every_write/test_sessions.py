@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from urllib.parse import unquote
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import delta_variant as dv
 from delta_variant.writer import planning
-from tests import logs
+from tests.every_write.writers import DELTA, OURS, writers
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
-OURS, DELTA = "ours", "Delta"
 ROWS = "select id, parse_json(concat('{\"n\": ', id, '}')) v from range(0, 4, 1, 1)"
 
 
@@ -47,16 +43,6 @@ def insert(session: SparkSession, path: str) -> str:
 def append(session: SparkSession, path: str) -> str:
     session.sql(ROWS).write.format("delta").mode("append").save(path)
     return writers(path)[-1]
-
-
-def writers(path: str) -> list[str]:
-    """Who wrote each of the data files, the oldest version first."""
-    return [writer(path, add) for add in logs.actions(path, "add")]
-
-
-def writer(path: str, add: dict) -> str:
-    created_by = pq.read_metadata(Path(path, unquote(add["path"]))).created_by
-    return {"parquet-cpp-arrow": OURS, "parquet-mr": DELTA}[created_by.split(" ")[0]]
 
 
 def test_enable_and_disable(spark, path):

@@ -16,9 +16,9 @@ import pytest
 
 import delta_variant as dv
 from tests import logs
-from tests.every_write.test_generated import normalized, rows
+from tests.every_write.comparison import normalized, rows
+from tests.gates import both, commits
 from tests.support import SOAK
-from tests.writer.test_conflicts import both, commits, gate  # noqa: F401  # a fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
 
@@ -85,7 +85,7 @@ SOME = zip(STATEMENTS, [*STATEMENTS][5:] + [*STATEMENTS][:5], itertools.cycle(("
 
 
 @pytest.mark.parametrize(("held", "other", "table"), list(ALL if SOAK else SOME))
-def test_ends_as_in_plain_sessions(sessions, gate, base, tmp_path, held, other, table):  # noqa: F811
+def test_ends_as_in_plain_sessions(sessions, gate, base, tmp_path, held, other, table):
     """Two statements at once have the same successes and conflicts, commits and rows as in plain sessions (W10)."""
     found = {}
     for name, session in sessions.items():

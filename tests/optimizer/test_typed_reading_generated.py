@@ -9,7 +9,6 @@ and bytes of Variants, and no error that it does not have without. `make test` r
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import delta_variant as dv
-from tests.optimizer.test_skipping_generated import Predicates, Sql, Table
+from tests.generated.queries import Queries
+from tests.generated.tables import Table
 from tests.support import length, prepared
 
 if TYPE_CHECKING:
@@ -33,130 +33,6 @@ SEED = length("NEVER_DIFFERENT_SEED", 500, 500)
 PER_TABLE = 100
 RATES = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (*[0] * 20, 0.2), (*[0] * 20, 0.15))  # few paths that are not of one type
 SETTING = "spark.delta_variant.typedReading"
-_COLUMN = re.compile(r"(?<![\w.$'\"])(v|s|id|p)(?=[.:,)\s]|$)")
-
-
-class Queries:
-    """Queries about one table."""
-
-    def __init__(self, table: Table) -> None:
-        self.table, self.rng = table, table.rng
-        self.predicates = Predicates(table)
-
-    def any(self) -> str:
-        forms = [self.projection] * 2 + [self.aggregate] * 2 + [self.functions, self.join, self.semi_join, self.window]
-        forms += [self.ordered, self.union, self.subquery, self.generator, self.whole, self.outer, self.metadata]
-        forms += [self.extremes, self.cube]
-        return self.rng.choice(forms)()
-
-    def value(self, alias: str = "t") -> str:
-        """A path read as some type and cast to string, so that rows can be compared; or the Variant at the path."""
-        rng = self.rng
-        spot = rng.choice(self.table.spots)
-        if rng.random() < 0.15:
-            return self._of(alias, self.predicates.get(spot, "variant").asked)
-        return f"cast({self.scalar(alias)} as string)"
-
-    def scalar(self, alias: str = "t") -> str:
-        operand, _, _ = self.predicates.operand()
-        asked = operand.asked if self.rng.random() < 0.2 else operand.safe
-        return self._of(alias, f"{asked}")
-
-    def _of(self, alias: str, text: str) -> str:
-        """The expression on the columns of that alias."""
-        return _COLUMN.sub(rf"{alias}.\1", text)
-
-    def where(self, alias: str = "t") -> str:
-        if self.rng.random() < 0.4:
-            return ""
-        tree = self.predicates.tree(1)
-        sql = tree if self.rng.random() < 0.3 else Sql(tree.safe, tree.safe)
-        return f"where {self._of(alias, sql.asked)}"
-
-    def projection(self) -> str:
-        columns = [f"{self.value()} c{n}" for n in range(self.rng.randrange(1, 4))]
-        return f"select id, {', '.join(columns)} from {self.name} t {self.where()}"
-
-    @property
-    def name(self) -> str:
-        return self.table.name
-
-    def aggregate(self) -> str:
-        functions = [f"{self.rng.choice(['min', 'max', 'count', 'first_value'])}({self.scalar()})" for _ in range(2)]
-        functions = [
-            text.replace("first_value", "bit_xor(xxhash64") + ")" * text.startswith("first_value") for text in functions
-        ]
-        listed = ", ".join(f"cast({text} as string)" for text in functions)
-        return f"select cast({self.scalar()} as string) k, count(*), {listed} from {self.name} t {self.where()} group by 1"
-
-    def functions(self) -> str:
-        asked = self.scalar()
-        return (
-            f"select count({asked}), cast(max({asked}) as string), count(distinct {asked}), "
-            f"count(*) filter (where {self._of('t', self.predicates.tree(0).safe)}) from {self.name} t {self.where()}"
-        )
-
-    def extremes(self) -> str:
-        """Aggregates that the log may answer."""
-        functions = [f"cast({self.rng.choice(['min', 'max'])}({self.scalar()}) as string)" for _ in range(2)]
-        return f"select {', '.join(functions)}, count(*) from {self.name} t"
-
-    def cube(self) -> str:
-        keys = f"cast({self.scalar()} as string) k, id % 3 l"
-        largest = f"cast(max({self.scalar()}) as string)"
-        return f"select {keys}, count(*), {largest} from {self.name} t {self.where()} group by cube(1, 2)"
-
-    def join(self) -> str:
-        kind = self.rng.choice(["join", "left join", "full join"])
-        condition = f"cast({self.scalar('a')} as string) = cast({self.scalar('b')} as string)"
-        if self.rng.random() < 0.5:
-            condition += " and a.id < b.id"
-        return (
-            f"select a.id, b.id, {self.value('a')}, {self.value('b')} from {self.name} a {kind} {self.name} b on {condition} "
-            f"{self.where('a')}"
-        )
-
-    def semi_join(self) -> str:
-        inner = f"select cast({self.scalar('b')} as string) from {self.name} b {self.where('b')}"
-        return f"select id, {self.value()} from {self.name} t where cast({self.scalar()} as string) in ({inner})"
-
-    def window(self) -> str:
-        return (
-            f"select id, {self.value()}, row_number() over (partition by {self.scalar()} order by {self.scalar()}, id) from "
-            f"{self.name} t {self.where()}"
-        )
-
-    def ordered(self) -> str:
-        return f"select id, {self.value()} from {self.name} t {self.where()} order by {self.scalar()}, id limit 7"
-
-    def union(self) -> str:
-        return f"{self.projection_of_one()} union all {self.projection_of_one()}"
-
-    def projection_of_one(self) -> str:
-        return f"select id, cast({self.scalar()} as string) c from {self.name} t {self.where()}"
-
-    def subquery(self) -> str:
-        asked = self.scalar()
-        inner = f"(select max(cast({asked.replace('t.', 'u.')} as string)) from {self.name} u)"
-        columns = f"id, {self.value()}, {inner} m"
-        return f"with t as (select * from {self.name}) select {columns} from t where cast({asked} as string) < {inner}"
-
-    def generator(self) -> str:
-        texts = f"cast({self.scalar()} as string), cast({self.scalar()} as string)"
-        return f"select id, e, {self.value()} from {self.name} t lateral view explode(array({texts})) x as e {self.where()}"
-
-    def whole(self) -> str:
-        return f"select id, {self.value()}, t.v, t.s from {self.name} t {self.where()}"
-
-    def outer(self) -> str:
-        """A query with a cast that is needed in some rows only."""
-        predicate = self._of("b", self.predicates.tree(1).safe)
-        operand, _, _ = self.predicates.operand()
-        conditional = f"case when {predicate} then cast({self._of('b', operand.asked)} as string) end"
-        return f"select a.id, {conditional}, b.v is null from {self.name} a left join {self.name} b on a.id = b.id + 1"
-
-    def metadata(self) -> str:
-        return f"select id, _metadata.file_name, _metadata.file_size, {self.value()} from {self.name} t {self.where()}"
 
 
 class Compared:

@@ -7,7 +7,6 @@ import itertools
 import re
 from contextlib import nullcontext
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -17,8 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delta_variant import binary, parquet, sources
-from delta_variant import types as t
+from delta_variant import parquet, sources
 from delta_variant.errors import (
     DamagedFileError,
     DeltaVariantError,
@@ -33,6 +31,7 @@ from delta_variant.parquet_files import reader
 from delta_variant.parquet_files.columns import VARIANT, merged, variants
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
+from tests.sources import TYPES, broken
 from tests.strategies import column
 from tests.support import length
 from tests.vectors import FILES
@@ -72,27 +71,6 @@ def test_every_layout(name):
         assert table.column("v").to_pylist() == wanted
 
 
-UTC = dt.timezone.utc
-TYPES = {
-    "int8": (pa.int8(), [-128, None], pa.int8()), "uint8": (pa.uint8(), [255, None], pa.int16()),
-    "uint16": (pa.uint16(), [65535], pa.int32()), "uint32": (pa.uint32(), [2**32 - 1], pa.int64()),
-    "uint64": (pa.uint64(), [2**64 - 1], pa.decimal128(20, 0)), "float": (pa.float32(), [0.5], pa.float32()),
-    "large": (pa.large_string(), ["x", None], pa.string()), "view": (pa.string_view(), ["x", None], pa.string()),
-    "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["x", None, "x"], pa.string()),
-    "fixed": (pa.binary(3), [b"abc", None], pa.binary()),
-    "decimal": (pa.decimal128(38, 3), [Decimal("1.500")], pa.decimal128(38, 3)),
-    "date": (pa.date64(), [dt.date(2026, 1, 2)], pa.date32()),
-    "millis": (pa.timestamp("ms", "Asia/Tokyo"), [dt.datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC")),
-    "local": (pa.timestamp("s"), [dt.datetime(2026, 1, 2)], pa.timestamp("us")),
-    "list": (pa.large_list(pa.struct([("a", pa.uint8())])), [[{"a": 1}, None], None, []],
-             pa.list_(pa.field("element", pa.struct([("a", pa.int16())])))),
-    "pair": (pa.list_(pa.int32(), 2), [[1, 2], [3, None]], pa.list_(pa.field("element", pa.int32()))),
-    "no_pair": (pa.list_(pa.int32(), 2), [[1, 2], None, [3, None]], pa.list_(pa.field("element", pa.int32()))),
-    "map": (pa.map_(pa.string(), pa.large_string()), [[("k", "v"), ("l", None)], None, []],
-            pa.map_(pa.field("key", pa.string(), False), pa.field("value", pa.string()))),
-}  # fmt: skip
-
-
 NO_PAIR = pytest.param("no_pair", marks=needs_pyarrow(26, "does not read back NULL in a column of lists of fixed size"))
 
 
@@ -115,7 +93,7 @@ def test_enums_and_int96(tmp_path):
     times = [dt.datetime(2026, 1, 2), dt.datetime(1900, 1, 2)]
     table = pa.table({"t": pa.array(times, pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
-    assert rows_of(tmp_path / "t.parquet").column("t").to_pylist() == [time.replace(tzinfo=UTC) for time in times]
+    assert rows_of(tmp_path / "t.parquet").column("t").to_pylist() == [time.replace(tzinfo=dt.timezone.utc) for time in times]
 
 
 @pytest.mark.parametrize(
@@ -245,22 +223,6 @@ def test_files_that_cannot_be_read(tmp_path):
         Reader(files()).columns(replace(piece(good), size=7))
     with pytest.raises(TableError, match=r"cannot read .*d\.parquet"):
         Reader(files()).columns(Piece(0, str(tmp_path / "d.parquet"), "d.parquet", 7))
-
-
-def broken(rows: int, at: int, kind: str) -> pa.Table:
-    """Rows of which one has a value that is not allowed, or that Spark cannot hold, at a path of `v`."""
-    made = [binary.encode({"id": n, "in": [n, str(n)], "text": "x" * (n % 50)}) for n in range(rows)]
-    metadata, value = made[at]
-    if kind == "byte":  # of the number in the list
-        value = binary.encode({"id": at, "in": [dt.date(2024, 1, 1), "x"], "text": ""})[1]
-        value = bytes([63 << 2]).join(value.rsplit(bytes([t.DATE << 2]), 1))  # the id may be the same byte
-    elif kind == "cast":
-        metadata, value = binary.encode({"id": at, "in": ["text"]})
-    elif kind == "time":
-        metadata, value = binary.encode({"id": at, "in": [{"at": dt.time(12)}]})
-    made[at] = metadata, value
-    variant = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
-    return pa.table({"n": list(range(rows)), "v": pa.array([{"metadata": m, "value": v} for m, v in made], variant)})
 
 
 @settings(max_examples=length("DELTA_VARIANT_EXAMPLES", 25, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,9 +17,9 @@ import pytest
 
 import delta_variant as dv
 from delta_variant import parquet, stats
-from tests import test_conversion, test_ingestion
-from tests.analysis import test_analyze, test_index_of_values
-from tests.analysis.test_analyze import rows_of
+from tests import sources
+from tests.analysis import indexed, tables
+from tests.contents import canonical, read
 from tests.logs import live
 from tests.support import INTERPRETED, forget, share
 
@@ -67,23 +67,23 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     """Killed after some of its commits and begun again, each operation completes, and rows are there once (W3, W5, W9, I1)."""
     names = ("analyze", "index", "unshred", "parquet", "convert", "json", "ingest", "bad", "changed", "reload", "reload_bad")
     paths = {name: tmp_path / name for name in names}
-    test_analyze.create(spark, paths["analyze"])
-    test_analyze.by_delta(spark, paths["analyze"], test_analyze.rows(spark, 0, 80))
-    dv.write(test_analyze.rows(spark, 0, 60), paths["unshred"], shred={"v": test_analyze.SHAPE})
-    whole = {name: rows_of(spark, paths[name]) for name in ("analyze", "unshred")}
-    dv.write(test_index_of_values.rows(spark), paths["index"])
+    tables.create(spark, paths["analyze"])
+    tables.by_delta(spark, paths["analyze"], tables.rows(spark, 0, 80))
+    dv.write(tables.rows(spark, 0, 60), paths["unshred"], shred={"v": tables.SHAPE})
+    whole = {name: tables.rows_of(spark, paths[name]) for name in ("analyze", "unshred")}
+    dv.write(indexed.rows(spark), paths["index"])
     paths["parquet"].mkdir()
     for n in range(6):
-        parquet.write_table(test_conversion.rows(n * 50, n * 50 + 50), paths["parquet"] / f"{n}.parquet", shred="auto")
+        parquet.write_table(sources.rows(n * 50, n * 50 + 50), paths["parquet"] / f"{n}.parquet", shred="auto")
     paths["json"].mkdir()
     for n in range(6):
-        lines = test_ingestion.lines(n * 500, n * 500 + 500, bad=(n * 500 + 7,))
+        lines = sources.lines(n * 500, n * 500 + 500, bad=(n * 500 + 7,))
         (paths["json"] / f"{n:02}.json").write_text(lines)
     paths["changed"].mkdir()
     for first, last, bad in ((0, 20, 7), (10, 40, 11)):
         for n in range(0, 300, 50):
             file = paths["changed"] / f"{n:03}.json"
-            file.write_text(test_ingestion.lines(n + first, n + last, bad=(n + bad,)))
+            file.write_text(sources.lines(n + first, n + last, bad=(n + bad,)))
             os.utime(file, (1_700_000_000 + first, 1_700_000_000 + first))
         if not first:
             dv.ingest(spark, paths["changed"], paths["reload"], bad_records=paths["reload_bad"], path_column="file")
@@ -98,35 +98,35 @@ def test_killed(spark, jvm_environment, tmp_path, commits):
     assert commits <= marked < 8
     plain = sum(stats.BOUNDS_TAG not in add.get("tags", {}) for add in live(paths["unshred"]).values())
     assert commits <= plain < 6
-    assert rows_of(spark, paths["analyze"]) == whole["analyze"]
-    assert rows_of(spark, paths["unshred"]) == whole["unshred"]
-    assert test_index_of_values.sidecars(paths["index"])
-    assert 50 * commits <= test_conversion.read(spark, paths["convert"]).count() < 300
-    assert len(test_ingestion.ids(spark, paths["ingest"])) < 6 * 499
+    assert tables.rows_of(spark, paths["analyze"]) == whole["analyze"]
+    assert tables.rows_of(spark, paths["unshred"]) == whole["unshred"]
+    assert indexed.sidecars(paths["index"])
+    assert 50 * commits <= read(spark, paths["convert"]).count() < 300
+    assert len(sources.ids(spark, paths["ingest"])) < 6 * 499
 
     before = [n for n in range(300) if n % 50 < 20 and n % 50 != 7]
     after = [n for n in range(300) if 10 <= n % 50 < 40 and n % 50 != 11]
-    found = test_ingestion.ids(spark, paths["reload"])
+    found = sources.ids(spark, paths["reload"])
     assert len(before) < len(found) < len(after)
     assert set(found) < {*before, *after}
 
     table = lambda name: dv.VariantTable.forPath(spark, str(paths[name]))  # noqa: E731
     assert table("analyze").analyze().files == 8 - marked
-    assert rows_of(spark, paths["analyze"]) == whole["analyze"]
+    assert tables.rows_of(spark, paths["analyze"]) == whole["analyze"]
     done = table("index").analyze(bloom=["v:cid"], budget=0.1).indexed
-    assert (done.files, done.filters, done.failed) == (test_index_of_values.FILES - 5 * commits,) * 2 + ({},)
+    assert (done.files, done.filters, done.failed) == (indexed.FILES - 5 * commits,) * 2 + ({},)
     rewritten = table("unshred").unshred()
     assert (rewritten.files_removed, rewritten.files_kept) == (6 - plain, plain)
-    assert rows_of(spark, paths["unshred"]) == whole["unshred"]
+    assert tables.rows_of(spark, paths["unshred"]) == whole["unshred"]
     converted = dv.convert(spark, paths["parquet"], paths["convert"])
     assert converted.skipped + converted.files == 6
-    found = test_conversion.canonical(test_conversion.read(spark, paths["convert"]))
-    assert found == test_conversion.canonical(test_conversion.expected(spark, 300))
+    found = canonical(read(spark, paths["convert"]))
+    assert found == canonical(sources.expected(spark, 300))
     dv.ingest(spark, paths["json"], paths["ingest"], bad_records=paths["bad"])
-    assert test_ingestion.ids(spark, paths["ingest"]) == [n for n in range(3000) if n % 500 != 7]
-    cut = [test_ingestion.lines(n, n + 1, bad=(n,)).rstrip("\n") for n in range(7, 3000, 500)]
-    assert test_ingestion.bad_lines(spark, paths["bad"]) == Counter((f"{i:02}.json", 8, text) for i, text in enumerate(cut))
+    assert sources.ids(spark, paths["ingest"]) == [n for n in range(3000) if n % 500 != 7]
+    cut = [sources.lines(n, n + 1, bad=(n,)).rstrip("\n") for n in range(7, 3000, 500)]
+    assert sources.bad_lines(spark, paths["bad"]) == Counter((f"{i:02}.json", 8, text) for i, text in enumerate(cut))
     dv.ingest(spark, paths["changed"], paths["reload"], bad_records=paths["reload_bad"], path_column="file", changed="reload")
-    assert test_ingestion.ids(spark, paths["reload"]) == after
-    cut = {(f"{n:03}.json", 2, test_ingestion.lines(n + 11, n + 12, bad=(n + 11,)).rstrip("\n")): 1 for n in range(0, 300, 50)}
-    assert test_ingestion.bad_lines(spark, paths["reload_bad"]) == cut
+    assert sources.ids(spark, paths["reload"]) == after
+    cut = {(f"{n:03}.json", 2, sources.lines(n + 11, n + 12, bad=(n + 11,)).rstrip("\n")): 1 for n in range(0, 300, 50)}
+    assert sources.bad_lines(spark, paths["reload_bad"]) == cut

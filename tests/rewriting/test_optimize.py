@@ -23,27 +23,37 @@ from delta_variant.rewriting import driver, source
 from delta_variant.rewriting.arrangement import CLUSTERED_TAG
 from delta_variant.writer import clustering
 from delta_variant.writer.blocks import Sorting
-from tests.analysis.test_analyze import (  # noqa: F401  # base, on and texts are fixtures
+from tests.analysis.tables import (
+    DELETION_VECTORS,
     OTHERS,
-    base,
     by_delta,
     create,
     documents,
     documents_after,
-    on,
+    documents_by_id,
     rows,
     rows_with_files,
-    texts,
+    two_commits,
 )
+from tests.contents import has_typed_value
+from tests.gates import both
 from tests.logs import commits, last, live, newest
 from tests.support import SOAK, forget, scans, share, without_rules
-from tests.writer.test_conflicts import both, gate  # noqa: F401  # a fixture
-from tests.writer.test_write import has_typed_value
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 SCATTERED = "struct((id * 37) % 1000 AS a, (id * 91) % 1000 AS b, concat('s', (id * 53) % 1000) AS s, id AS n)"
 """Three keys that are spread over all files."""
+
+
+@pytest.fixture(scope="module", params=DELETION_VECTORS)
+def base(request, spark, tmp_path_factory):
+    return two_commits(spark, tmp_path_factory.mktemp("optimize") / "base", request.param)
+
+
+@pytest.fixture(scope="module")
+def texts(spark):
+    return documents_by_id(spark)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +74,7 @@ def scattered(spark, first=0, last=1000, files=10):
     return spark.range(first, last, 1, files).selectExpr("id AS n", "id % 2 AS p", f"parse_json(to_json({SCATTERED})) AS v")
 
 
-def opened(on, path, where, shown="v:n::bigint"):  # noqa: F811
+def opened(on, path, where, shown="v:n::bigint"):
     """The files that a query opens, of so many."""
     [scan] = scans(on.sql(f"SELECT {shown} FROM delta.`{path}` WHERE {where}"))
     return scan.files_after_bounds, scan.files_total
@@ -92,7 +102,7 @@ def vacuum(spark, path):
         spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
 
 
-def test_one_key(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
+def test_one_key(spark, on, ten, rows_of_ten, tmp_path):
     """Each file gets a narrow range of the key, and nothing else changes; a second call does nothing (M5).
 
     Other readers and writers go on: time travel, delta-spark's append, checkpoint, VACUUM, DuckDB.
@@ -126,7 +136,7 @@ def test_one_key(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
     ]
 
 
-def test_several_keys(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
+def test_several_keys(spark, on, ten, rows_of_ten, tmp_path):
     """Along a Hilbert curve, a look-up by either key opens few of the files; a second call does nothing (M5)."""
     tmp_path = shutil.copytree(ten, tmp_path / "t")
     table = dv.VariantTable.forPath(spark, tmp_path)
@@ -139,7 +149,7 @@ def test_several_keys(spark, on, ten, rows_of_ten, tmp_path):  # noqa: F811
     assert content(spark, tmp_path) == rows_of_ten
 
 
-def test_appends_are_merged_when_they_have_grown(spark, on, tmp_path):  # noqa: F811
+def test_appends_are_merged_when_they_have_grown(spark, on, tmp_path):
     """A small append is left beside the order; several are put in an order of their own; many are merged with the rest."""
     shred = {"v": "a bigint, b bigint, s string, n bigint"}
     dv.write(scattered(spark, 0, 8000, 2), tmp_path, shred=shred)
@@ -159,7 +169,7 @@ def test_appends_are_merged_when_they_have_grown(spark, on, tmp_path):  # noqa: 
 
 
 @pytest.mark.parametrize("mode", share(["name", "none", "id"], 3))
-def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_path, mode):  # noqa: F811
+def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_path, mode):
     """Rows keep their ids and versions, deleted rows stay so, `where` chooses partitions, names are mapped (W5)."""
     enabled = ", ".join(f"'delta.enable{name}' = 'true'" for name in ("VariantShredding", "DeletionVectors", "RowTracking"))
     mapped = "" if mode == "none" else f", 'delta.columnMapping.mode' = '{mode}'"
@@ -188,7 +198,7 @@ def test_partitions_deletion_vectors_row_ids_and_mapped_columns(spark, on, tmp_p
 
 
 @pytest.mark.parametrize("keys", [["v:a"], ["v:s", "n"], ["v:a", "v:b"]])
-def test_blocks(spark, on, tmp_path, monkeypatch, keys):  # noqa: F811
+def test_blocks(spark, on, tmp_path, monkeypatch, keys):
     """By way of sorted blocks, files get the rows that Spark's own sort gives them, and the statistics of `write` (M5).
 
     The table has partitions, deletion vectors, NOT NULL, a CHECK constraint, and Variants at the top and in a struct.
@@ -335,7 +345,7 @@ def test_errors(spark, ten, tmp_path):
 # ---- advice --------------------------------------------------------------------------------------------------------------
 
 
-def test_advice(spark, on, tmp_path):  # noqa: F811
+def test_advice(spark, on, tmp_path):
     """Advice names what helps, and following it saves about the files that it promises; then there is no advice."""
     create(spark, tmp_path, shredding=None, more="TBLPROPERTIES ('delta_variant.shredding.v' = 'a bigint, b bigint, n bigint')")
     by_delta(spark, tmp_path, scattered(spark))
@@ -397,7 +407,7 @@ def test_advice_for_a_session(spark, ten, tmp_path):
 # ---- shred and unshred ---------------------------------------------------------------------------------------------------
 
 
-def test_shred_and_unshred(spark, on, tmp_path):  # noqa: F811
+def test_shred_and_unshred(spark, on, tmp_path):
     """Files get the layout that the table is to have, one for one; rows and ids stay; a second call does nothing (W5)."""
     enabled = "'delta.enableRowTracking' = 'true', 'delta.enableDeletionVectors' = 'true'"
     properties = f"TBLPROPERTIES ({enabled}, 'delta_variant.shredding.v' = 'a bigint, n bigint')"
@@ -494,7 +504,7 @@ CASES = list(ALL if SOAK else SOME)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "other", "order"), CASES)
-def test_beside_other_writers(spark, gate, base, texts, tmp_path, ours, other, order):  # noqa: F811
+def test_beside_other_writers(spark, gate, base, texts, tmp_path, ours, other, order):
     """A rewriting is begun again without the files that others changed; others get Delta's own conflict (W5).
 
     No row is lost or comes back.

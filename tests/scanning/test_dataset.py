@@ -30,7 +30,7 @@ import delta_variant as dv
 from delta_variant import errors, stats
 from delta_variant.scanning import files as files_module
 from delta_variant.scanning import pushed
-from tests.scanning.test_scan import FIELD, VARIANTS, by_hand, commit
+from tests.by_hand import FIELD, VARIANTS, by_hand, commit
 from tests.strategies import column
 from tests.support import length, no_thread_is_left, opened_files
 

@@ -35,11 +35,11 @@ from delta_variant.scanning.log import Log
 from delta_variant.scanning.predicate import parse_any
 from delta_variant.scanning.reader import _storage, common
 from delta_variant.storage import Storage
-from tests.optimizer.test_typed_reading import ASKED, VALUES, made
-from tests.parquet_files.test_reader import broken
-from tests.storage.test_locations import server  # noqa: F401  # a fixture
+from tests.by_hand import FIELD, VARIANTS, by_hand, commit
+from tests.sources import broken
 from tests.strategies import column
 from tests.support import collected, generated, length, no_thread_is_left, opened_files, share
+from tests.typed_tables import ASKED, VALUES, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,45 +71,6 @@ def by_spark(df: DataFrame) -> list[str]:
 
 
 # ---- tables made by hand, without Spark ------------------------------------------------------------------------------
-
-VARIANTS = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["variantType"], "writerFeatures": ["variantType"]}
-FIELD = {"nullable": True, "metadata": {}}
-
-
-def by_hand(
-    root: Path,
-    schema: dict[str, Any],
-    files: Iterable[tuple[pa.Table, dict[str, Any]]],
-    *,
-    protocol: Any = None,
-    **metadata: Any,
-) -> Path:
-    """A table with these files; `schema` maps names to Delta's types, and each file has the fields of its Add action."""
-    log = root / "_delta_log"
-    log.mkdir(parents=True)
-    fields = [{"name": name, "type": kind, **FIELD} for name, kind in schema.items()]
-    actions: list[dict[str, Any]] = [
-        {"protocol": protocol or {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {
-            "metaData": {
-                "id": "t", "format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}), **metadata,
-            }
-        },
-    ]  # fmt: skip
-    for number, (table, add) in enumerate(files):
-        path = root / f"{number}.parquet"
-        dv.parquet.write_table(table, path, shred="auto")
-        size = path.stat().st_size
-        actions.append(
-            {"add": {"path": path.name, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True, **add}}
-        )
-    commit(root, 0, actions)
-    return root
-
-
-def commit(root: Path, version: int, actions: list[dict[str, Any]]) -> None:
-    (root / "_delta_log" / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
 @pytest.fixture
@@ -1200,7 +1161,7 @@ def test_bounds_rule_out_files(tables, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_object_storage(tables, server):  # noqa: F811  # a fixture
+def test_object_storage(tables, server):
     """A table on S3 is read with Hadoop's settings, deletion vectors included."""
     storage = Storage.of("s3a://lake/scanned", server.get)
     local, s3 = fs.LocalFileSystem(), storage.open()

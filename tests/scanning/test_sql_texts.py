@@ -17,8 +17,8 @@ from delta_variant import errors, jvm
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.expressions import Column, Get, Literal
 from delta_variant.scanning.predicate import parse_any, parse_column_text
-from tests.scanning.test_scan import VARIANTS as PROTOCOL
-from tests.scanning.test_scan import by_hand
+from tests.by_hand import VARIANTS as PROTOCOL
+from tests.by_hand import by_hand
 from tests.strategies import column
 from tests.support import length, share
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from delta_variant import report
 from delta_variant.session import disable, enable
-from tests.session.test_enable import LIMIT, SETTINGS, rules, settings
+from tests.session.state import LIMIT, SETTINGS, rules, settings
 
 pytestmark = pytest.mark.spark
 

@@ -16,24 +16,13 @@ from delta_variant import session as session_module
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.queries import requests
 from delta_variant.session import check_java, configure, disable, enable
-
-PREFIX = "spark.databricks.delta."
-LIMIT = PREFIX + "stats.limitPerVariant"
-SETTINGS = [LIMIT, PREFIX + "variantShredding.parseFooterForStats", PREFIX + "variantShredding.forceUsePreviewTableFeature"]
+from tests.session.state import LIMIT, SETTINGS, rules, settings
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
     """A session of its own in the same JVM."""
     return spark.newSession()
-
-
-def settings(spark):
-    return [spark.conf.get(key, None) for key in SETTINGS]
-
-
-def rules(spark):
-    return [rule.ruleName() for rule in jvm.items(spark._jsparkSession.experimental().extraOptimizations())]
 
 
 def test_configure_keeps_what_is_there():

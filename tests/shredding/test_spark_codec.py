@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from delta_variant import binary, parquet, schema, shredding
 from delta_variant.buffers import NO_FLAGS
-from tests.binary import test_to_json
+from tests.binary import json_texts
 from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column, same, values
 from tests.support import length
 
@@ -136,13 +136,11 @@ def test_json_is_spark_s(spark, tmp_path, rows):
 
 
 def test_json_of_every_form_is_spark_s(spark, tmp_path):
-    """to_json gives the text of Spark's to_json for the values in test_to_json's tables, as far as Spark has their types."""
-    tables = [value for value, _ in test_to_json.SCALARS + test_to_json.FLOATS]
+    """to_json gives the text of Spark's to_json for the values in json_texts' tables, as far as Spark has their types."""
+    tables = [value for value, _ in json_texts.SCALARS + json_texts.FLOATS]
     encoded = [binary.encode(value) for value in tables if not isinstance(value, (pd.Timestamp, dt.time))]
-    encoded += [(b"\x01\x00", test_to_json.payload(11, 4, days)) for days, _ in test_to_json.YEARS]
-    encoded += [
-        (b"\x01\x00", test_to_json.payload(kind, 8, micros)) for micros, _ in test_to_json.INSTANTS for kind in (12, 13)
-    ]
+    encoded += [(b"\x01\x00", json_texts.payload(11, 4, days)) for days, _ in json_texts.YEARS]
+    encoded += [(b"\x01\x00", json_texts.payload(kind, 8, micros)) for micros, _ in json_texts.INSTANTS for kind in (12, 13)]
     encoded += [binary.encode(one) for c in range(0x180) for one in (chr(c), {f"a{chr(c)}b": chr(c) * 9})]
     metadata, value = (pa.array(parts, pa.binary()) for parts in zip(*encoded, strict=True))
     array = pa.StructArray.from_arrays([metadata, value], fields=list(shredding.UNSHREDDED))

@@ -19,12 +19,10 @@ from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.storage import Storage
 from delta_variant.writer.task import write_files
 from tests import tasks
+from tests.s3 import KEYS, LOCAL
 from tests.support import collected
 
 pytestmark = pytest.mark.interpreted
-
-KEYS = {"fs.s3a.access.key": "the-key", "fs.s3a.secret.key": "the-secret"}
-LOCAL = {"fs.s3a.endpoint": "http://127.0.0.1:9000", "fs.s3a.path.style.access": "true", **KEYS}
 
 
 @pytest.mark.parametrize(
@@ -67,22 +65,6 @@ def test_secrets_are_not_shown():
 
 
 # ------------------------------------------------------------------------------------------------------- a local S3 server
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The settings of an S3 server that has the bucket `lake`, in eu-north-1."""
-    from moto.server import ThreadedMotoServer
-
-    running = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    settings = {**LOCAL, "fs.s3a.endpoint": f"http://{host}:{port}"}
-    north = {**settings, "fs.s3a.endpoint.region": "eu-north-1"}
-    files = fs.S3FileSystem(**Storage.of("s3a://lake", north.get).options, allow_bucket_creation=True)
-    files.create_dir("lake")
-    yield settings
-    running.stop()
 
 
 def listed(storage: Storage) -> list[str]:

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.storage import Storage, azure, gcs, s3
-from tests.storage.test_locations import KEYS
+from tests.s3 import KEYS
 
 S3A, SDK = "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credentials."
 PAIR = {"access_key": "the-key", "secret_key": "the-secret"}

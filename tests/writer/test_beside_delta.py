@@ -19,9 +19,9 @@ from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableE
 from delta_variant.paths import quoted
 from delta_variant.writer import write
 from delta_variant.writer.calls import Call
+from tests.contents import canonical, canonicals, read
 from tests.logs import actions, adds, features, newest
 from tests.support import share
-from tests.writer.test_write import canonical, canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

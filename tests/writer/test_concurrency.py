@@ -33,9 +33,9 @@ import delta_variant as dv
 from delta_variant.errors import TableError
 from delta_variant.transaction import Table
 from delta_variant.writer import Commit, write
+from tests.contents import read
 from tests.logs import newest
 from tests.support import SOAK, forget, share
-from tests.writer.test_write import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

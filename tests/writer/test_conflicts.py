@@ -8,72 +8,16 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
-from delta_variant import jvm
-from delta_variant.errors import ConflictError
 from delta_variant.writer import write
-from tests.logs import actions
+from tests.contents import canonicals, read
+from tests.gates import both, commits
 from tests.support import SOAK
-from tests.writer.test_write import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.interpreted]
-
-
-GATE = """
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
-import org.apache.spark.sql.delta.*;
-
-public class Gate implements TransactionExecutionObserver {
-  private final CountDownLatch reached = new CountDownLatch(1);
-  private final CountDownLatch open = new CountDownLatch(1);
-  private scala.Option next = scala.Option.empty();
-  private TransactionExecutionObserver before;
-
-  public void beginDoCommit() {
-    reached.countDown();
-    try {
-      open.await(5, TimeUnit.MINUTES);
-    } catch (InterruptedException error) {
-      throw new IllegalStateException(error);
-    }
-  }
-  public boolean reached() throws InterruptedException { return reached.await(5, TimeUnit.MINUTES); }
-  public void open() { reached.countDown(); open.countDown(); }
-  public void install() {
-    before = (TransactionExecutionObserver) TransactionExecutionObserver$.MODULE$.getObserver();
-    TransactionExecutionObserver$.MODULE$.setObserver(this);
-  }
-  public void uninstall() { TransactionExecutionObserver$.MODULE$.setObserver(before); }
-
-  public TransactionExecutionObserver createChild() { return this; }
-  public OptimisticTransaction startingTransaction(scala.Function0 f) { return before.startingTransaction(f); }
-  public Object preparingCommit(scala.Function0 f) { return f.apply(); }
-  public void beginBackfill() {}
-  public void beginPostCommit() {}
-  public void transactionCommitted() {}
-  public void transactionAborted() {}
-  public scala.Option nextObserver() { return next; }
-  public void nextObserver_$eq(scala.Option observer) { next = observer; }
-}
-"""
-
-
-@pytest.fixture(scope="module")
-def gate(spark):
-    """Makes gates."""
-    return gates(spark)
-
-
-def gates(spark):
-    compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(spark._jvm.Thread.currentThread().getContextClassLoader())
-    compiler.cook(GATE)
-    return lambda: jvm.construct(spark, compiler.getClassLoader().loadClass("Gate"))
 
 
 # ---- what writers do, to a table of the partitions p = 0, 1, 2 with two files each ---------------------------------------
@@ -136,36 +80,6 @@ def by_delta(spark, path: str, case: str) -> None:
     df.write.format("delta").mode(mode).options(**{_OPTIONS[name]: value for name, value in options.items()}).save(path)
 
 
-def both(spark, gate, path: str, held, other) -> tuple[str, str]:
-    """How two writers end, the first of which is held before its commit until the second is done: `done`, or Delta's error."""
-    barrier = gate()
-
-    def hold():
-        barrier.install()
-        try:
-            return outcome(held)
-        finally:
-            barrier.uninstall()
-            barrier.open()
-
-    with ThreadPoolExecutor(1) as thread:
-        first = thread.submit(hold)
-        try:
-            assert barrier.reached()
-            second = outcome(other)
-        finally:
-            barrier.open()
-        return first.result(), second
-
-
-def outcome(action) -> str:
-    try:
-        action()
-    except Exception as error:  # noqa: BLE001  # of either package
-        return type(error.__cause__ if isinstance(error, ConflictError) else error).__name__
-    return "done"
-
-
 @pytest.fixture(scope="module")
 def base(spark, tmp_path_factory):
     """Three partitions of two files."""
@@ -196,11 +110,3 @@ def test_ends_as_with_deltas_writer(spark, gate, base, tmp_path, ours, order, th
     rows, expected = canonicals(*tables)
     assert rows == expected
     print(f"{ours:20} {order:6} beside {theirs:11} {', '.join(found[0][0])}")
-
-
-def commits(path: str) -> list[tuple]:
-    """What the log says of each commit that could change how it conflicts."""
-    return [
-        tuple(info.get(key) for key in ("operation", "readVersion", "isolationLevel", "isBlindAppend"))
-        for info in actions(path, "commitInfo")
-    ]

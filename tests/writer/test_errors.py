@@ -26,7 +26,6 @@ from delta_variant.storage import Storage
 from delta_variant.writer import write
 from tests import tasks
 from tests.logs import newest
-from tests.storage.test_locations import server  # noqa: F401  # a fixture
 from tests.strategies import column
 from tests.support import forget
 
@@ -265,7 +264,7 @@ def test_no_room_for_the_commit(spark, lake):
 
 
 @pytest.mark.parametrize("reason", ["INVALID_ACCESS_KEY_ID", "ACCESS_DENIED"])
-def test_no_right_on_s3(server, reason):  # noqa: F811  # a fixture
+def test_no_right_on_s3(server, reason):
     """Keys that an S3 server does not know, or that give no right to write, are one error with its reason."""
     import boto3
 

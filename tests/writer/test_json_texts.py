@@ -11,8 +11,8 @@ from pyspark.sql import types as t
 
 from delta_variant.errors import InvalidJsonError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.writer import foreach_batch, write
+from tests.contents import canonicals, read
 from tests.logs import adds
-from tests.writer.test_write import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 

@@ -18,9 +18,9 @@ from pyspark.sql import types as t
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.writer import write
-from tests.logs import adds, last, newest
+from tests.contents import canonicals, read
+from tests.logs import adds, newest, protocol_and_metadata
 from tests.support import SOAK
-from tests.writer.test_write import canonicals, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -162,11 +162,6 @@ def rows(spark, kind: Kind) -> Any:
     for old, new in kind.rename:
         df = df.withColumnRenamed(old, new)
     return df
-
-
-def protocol_and_metadata(path) -> tuple[dict, dict]:
-    """Protocol and metadata of the newest version, by the log."""
-    return last(path, "protocol"), last(path, "metaData")
 
 
 def logical_names(schema: Any) -> dict[str, str]:

@@ -20,10 +20,9 @@ from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
 from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit, foreach_batch, planning, write
-from tests.logs import actions, commits, features, newest
+from tests.contents import canonicals, read
+from tests.logs import actions, commits, features, newest, protocol_and_metadata
 from tests.support import SOAK, deltas_own_files, share
-from tests.writer.test_kinds_of_tables import protocol_and_metadata
-from tests.writer.test_write import canonicals, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
