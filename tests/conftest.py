@@ -35,7 +35,12 @@ pa.unregister_extension_type(arrow.NAME)
 LONGEST = [
     "cli/doctor",
     "every_write/scenarios",
-    "optimizer/skipping",
+    "optimizer/skipping/values",
+    "optimizer/skipping/queries",
+    "optimizer/skipping/predicates",
+    "optimizer/skipping/versions",
+    "optimizer/skipping/moments_in_strings",
+    "optimizer/skipping/explain",
     "optimizer/typed_reading",
     "optimizer/skipping_on_tables",
     "rewriting/optimize",

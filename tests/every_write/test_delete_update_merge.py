@@ -27,7 +27,7 @@ from tests.gates import both
 from tests.generated.predicates import Predicates
 from tests.generated.tables import Table
 from tests.logs import actions
-from tests.optimizer.test_skipping import create
+from tests.optimizer.skipping.tables import create
 from tests.support import SOAK, length, share
 
 if TYPE_CHECKING:
