@@ -114,7 +114,7 @@ settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(LONGEST)}
+    order = {name: number for number, name in enumerate(LONGEST)}
 
     def place(item: pytest.Item) -> int:
         module = item.path.relative_to(Path(__file__).parent).as_posix().removesuffix(".py").replace("test_", "")
