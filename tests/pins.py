@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,15 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.versions import other_pair, run_tests
+from tests.versions import PROJECT, ROOT, other_pair, run_tests
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
-
-ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PAIRS = [(spark, delta) for spark in ("4.0.1", "4.1.1") for delta in ("4.2.0", "4.3.1", "4.4.0")]
 """Those that Delta has a JAR for, beside that of the extra `spark`."""
 CASES = [("3.10", "oldest"), *((f"3.{minor}", "newest") for minor in range(10, 14))]

@@ -22,7 +22,7 @@ import delta_variant as dv
 from delta_variant import jars, jvm
 from delta_variant.errors import SessionError
 from delta_variant.session import disable, enable
-from tests.pins import PROJECT
+from tests.versions import PROJECT
 
 ROOT = Path(__file__).parent.parent
 pytestmark = [pytest.mark.slow]

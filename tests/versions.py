@@ -12,6 +12,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYARROW = int(pa.__version__.partition(".")[0])
 DUCKDB = int(duckdb.__version__.partition(".")[0])
 
@@ -24,9 +31,6 @@ def needs_pyarrow(version: int, why: str) -> pytest.MarkDecorator:
 def needs_duckdb(version: int, why: str) -> pytest.MarkDecorator:
     """Skips a test with an older DuckDB. why: what the older one cannot do."""
     return pytest.mark.skipif(version > DUCKDB, reason=f"DuckDB before {version} {why}")
-
-
-ROOT = Path(__file__).parent.parent
 
 
 def other_pair(spark: str, delta: str) -> str:
