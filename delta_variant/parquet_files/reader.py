@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
 
-BATCH_BYTES = 8 << 20
-BATCH_ROWS, FIRST_ROWS = 1 << 14, 1 << 4
+_BATCH_BYTES = 8 << 20
+_BATCH_ROWS, _FIRST_ROWS = 1 << 14, 1 << 4
 """The most rows of a batch, also while nothing is known of their size."""
 _TOO_LARGE = 4  # times
 PIECE = "delta_variant piece"
@@ -63,10 +63,13 @@ class ParquetFiles:
 
 
 class Reader:
-    """Reads pieces for one task."""
+    """Reads pieces for one task.
 
-    def __init__(self, files: ParquetFiles) -> None:
-        self._files = files
+    batch_bytes: the size of a batch. first_rows: the rows of a batch while nothing is known of their size.
+    """
+
+    def __init__(self, files: ParquetFiles, *, batch_bytes: int = _BATCH_BYTES, first_rows: int = _FIRST_ROWS) -> None:
+        self._files, self._batch_bytes, self._first_rows = files, batch_bytes, first_rows
         self._schema = pa.schema([]) if files.schema is None else files.schema
         self._file_system = opener(files.storages)
         self._row_bytes = 0.0
@@ -129,8 +132,8 @@ class Reader:
 
     def _batch_rows(self, group: pq.RowGroupMetaData) -> int:
         encoded = group.total_byte_size / max(1, group.num_rows)
-        most = BATCH_ROWS if self._row_bytes else FIRST_ROWS
-        return max(1, min(most, int(BATCH_BYTES / max(1.0, encoded, self._row_bytes))))
+        most = _BATCH_ROWS if self._row_bytes else self._first_rows
+        return max(1, min(most, int(self._batch_bytes / max(1.0, encoded, self._row_bytes))))
 
     @contextmanager
     def _opened(self, piece: Piece) -> Iterator[tuple[pq.ParquetFile, FileColumns]]:

@@ -27,7 +27,6 @@ from delta_variant.errors import (
     UnsupportedFeatureError,
 )
 from delta_variant.json_files.pieces import Piece
-from delta_variant.parquet_files import reader
 from delta_variant.parquet_files.columns import VARIANT, merged, variants
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.storage import Storage
@@ -178,17 +177,15 @@ def test_pieces(tmp_path):
         assert [id_ for batch in ids for id_ in batch] == list(range(1000))
 
 
-def test_batches_are_bounded_in_bytes(tmp_path, monkeypatch):
+def test_batches_are_bounded_in_bytes(tmp_path):
     """Values that are large only once they are decoded do not make large batches."""
-    monkeypatch.setattr(reader, "BATCH_BYTES", 1 << 20)
-    monkeypatch.setattr(reader, "FIRST_ROWS", 16)
     path = tmp_path / "a.parquet"
     plain = column([{"long": "y" * (50 if n < 100 else 20_000)} for n in range(500)])
     pq.write_table(pa.table({"v": plain}), path, row_group_size=250)
     assert path.stat().st_size < 200_000
-    assert rows_of(path).column("v").to_pylist() == plain.to_pylist()
-    batches = list(Reader(files(schema=pa.schema([("v", VARIANT)]))).rows(piece(path)))
-    assert sum(batch.num_rows for batch in batches) == 500
+    small = Reader(files(schema=pa.schema([("v", VARIANT)])), batch_bytes=1 << 20, first_rows=16)
+    batches = list(small.rows(piece(path)))
+    assert [v for batch in batches for v in batch.column("v").to_pylist()] == plain.to_pylist()
     large = [batch for batch in batches if batch.nbytes > 2 << 20]
     assert len(large) == 1  # the first that is larger than those before
     assert max(batch.num_rows for batch in batches) > 40
@@ -253,12 +250,11 @@ def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
     reading = replace(files(schema=merged([(str(path), schema_of(path))])), for_spark=True)
     where = rf"broken\.parquet: column {'s' if inside else 'v'}: .*\$.*\brow {at}\)"
     pieces, failed = list(sources.cut(piece(path), max(1, path.stat().st_size // 3))), 0
-    limit = data.draw(st.sampled_from([reader.BATCH_BYTES, 20_000]))
+    limit = data.draw(st.sampled_from([8 << 20, 20_000]))
     for own in pieces:
         try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(reader, "BATCH_BYTES", limit)
-                found = [n for batch in Reader(reading).rows(own) for n in batch.column(0).to_pylist()]
+            reader = Reader(reading, batch_bytes=limit)
+            found = [n for batch in reader.rows(own) for n in batch.column(0).to_pylist()]
         except DeltaVariantError as error:
             failed += 1
             assert isinstance(error, UnsupportedFeatureError if kind == "time" else MalformedVariantError)
