@@ -1,7 +1,7 @@
 """The order of an object's fields: Spark finds every key in what this package writes, and this package in what others write.
 
 Spark 4.2 looks a key up in an object of 32 or more fields by binary search, in the order of Java's strings, which is that of
-UTF-16. The encoding specification has the order of the names' UTF-8 bytes. `tests.layouts.test_layouts.encode` writes either.
+UTF-16. The encoding specification has the order of the names' UTF-8 bytes. `tests.layouts.writing.encode` writes either.
 """
 
 import functools
