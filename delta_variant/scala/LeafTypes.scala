@@ -25,7 +25,7 @@ object LeafTypes {
 
   private val DecimalNames = Digits.map(digits => Array.tabulate(digits + 1)(scale => s"decimal($digits,$scale)"))
 
-  /** The type of a Variant's value; None if it is no primitive, or Spark lacks the type. */
+  /** The type of a Variant's value; None if it is not a primitive, or Spark lacks the type. */
   def ofValue(value: Array[Byte]): Option[String] = {
     val id = value(0) >> 2 & 63
     value(0) & 3 match {
