@@ -76,7 +76,8 @@ def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | Non
 class Columns:
     """The columns of a file that `opened` returned.
 
-    variants: its VARIANT groups, each as the names that lead to it. Raises InvalidLayoutError for types that Variant has not.
+    variants: its VARIANT groups, each as the names that lead to it. Raises InvalidLayoutError for types that Variant does not
+    have.
     """
 
     def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:
