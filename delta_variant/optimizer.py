@@ -93,8 +93,8 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
 
 
 def remove(spark: SparkSession) -> dict[str, str | None]:
-    """Remove the rules from the session, and offer them to new sessions no longer. Returns the `previous` settings of
-    `install`, or an empty dict if the session had no rules."""
+    """Remove the rules from the session, and stop offering them to new sessions. Returns the `previous` settings of `install`,
+    or an empty dict if the session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
     skips = rules.get(report.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])

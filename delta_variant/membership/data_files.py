@@ -50,7 +50,7 @@ def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection
 
 
 def _entries(found: Mapping[Path, Values | None], file: DataFile, plan: IndexPlan) -> dict[Path, Entry]:
-    """Filters in the room that they may have together. Those of few values leave room for the others."""
+    """Filters that fit together into the room of the file. Filters of few values leave room for the others."""
     paths = len(plan.paths)
     room = file.size * plan.budget - sidecars.ENTRY_SIZE * paths
     entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())

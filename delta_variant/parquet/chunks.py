@@ -162,7 +162,7 @@ def encoded(levels: Levels, highest: int) -> bytes:
 
 
 def _positions(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Where each value ends, in bytes behind the start of the first."""
+    """The end of each value, in bytes from the start of the first."""
     if _TYPES[values.type] != _BYTE_ARRAY:
         return 8 * np.arange(1, len(values) + 1)
     ends: npt.NDArray[np.int64] = buffers_of(values)[0].astype(np.int64)

@@ -47,7 +47,8 @@ class TypedColumn:
 
 
 def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
-    """Opens a file for `Columns`, which read page by page (`opening.opened`). Of the end of the file, only the footer is read.
+    """Opens a file for `Columns`, which read page by page (`opening.opened`). It reads nothing but the footer from the end of
+    the file.
 
     INT96 columns have microseconds, in which they do not overflow.
     """

@@ -5,7 +5,7 @@ import org.apache.spark.sql.types._
 /** The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts.py uses too. */
 object LeafTypes {
 
-  /** Of a path that no row has. */
+  /** The type of a path that no row has. */
   val Void = "void"
 
   private val OrJsonNull = "?" // after a type: some rows have a JSON null at the path instead

@@ -140,7 +140,7 @@ object Messages {
       workers: Workers)
       extends Request[WriteReply]
 
-  /** By what are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
+  /** How are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
   final case class ClusterRequest(protocol: String, metadata: String, columns: String, keys: String)
       extends Request[ClusterReply]
 

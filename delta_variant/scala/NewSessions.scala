@@ -30,8 +30,8 @@ final class NewSessions(
     shared: Shared) {
 
   /**
-   * From now on, sessions that are made from this one get the rules and settings; without rules nothing, if this session was
-   * the last to offer some.
+   * Sessions that are made from this one from now on get the rules and settings. Without rules they get nothing, if this
+   * session was the last to offer some.
    */
   def offer(session: SparkSession): Unit =
     offer(session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions, session)

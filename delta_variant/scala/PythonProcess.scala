@@ -215,7 +215,7 @@ object PythonProcess {
       kill()
     }
 
-    /** By its handle: Process.destroyForcibly would close the stream with the last error. */
+    /** Ends the process by its handle: Process.destroyForcibly would close the stream with the last error. */
     private def kill(): Unit = process.foreach(_.toHandle.destroyForcibly())
 
     private def read(stream: InputStream)(take: String => Unit): Unit = {

@@ -307,7 +307,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private def setting(name: String): Option[String] =
       if (session.sessionState.conf.contains(name)) Some(session.conf.get(name)) else None
 
-    /** By the physical name of an identity column whose highest value is recorded: whether its values grow. */
+    /** The identity columns whose highest value is recorded, by physical name, and whether their values grow. */
     private def steps: Map[String, Boolean] = metadata.schema.filter(column => identityColumns(column.name)).map { column =>
       DeltaColumnMapping.getPhysicalName(column) -> (column.metadata.getLong(sources.DeltaSourceUtils.IDENTITY_INFO_STEP) > 0)
     }.toMap

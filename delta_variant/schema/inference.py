@@ -219,7 +219,7 @@ class Sample:
         return leaves
 
     def _readable(self, numbers: list[int]) -> set[int]:
-        """Those of the paths whose names every reader can read: DuckDB drops or changes the others."""
+        """The paths whose names every reader can read. DuckDB drops or changes the others."""
         best: dict[tuple[int, str | None], tuple[int, bytes | None, int]] = {}
         for number in numbers:
             parent, name = self._keys[number]

@@ -110,7 +110,7 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
 
 
 def _concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Array:
-    """The arrays as one. Those that are all null become `nulls`: 4 bytes a row less for each node without residuals."""
+    """The arrays as one. Arrays that are all null become `nulls`, which saves 4 bytes a row for each node without residuals."""
     kind = parts[0].type
     nulls = pa.nulls(sum(map(len, parts)), pa.binary()) if nulls is None else nulls
     if kind == nulls.type and all(part.null_count == len(part) for part in parts):
