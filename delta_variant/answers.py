@@ -1,8 +1,8 @@
-"""What Python answers to the rules and the writes of enabled sessions, and what it says in the log.
+"""Python's replies to the rules and the writes of enabled sessions, and what it logs for them.
 
 In: requests of `scala/SkipFiles.scala`, `scala/TypedScans.scala` and `scala/WritingTransaction.scala`, by py4j (`callbacks`) or
-by a pipe (`serving`). Out: replies. A request has all that its reply depends on: any process of this version can answer it.
-Modules are imported by the first request that needs them: a query needs neither PySpark nor what writes need.
+by a pipe (`serving`). Out: replies. A request has everything that its reply depends on, so any process of this version can
+answer it. Modules are imported by the first request that needs them: queries need neither PySpark nor the modules for writes.
 """
 
 # ruff: noqa: PLC0415 -- see above
@@ -13,11 +13,12 @@ import logging
 
 from delta_variant import messages
 
-_log = logging.getLogger("delta_variant")
+_logger = logging.getLogger("delta_variant")
 
 
 def reply(request: messages.Request) -> messages.Reply:
-    """An exception leaves the plan unchanged, or the write to Delta, and the JVM tells it."""
+    """The reply to a request. After an exception, the query keeps its plan, or Delta makes the files of the write; the JVM
+    reports it."""
     match request:
         case messages.PruneRequest():
             from delta_variant.queries import requests
@@ -42,15 +43,15 @@ def reply(request: messages.Request) -> messages.Reply:
 
 
 def tell(about: str, text: str) -> None:
-    """Logs why a rule left the plan unchanged, why Delta wrote files itself, and, if the session asks for it, each scan as
+    """Logs why a rule left the plan unchanged, why Delta wrote files itself, or, if the session asks for it, a scan as
     `explain` shows it."""
     if about in ("skipping", "reading"):
         what = "data skipping by Variant path" if about == "skipping" else "typed reading"
-        _log.warning("%s failed, so the query runs without it: %s", what, text)
+        _logger.warning("%s failed, so the query runs without it: %s", what, text)
     elif about == "scan":
         from delta_variant import report
 
-        _log.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
+        _logger.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
     else:
         from delta_variant.writer import every_write
 

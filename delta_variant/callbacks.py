@@ -1,4 +1,4 @@
-"""Python objects that the JVM calls (`scala/Python.scala`): requests in pieces → replies, and texts to be told.
+"""Python objects that the JVM calls (`scala/Python.scala`): requests in pieces → replies, and texts for the log.
 
 An exception in a reply reaches the JVM as an exception there.
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Callbacks:
-    """The functions that the JVM calls, until `close`: py4j keeps what it can call until the JVM has let go of it."""
+    """The functions that the JVM calls, until `close`. py4j keeps such objects until the JVM drops its references."""
 
     def __init__(self, spark: SparkSession, reply: Callable[[Any], messages.Reply], tell: Callable[[str, str], object]) -> None:
-        """tell: gets what it is about, and a text."""
+        """tell: gets a subject and a text."""
         jvm.start_callbacks(spark)
         self._replies, self._told = _Replies(reply), _Told(tell)
         self.python = jvm.construct(spark, "PythonDriver", self._replies, self._told)

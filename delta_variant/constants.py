@@ -1,4 +1,4 @@
-"""What Python and the JVM have in common beside messages: session settings, and the names of tags. Pure.
+"""What Python and the JVM share beside messages: session settings, and the names of tags. Pure.
 
 `jars` puts them into the JAR, where `scala/Resources.scala` reads them.
 """
@@ -6,10 +6,11 @@
 PREVIEW_NAMES = "spark.databricks.delta.variantShredding.forceUsePreviewTableFeature"
 """Unless this is off, Delta gives tables that it creates the feature under the preview's name."""
 SETTINGS = {"spark.databricks.delta.variantShredding.parseFooterForStats": "true", PREVIEW_NAMES: "false"}
-"""With these settings delta-spark collects Variant bounds, and calls the feature `variantShredding`. By default it does not."""
+"""Settings that replace the user's. With them delta-spark collects Variant bounds, and calls the feature `variantShredding`. By
+default it does neither."""
 READS_SHREDDED = "spark.sql.variant.allowReadingShredded"
 DEFAULTS = {"spark.databricks.delta.stats.limitPerVariant": "100", READS_SHREDDED: "true"}
-"""And with these, which stay as the user has set them. By default Spark 4.0 refuses to read shredded files."""
+"""Settings for the same purpose that stay as the user has set them. By default Spark 4.0 refuses to read shredded files."""
 
 BOUNDS_TAG = "delta_variant.bounds"
 """The tag of an Add whose Variant bounds this package computed from the values."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
 DELTA_SETTINGS = SETTINGS | DEFAULTS
-"""What an enabled session, and that of a write, set of Delta's."""
+"""Delta's settings in an enabled session, and in the session of a write."""
 SHREDDING_FEATURES = frozenset({"variantShredding", "variantShredding-preview"})
 VARIANT_FEATURES = frozenset({"variantType", "variantType-preview"})
 _MAPPING_MODE = "delta.columnMapping.mode"
@@ -38,7 +38,7 @@ _LEGACY = {
 }
 _TABLE_FEATURES_VERSION = 7
 
-# Delta handles a feature in its commands, or `writer` in the files.
+# Delta's commands handle these features, or `writer` does, in the files.
 _HANDLED = (
     SHREDDING_FEATURES
     | VARIANT_FEATURES
@@ -83,7 +83,7 @@ class TableFeatures:
     """The table's schema in the JSON that Delta stores (PROTOCOL.md, "Schema Serialization Format")."""
     partition_by: tuple[str, ...]
     id: str
-    """The id of the table, which no other one has."""
+    """The unique id of the table."""
 
     @classmethod
     def from_json(cls, table: str, protocol: str, metadata: str) -> TableFeatures:

@@ -1,6 +1,7 @@
 """Hadoop's side of a table's storage: a path and its Configuration in the JVM → `Storage`.
 
-`scala/HadoopSettings.scala` reads the settings. They cross to Python as one message, which each request of a write has, too.
+`scala/HadoopSettings.scala` reads the settings. They cross to Python as one message, which is also part of each request of a
+write.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ The JAR stays in the first of these directories that can be written to, and is u
 
 A wheel can bring JARs in `delta_variant/jars`. They are used before all others and need no compiler.
 
-Invariants: a JAR gets its name when it is complete. Of processes that need the same JAR at once, one compiles it and the others
-wait. Where files cannot be locked, each process compiles it and renames an equal JAR. A damaged file is compiled anew.
+Invariants: a JAR gets its name when it is complete. If several processes need the same JAR at once, one compiles it and the
+others wait. Where files cannot be locked, each process compiles it and renames an equal JAR. A damaged file is compiled anew.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# The compiler ends before the JVM's second compiler would pay. It recurs into expressions, however deep they are.
+# The compiler ends before the JVM's optimizing compiler would pay off. It recurses into expressions, however deep they are.
 _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss8m")
-# What starts agents and prints lines in each JVM of the user's.
+# Variables that start agents or print lines in every JVM of the user.
 _OPTION_VARIABLES = frozenset({"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"})
 _ERROR = re.compile(r"^(?:.*[/\\])?([^/\\\n]+\.scala:\d+): error: (.*)", re.MULTILINE)
 _MAIN = "scala.tools.nsc.Main"
@@ -61,7 +61,7 @@ _FOLDER = "org/apache/spark/sql/delta/variant"
 _ELSEWHERE = "set NUMBA_CACHE_DIR to a directory that you own and that has room"
 
 _temporary: list[Path] = []
-"""The directory that ends with this process, if one was needed."""
+"""The directory that is removed at the end of this process, if one was needed."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def found(versions: Versions) -> Jar | None:
     """The JAR for these versions that the package brings or that was compiled before; None if there is none."""
     name = _name(versions, _texts())
     carried = _package("jars").joinpath(name)
-    for jar in (*([carried] if isinstance(carried, Path) else []), *(place / name for place in _places())):
+    for jar in (*([carried] if isinstance(carried, Path) else []), *(directory / name for directory in _directories())):
         if _is_jar(jar):
             return Jar(jar)
     if not isinstance(carried, Path) and carried.is_file():  # in an archive, where no class loader reads it
@@ -97,7 +97,7 @@ def found(versions: Versions) -> Jar | None:
 
 
 def compiled(versions: Versions, java: Path, class_path: Sequence[str]) -> Jar:
-    """The JAR for these versions, compiled unless another process does so meanwhile. A line on standard error says so.
+    """Compiles the JAR for these versions, unless another process does so meanwhile. A line on standard error says so.
 
     java: the executable. class_path: JARs and directories that have Spark, Delta and the Scala compiler.
 
@@ -154,12 +154,12 @@ def _texts() -> dict[str, bytes]:
 
 
 def _resources() -> dict[str, bytes]:
-    """What the JAR has beside classes, by its name, but for the constants: `scala/Batches.java`."""
+    """The files of the JAR beside classes and constants, by name: `scala/Batches.java`."""
     return {file.name: file.read_bytes() for file in _package("scala").iterdir() if file.name.endswith(".java")}
 
 
 def _constants(versions: Versions, digest: str) -> Constants:
-    """What Python and the JVM have in common (`scala/Resources.scala`)."""
+    """The constants that Python and the JVM share (`scala/Resources.scala`)."""
     return Constants(
         version=__version__,
         digest=digest,
@@ -176,7 +176,7 @@ def _constants(versions: Versions, digest: str) -> Constants:
 
 
 def digest() -> str:
-    """The digest of what a JAR is made of, but for the versions. Both sides of a session must have the same."""
+    """The digest of the contents of a JAR, without the versions. Python and the JVM must have the same one."""
     return _digest(_texts())
 
 
@@ -194,7 +194,7 @@ def _name(versions: Versions, texts: Mapping[str, bytes]) -> str:
     return re.sub(r"[^\w.+-]", "_", name)
 
 
-def _places() -> Iterator[Path]:
+def _directories() -> Iterator[Path]:
     """The directories in which the JAR may be, in the order in which they are written to."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
@@ -213,9 +213,9 @@ def _places() -> Iterator[Path]:
 
 def _writable() -> Path:
     """The first of the directories that can be written to."""
-    for place in _places():
-        if _can_write(place):
-            return place
+    for directory in _directories():
+        if _can_write(directory):
+            return directory
     _temporary.append(Path(tempfile.mkdtemp(prefix="delta-variant-")))
     atexit.register(shutil.rmtree, _temporary[-1], ignore_errors=True)
     return _temporary[-1]
@@ -231,7 +231,7 @@ def _can_write(directory: Path) -> bool:
 
 
 def _is_jar(file: Path) -> bool:
-    """Whether a file is there and has the directory of an archive, which is at its end."""
+    """Whether a file is a complete JAR: an archive has its directory at the end."""
     try:
         with zipfile.ZipFile(file) as archive:
             return any(name.endswith(".class") for name in archive.namelist())
@@ -241,7 +241,7 @@ def _is_jar(file: Path) -> bool:
 
 @contextmanager
 def _renamed(directory: Path, name: str) -> Iterator[Path]:
-    """A file that gets this name in the directory, if the block leaves it complete. It is in a folder of its own until then."""
+    """Yields a file in a temporary folder. It moves to this name in the directory when the block ends without an error."""
     with tempfile.TemporaryDirectory(prefix=f"{name}.", suffix=".tmp", dir=directory) as folder:
         file = Path(folder, name)
         yield file
@@ -285,9 +285,9 @@ def _tell(text: str) -> None:
 
 
 def scalac(java: Path, class_path: Sequence[str], arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the Scala compiler of a class path on sources of this class path; its output has the errors.
+    """Runs the Scala compiler that is on the class path. Its output has the errors.
 
-    folder: where a file with its arguments can be. Raises OSError if there is no Java.
+    folder: gets a file with the arguments. Raises OSError if there is no Java.
     """
     compiler = [entry for entry in class_path if Path(entry).name.startswith("scala-")]  # each class is looked for in order
     words = [*_JVM_OPTIONS, "-cp", os.pathsep.join([*compiler, *class_path]), _MAIN, "-encoding", "UTF-8"]
@@ -312,8 +312,8 @@ def _compile(jar: Path, versions: Versions, java: Path, class_path: Sequence[str
 
 
 def _reason(code: int, output: str) -> tuple[str, str]:
-    """What a compiler said that failed, and what to do."""
-    errors = [f"{place}: {text}" for place, text in _ERROR.findall(output)]
+    """Why the compiler failed, and what to do."""
+    errors = [f"{position}: {text}" for position, text in _ERROR.findall(output)]
     if errors:
         more = [f"and {len(errors) - 3} more errors"] if len(errors) > 3 else []
         return "; ".join([*errors[:3], *more]), pairs.ADVICE

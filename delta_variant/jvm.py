@@ -3,7 +3,7 @@
 In: a classic Spark session and Python values. Out: JVM objects. Each call crosses a socket and takes about 0.2 ms, so these
 functions are not for loops over files; `items` and `scala_seq` are for the arguments of one call.
 
-The package's own classes are in a JAR (`jars`). `construct` and `companion` load it at their first call in a JVM, by a class
+The package's own classes are in a JAR (`jars`). The first call of `construct` or `companion` in a JVM loads it, by a class
 loader whose parent sees the JARs of `spark.jars.packages`.
 
 Invariant: a JVM loads one JAR, however many threads ask for it. A restarted SparkContext in the same JVM has the same classes.
@@ -117,7 +117,7 @@ def cloned_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 @contextmanager
 def delta_errors(doing: str) -> Iterator[None]:
-    """Raises exceptions of Delta and Spark on the driver as TableError: `doing`, and their message."""
+    """Turns exceptions of Delta and Spark on the driver into TableErrors that have `doing` and their message."""
     try:
         yield
     except (Py4JError, PySparkException) as error:
@@ -137,7 +137,7 @@ def cleaned(text: str) -> str:
 
 
 def not_loaded(text: str) -> str | None:
-    """What to do, if a text has the traceback of a Python worker that could not load this package; else None."""
+    """Advice, if a text has the traceback of a Python worker that could not load this package; else None."""
     if not _NOT_LOADED.search(text):
         return None
     return f"the executors cannot load delta-variant {__version__}, which the driver runs ({raised(text)}): {SHIPPING}"
@@ -208,7 +208,7 @@ def python_function(spark: SparkSession, function: Callable[[int, Iterator[bytes
 
 
 def pickled(function: Callable[[int, Iterator[bytes]], Iterator[bytes]]) -> bytes:
-    """What a Python worker gets of such a function: the command of a PythonFunction."""
+    """A function for `python_function` as Python workers get it: the command of a PythonFunction."""
     serializer = NoOpSerializer()
     return bytes(CPickleSerializer().dumps((function, None, serializer, serializer)))  # type: ignore[no-untyped-call]
 
@@ -273,7 +273,7 @@ def _loader(spark: SparkSession) -> Any:
 
 
 def _classes(spark: SparkSession) -> tuple[jars.Jar, Any]:
-    """The JAR and the class loader of this package's classes. A JAR of the session's own (`--jars`) is taken if it is of these
+    """The JAR and the class loader of this package's classes. A JAR that the session brings (`--jars`) is used if it has these
     sources and versions, and hidden if not."""
     gateway: Any = spark.sparkContext._gateway
     versions, own = _versions(spark), _own_jar(spark)
@@ -287,7 +287,7 @@ def _classes(spark: SparkSession) -> tuple[jars.Jar, Any]:
 
 
 def _own_jar(spark: SparkSession) -> tuple[Path, tuple[str, ...]] | None:
-    """The JAR of this package that is on the session's class path; the digest of its sources, and the versions it is for."""
+    """The JAR of this package on the session's class path, with the digest of its sources and the versions that it is for."""
     loader = _loader(spark)
     try:
         place = loader.loadClass(f"{PACKAGE}.Extensions").getProtectionDomain().getCodeSource().getLocation()
@@ -316,7 +316,7 @@ def _versions(spark: SparkSession) -> jars.Versions:
 
 
 def _compiler(spark: SparkSession) -> tuple[Path, list[str]]:
-    """The driver's Java, and its class path: that of its JVM, and the JARs that its class loaders have beside it."""
+    """The driver's Java, and the class path for the compiler: that of the JVM, and the JARs of its class loaders."""
     system = static(spark, "java.lang.System")
     home, here = Path(system.getProperty("java.home")), system.getProperty("user.dir")
     entries = str(system.getProperty("java.class.path")).split(system.getProperty("path.separator"))

@@ -1,9 +1,9 @@
-"""Which row of a file an error about a value is about.
+"""Finds the row of a file that an error about a value belongs to.
 
-In: a function of the rows of a batch that has raised an error. Out: the same error with the first row for which the function
-raises one. The function is called again for half of the rows, and half of these, and so on: a kernel knows the position of a
-value in its own buffers, which may be those of a list's elements, of a chunk, or of rows that a predicate left. Rows are
-counted from 0 in the file, with all row groups and deleted rows.
+In: a function that has raised an error for the rows of a batch. Out: the same error with the first row for which the function
+raises one. The function is called again for half of the rows, then for half of these, and so on. A kernel cannot tell the row:
+it knows the position of a value in its own buffers, which may hold the elements of lists, a chunk, or the rows that a predicate
+left. Rows are counted from 0 in the file, with all row groups and deleted rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from delta_variant.errors import (
 )
 
 VALUE_ERRORS = (CastError, InvalidLayoutError, MalformedVariantError, TableError, UnsupportedFeatureError)
-"""What can be wrong about a value."""
+"""The errors that a value can cause."""
 
 
 R = TypeVar("R", bound=Sized)
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int], int] = 0) -> Result:
     """The result of a function of rows. An error that it raises about a value gets the row of the file.
 
-    first: the row of the file that is the first of these, or a function from the numbers of these rows to those in the file.
+    first: the number of the first of these rows in the file, or a function from numbers of these rows to numbers in the file.
     """
     try:
         return function(rows)
@@ -49,8 +49,8 @@ def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int
 def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -> tuple[int, DeltaVariantError] | None:
     """The first row for which the function raises an error, and this error; None if it raises none for a part of the rows.
 
-    It is None, too, if the function raises one for no rows: it is about their type; and if pyarrow cannot take the rows
-    apart, whose buffers are then damaged.
+    None also if the function raises an error for an empty batch, since such an error is about the type, and if pyarrow cannot
+    split the rows, since their buffers are then damaged.
     """
     start, size = 0, len(rows)
     if _error(function, rows, 0, 0) is not None:
@@ -68,7 +68,8 @@ def _first(function: Callable[[R], object], rows: R, error: DeltaVariantError) -
 
 
 def part(rows: Any, offset: int, length: int) -> Any:
-    """Some rows, without the elements of others: functions of lists see all elements of an array, also those of no slice."""
+    """Some rows, without the elements of others. Functions on lists see all elements of an array, even those outside of the
+    slice."""
     some = rows.slice(offset, length)
     if isinstance(some, pa.RecordBatch):
         some = pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in some.columns], schema=some.schema)

@@ -1,4 +1,4 @@
-"""The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and what it ran: `queries`.
+"""The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and `queries`, which it has run.
 
 `scala/SkipFiles.scala` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a
 filter, a join, or an ORDER BY with LIMIT (twice for the last). It sends the filters (`Filters.scala`) and gets a predicate on
@@ -8,9 +8,9 @@ bounds (`queries.requests.answer`), which is evaluated over the bounds in the lo
 which bounds answer MIN and MAX, if the plan asks for nothing else (`extremes`, `LogAggregates.scala`); which bounds
 prove that a path is in a typed column (`queries.typed.proofs`); and how the files are read (`groups`, `TypedPlan.scala`).
 
-No loop crosses py4j. A session has each rule at most once; the first one keeps the settings that `disable` restores. What
-the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
-`spark.delta_variant.logScans` is true. `answers` has what Python answers.
+No loop crosses py4j. A session has each rule at most once. The rule for skipping keeps the settings that `disable` restores.
+What the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
+`spark.delta_variant.logScans` is true. `answers` makes the replies.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _QUERIES = f"{jvm.PACKAGE}.Queries"
 _RULES = frozenset({report.SKIPPING, _READING})
 
 
-def install(spark: SparkSession, found: Mapping[str, str | None]) -> None:
-    """Add the rules to the session, after a test. `found` has the settings that `enable` changes, as they were before; `remove`
-    returns it.
+def install(spark: SparkSession, previous: Mapping[str, str | None]) -> None:
+    """Add the rules to the session, after a test. `previous` has the settings that `enable` changes, as they were before;
+    `remove` returns it.
 
     Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
     try:
         python, shared, tags = _python(spark), jvm.loaded(spark).shared, transaction.tags(spark)
         writes = every_write.writes(spark, python, None)
-        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(found), writes)
+        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(previous), writes)
         typed = jvm.construct(spark, "TypedScans", python, tags, shared)
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
     except Py4JError as error:
         lines = str(getattr(error, "java_exception", error)).strip().splitlines()
         raise _mismatch(spark, ": ".join(dict.fromkeys([lines[0], lines[-1]]))) from error
     if set(opened) != {1}:
-        raise _mismatch(spark, f"queries of which 1 file of 2 can match open {opened}")
+        raise _mismatch(spark, f"test queries opened {opened} of 2 files, and only 1 can match")
     jvm.set_rules(spark, [*jvm.rules(spark), rule, typed])
     if _listener(spark) is None:
         spark._jsparkSession.listenerManager().register(jvm.construct(spark, "Queries"))  # noqa: SLF001  # no public name
@@ -62,9 +62,9 @@ def _python(spark: SparkSession) -> Any:
 
 
 def queries(spark: SparkSession) -> list[DataFrame]:
-    """The last queries over Delta tables with VARIANT columns that the session has run since it has the rules, each once.
+    """The last queries over Delta tables with VARIANT columns that the session has run since it got the rules, each once.
 
-    They can be planned again, under the session's settings of now (`scala/Queries.scala`).
+    They can be planned again, under the session's current settings (`scala/Queries.scala`).
     """
     listener = _listener(spark)
     return [] if listener is None else [jvm.data_frame(spark, plan) for plan in listener.plans(spark._jsparkSession)]  # noqa: SLF001
@@ -77,8 +77,8 @@ def _listener(spark: SparkSession) -> Any:
 
 
 def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-    """Lets the sessions that are made from this one have its rules (`scala/NewSessions.scala`), and these settings;
-    `defaults` if they do not have others."""
+    """Gives the rules and `settings` to the sessions that are made from this one (`scala/NewSessions.scala`). Of `defaults`, a
+    session gets those that it has not set."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
     given = ours, dict(settings), dict(defaults), _python(spark), jvm.loaded(spark).shared
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
@@ -93,8 +93,8 @@ def _mismatch(spark: SparkSession, cause: str) -> SessionError:
 
 
 def remove(spark: SparkSession) -> dict[str, str | None]:
-    """Remove the rules from the session, and offer them to no new one. Returns the `found` of `install`, which is empty if the
-    session had no rules."""
+    """Remove the rules from the session, and stop offering them to new sessions. Returns the `previous` settings of `install`,
+    or an empty dict if the session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
     skips = rules.get(report.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
@@ -103,4 +103,4 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
         spark._jsparkSession.listenerManager().unregister(listener)  # noqa: SLF001  # no public name
     if skips:
         offer(spark, {}, {})
-    return dict(skips.found()) if skips else {}
+    return dict(skips.previous()) if skips else {}

@@ -1,8 +1,8 @@
 """Pairs of Spark and Delta: which of them this package supports, and the JAR of Delta that a session takes.
 
 In: the versions of Spark and Delta, and the settings of a session that is yet to start. Out: the JAR that is there, or the
-Maven coordinate of the one to download. What PySpark's versions differ in is at the end; what differs between the pairs in the
-JVM is in `scala/Pairs.scala`.
+Maven coordinate of the one to download. Differences between versions of PySpark are at the end of this module. Differences
+between the pairs in the JVM are in `scala/Pairs.scala`.
 
 PySpark and delta-spark are looked for, not required: a platform brings its own, and Delta's may be a JAR without a Python
 package.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.2 to 4.4"
 EXTRA = "pip install 'delta-variant[spark]'"
-"""What brings a pair where there is none."""
+"""Installs a pair where there is none."""
 ADVICE = (
     f"install versions that delta-variant supports, {SUPPORTED} ({EXTRA} brings a pair), or do without enable: queries are "
     "right without it, and open every file"
@@ -47,7 +47,7 @@ _CLASS_PATHS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
 def is_newer(spark: str, delta: str) -> bool:
     """Whether a version is newer than those that were tested. Raises SessionError if one is older than those supported."""
     if _number(spark) < _OLDEST_SPARK or _number(delta) < _OLDEST_DELTA:
-        raise SessionError(f"delta-variant supports no Spark {spark} with Delta {delta}", advice=ADVICE)
+        raise SessionError(f"delta-variant does not support Spark {spark} with Delta {delta}", advice=ADVICE)
     return _number(spark)[:2] > _NEWEST_SPARK or _number(delta)[:2] > _NEWEST_DELTA
 
 
@@ -71,8 +71,8 @@ def spark_home() -> Path | None:
 def delta(settings: Mapping[str, str]) -> Path | str:
     """Delta's JAR on the class path of a session, or the Maven coordinate of the one that it downloads.
 
-    A coordinate among the settings goes before a JAR on the class path, and that before the one that fits this PySpark. Raises
-    SessionError if Delta has published none.
+    A coordinate among the settings comes first, then a JAR on the class path, then the coordinate that fits this PySpark.
+    Raises SessionError if Delta has published none.
     """
     coordinates = (settings.get(PACKAGES) or "").split(",")
     named = next((name.strip() for name in coordinates if name.strip().startswith("io.delta:delta-spark")), None)
@@ -126,12 +126,12 @@ def arrow_schema(rows: StructType) -> pa.Schema:
 
 
 def by_number(rows: DataFrame, tasks: int, number: Column) -> DataFrame:
-    """The rows in so many tasks, each of which gets those of one number, from 0 on."""
+    """The rows in so many tasks. Each task gets the rows of one number, from 0 on."""
     if hasattr(rows, "repartitionById"):  # from Spark 4.1 on
         return rows.repartitionById(tasks, number)
     from pyspark.sql import functions as F  # noqa: PLC0415  # doctor runs without PySpark
 
-    # Spark chooses the task by the hash of a key: for each task, one of the keys with its hash.
+    # Spark chooses the task by the hash of a key, so each task needs a key with its hash.
     hashed = rows.sparkSession.range(32 * tasks).groupBy(F.pmod(F.hash("id"), F.lit(tasks)).alias("task")).agg(F.min("id"))
     keys: dict[int, int] = dict(hashed.collect())
     return rows.repartition(tasks, F.element_at(F.array(*(F.lit(keys[task]) for task in range(tasks))), number + 1))

@@ -3,7 +3,8 @@
 In: a DataFrame, planned anew. Out: a `Report` with one `Scan` for each Delta scan: how many files it has, how many are left
 after Delta's own skipping and then after skipping by bounds, what each comparison proved, which paths are read from typed
 columns, and why not more. `scala/Outcomes.scala` records on the scans of a plan what the two rules did. `scala/Explain.scala`
-collects that, and lists what else reads a Delta table or gives VARIANT columns, which the rules leave alone.
+collects that. It also lists the other leaves of the plan that read a Delta table or have VARIANT columns; the rules leave these
+alone.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ SKIPPING = "delta_variant.SkipFiles"
 """The name of the optimizer rule for data skipping."""
 
 READER = "spark.databricks.delta.v2.enableMode"
-"""Delta's setting for its DSv2 reader. By default, AUTO, that reader reads streams of tables in Unity Catalog alone."""
+"""Delta's setting for its DSv2 reader. By default (AUTO), Delta uses that reader only for streams of tables in Unity
+Catalog."""
 DSV2 = "STRICT"
 """The value with which it reads every table that a query names."""
 _OTHERS = {
     "dsv2": f"this scan is by Delta's DSv2 reader ({READER} = {DSV2}), which delta-variant neither prunes nor reads from typed "
     "columns: set it to AUTO (Delta's default) or NONE, and make the DataFrame again",
     "cache": "the rows come from Spark's cache, not from files, so no file is pruned: UNCACHE TABLE or unpersist() ends that",
-    "changes": "the scan reads the table's change data feed, in which delta-variant prunes nothing",
-    "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant prunes none of them",
+    "changes": "the scan reads the table's change data feed, which delta-variant does not prune",
+    "stream": "the scan is that of a stream, which reads the files of each batch: delta-variant does not prune them",
     "static": "a query with a stream is planned anew for each batch: a query on this table alone shows what is pruned then",
     "files": "these files are not in a Delta table, so no log has their bounds: load them with delta_variant.convert",
     "rdd": "the rows come from an RDD (a checkpoint, a batch of a stream, rows of Python), not from files",
     "rows": "the rows come from {by}, which delta-variant does not know",
 }
-"""By kind, as `scala/Explain.scala` has it: why nothing is done for a scan that the rules leave alone."""
+"""By the kinds of `scala/Explain.scala`: why the rules leave a scan alone."""
 
 _COMMANDS = ("Command", "ParsedStatement")
 """The kinds of logical plans that Spark runs when a DataFrame is made of them."""
@@ -50,7 +52,7 @@ _COMMANDS = ("Command", "ParsedStatement")
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan of a query: of a Delta table, or of other rows with VARIANT columns, for which `reasons` says what they are.
+    """One scan of a query: of a Delta table, or of other rows with VARIANT columns. `reasons` says what the other rows are.
 
     The first three counts are None if Delta does not plan the scan file by file, and the version if it is not known.
     """
@@ -123,7 +125,7 @@ def explain(df: DataFrame) -> Report:
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
-    """The DataFrame of a SQL text, of which no part has run.
+    """The DataFrame of a SQL text. Nothing of it is run.
 
     Raises UnsupportedFeatureError for a command (INSERT, DELETE, CREATE and so on), which `spark.sql` would run at once, and
     Spark's own errors for a text that it does not accept.
@@ -185,7 +187,7 @@ def _scan(scan: messages.ScanReport, enabled: bool) -> Scan:
 
 def _findings(skipping: messages.Skipping, left: int) -> tuple[Finding, ...]:
     """What the comparisons proved. left: how many files Delta's own skipping left."""
-    if skipping.request is None or skipping.tally is None:  # not asked to explain; the bounds could not be read
+    if skipping.request is None or skipping.tally is None:  # without `explain`, or the bounds could not be read
         return ()
     predicate, log = questions(skipping.request)
     counts: dict[int, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""The Python of a driver that is no Python: `python -m delta_variant.serving`, which `scala/PythonProcess.scala` starts.
+"""The Python process of a driver without Python: `python -m delta_variant.serving`, which `scala/PythonProcess.scala` starts.
 
 In: frames on standard input. Out: frames on standard output. A frame is a line: a number, what it is, and JSON.
 
@@ -7,8 +7,8 @@ In: frames on standard input. Out: frames on standard output. A frame is a line:
                                        ←   0 ready "the digest of this version", first of all
                                        ←   0 log ["WARNING","…"], what a Python driver says in its log
 
-Replies have the numbers of their requests, which are answered in several threads. What else is printed goes to standard error.
-The process ends with its standard input, and so with the JVM.
+Requests are answered in several threads, and each reply has the number of its request. Everything else that is printed goes to
+standard error. The process ends when its standard input does, and so with the JVM.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class _Replies(logging.Handler):
 def serve(requests: IO[bytes], stream: IO[bytes]) -> None:
     """Answers requests until there are no more."""
     replies = _Replies(stream)
-    log = logging.getLogger("delta_variant")
-    log.addHandler(replies)
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    logger = logging.getLogger("delta_variant")
+    logger.addHandler(replies)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
     replies.write(0, "ready", json.dumps(jars.digest()))
     with ThreadPoolExecutor(_THREADS) as threads:
         for line in requests:
@@ -70,7 +70,7 @@ def _answer(line: str, replies: _Replies) -> None:
 
 
 def main() -> None:
-    """Serves on the standard streams, which nothing else can use then."""
+    """Serves on the standard streams, and keeps other code from using them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in spark-sql cancels the query
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -1,9 +1,9 @@
 """A session with Delta, and the switch for skipping, typed reading and the writes of Delta's commands.
 
-In: a session builder or a classic session. `configure` adds Delta's package, SQL extension and catalog to the builder.
-`enable` installs the optimizer rules, has Delta's transactions write this package's files, and makes delta-spark collect bounds
-in files of its own. `disable` removes the rules, with which the writes go, and restores the settings that nobody has changed
-since.
+In: a session builder or a classic session. `configure` adds Delta's package, SQL extension and catalog to the builder. `enable`
+installs the optimizer rules, has Delta's transactions write this package's files, and makes delta-spark collect bounds in files
+of its own. `disable` removes the rules, after which Delta writes its own files again, and restores the settings that nobody has
+changed since.
 
 Invariant: a session has each rule at most once, however often `enable` is called, and settings of the user stay as they are.
 """
@@ -49,8 +49,8 @@ def configure(builder: SparkSession.Builder, packages: Iterable[str] = ()) -> Sp
     Example:
         spark = dv.configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
-    Delta's package is the one that fits this PySpark, and delta-spark if it is installed. None is added where Delta's JAR is on
-    the class path already, in Spark's directory `jars` or by a setting, and none beside one that is named.
+    Delta's package fits this PySpark, and delta-spark if it is installed. It is not added if Delta's JAR is on the class path
+    already (in Spark's directory `jars`, or by a setting), or if a version of the package is named.
 
     packages: further Maven coordinates. Packages, extensions and a catalog of the builder or of spark-defaults.conf are kept.
 
@@ -103,7 +103,7 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
 
     This changes the session and those cloned from it later (streams). A second call does nothing more. The session setting
     `spark.delta_variant.everyWrite`, or the table property `delta_variant.everyWrite`, says which tables get this package's
-    files: `variant` (the default: those with a VARIANT column), `all` or `off`. What this package cannot write, Delta writes.
+    files: `variant` (the default: those with a VARIANT column), `all` or `off`. Delta writes what this package cannot write.
 
     new_sessions: whether it also changes the sessions that `newSession()` makes, from their first query on. Connect and Thrift
     servers in this driver make such a session for each client, so that clients' queries skip files too. Call `enable` before
@@ -111,12 +111,12 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
 
     Warns (DeltaVariantWarning) if the session reads tables with Delta's DSv2 reader, whose scans cannot be pruned.
 
-    A Spark or a Delta that is newer than those tested is tried: this package's classes are compiled against it, a query of its
-    own is planned, and with a local master a table is written and queried. If all this works, there is one warning
+    If Spark or Delta is newer than the versions tested, `enable` tries it: it compiles this package's classes against it, plans
+    a test query, and with a local master writes and queries a test table. If all this works, there is one warning
     (DeltaVariantWarning).
 
-    Raises SessionError on Spark Connect, for versions of Spark and Delta that are too old, and if a query or a write of its own
-    does not do what it should.
+    Raises SessionError on Spark Connect, for versions of Spark and Delta that are too old, and if the test query or the test
+    table fails.
     """
     if not report.has_rules(jvm.classic(spark)):
         found, delta = jvm.versions(spark)
@@ -153,8 +153,8 @@ def _try(spark: SparkSession, versions: str) -> None:
         disable(spark)
         raise SessionError(f"delta-variant cannot work with {versions}: {error.text}", advice=pairs.ADVICE) from error
     warnings.warn(
-        f"this session runs {versions}, and delta-variant {__version__} was tested with {pairs.SUPPORTED}. What it tried just "
-        "now works as it should",
+        f"this session runs {versions}, and delta-variant {__version__} was tested with {pairs.SUPPORTED}. The "
+        "checks that it ran just now have passed",
         DeltaVariantWarning,
         stacklevel=3,
     )

@@ -3,13 +3,13 @@
 In: the rows of `VariantTable.stats`, and the number of files. Out: a DataFrame with a row for each path.
 
 A look-up opens the files whose range holds the value, and the files without bounds. Only the ends of ranges are known to be
-values of the path, so the measure is taken at these: ends are put in order, each lower end opens a range and each upper end
-closes one, and a running sum counts the open ranges. The median of these counts is the measure. A range without a lower end
-begins before all others, and one without an upper end never closes.
+values of the path, so look-ups of these are counted. In the order of the ends, each lower end opens a range and each upper end
+closes one. A running sum counts the open ranges. The median of these counts is the measure. A range without a lower end begins
+before all others, and one without an upper end never closes.
 
-Bounds are compared in the order in which rows are sorted (`writer.clustering.sort_key`): what a DOUBLE can be made of by that
-number, all else by its text. A path whose bounds are of several kinds has an order for each, and a look-up of one kind opens
-the files of the others.
+Bounds are compared as rows are sorted (`writer.clustering.sort_key`): values that can be cast to DOUBLE by that number, all
+others by their text. A path whose bounds are of several kinds has an order for each kind, and a look-up of one kind also opens
+the files of the other kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
 
 
 def _key(side: str) -> list[Column]:
-    """What the bounds in a column are compared by. Integers beyond the precision of a DOUBLE are compared exactly."""
+    """The sort key of the bounds in a column. Integers beyond the precision of a DOUBLE are compared exactly."""
     number, text = map(F.expr, sort_key(side))
     exact = F.when(number.isNotNull(), F.try_variant_get(side, "$", "decimal(38,0)"))
     return [number.alias("number"), exact.alias("exact"), F.when(number.isNull(), text).alias("text")]

@@ -1,4 +1,5 @@
-"""`VariantTable`: bounds in the log of a Delta table, as data, as a plot, and computed anew; and the switch for shredding.
+"""`VariantTable`: a Delta table's bounds as data and as a plot, the operations that improve its files, and the switch for
+shredding.
 
 In: a table, and for plots a path such as `v:actor.id`. Out: the bounds of the log, decoded by Delta, as a DataFrame with a
 row for each file and path, which scales as Delta's own statistics do; or a plot of every file's range. Source: Delta
@@ -52,7 +53,7 @@ _SCHEMA = "file string, column string, path string, type string, min variant, ma
 class VariantTable:
     """A Delta table with VARIANT columns.
 
-    `forPath` and `forName` make it. They raise TableError if there is no Delta table.
+    `forPath` and `forName` make one. They raise TableError if there is no Delta table.
     """
 
     def __init__(self, table: Table) -> None:
@@ -127,9 +128,9 @@ class VariantTable:
             table.analyze(paths=["v:actor.id"], where="day >= '2026-11-01'")
             table.analyze(bloom=["v:commit.cid"])
 
-        Files without the marker of this package get the bounds that `write` would have given them, from the footer, from typed
-        columns, or from the whole VARIANT column, whichever is the least that proves them. A path whose values are all in a
-        typed column is read from it afterwards. Statistics of other columns stay as they are.
+        Files without the marker of this package get the bounds that `write` would have given them. They come from the footer,
+        from typed columns, or from the whole VARIANT column, whichever is the least that proves them. A path whose values are
+        all in a typed column is read from it afterwards. Statistics of other columns stay as they are.
 
         columns: the VARIANT columns, by default all that have statistics. paths: paths (`v:actor.id`) that are to have bounds
         in every file, beyond the usual number of paths, and also in files that have bounds for others; if their values are
@@ -147,9 +148,9 @@ class VariantTable:
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
-        InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that is none or leads into an array,
-        UnsupportedFeatureError if the table has IcebergCompat and would get a feature, TableError for what Delta refuses and if
-        Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
+        InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a text that is not a path and for a path into
+        an array, UnsupportedFeatureError if the table has IcebergCompat and would get a feature, TableError for what Delta
+        refuses and if Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
@@ -172,8 +173,8 @@ class VariantTable:
         Example:
             table.convert({"v": "value"})
 
-        parse_json: {"v": "value"} makes the VARIANT column v of the texts in the STRING or BINARY column value, which it takes
-        the place of; {"value": "value"} keeps the name. The other arguments are those of `write`; the column of `corrupt`
+        parse_json: {"v": "value"} makes the VARIANT column v of the texts in the STRING or BINARY column value, and replaces
+        that column; {"value": "value"} keeps the name. The other arguments are those of `write`; the column of `corrupt`
         becomes the last one. A table without VARIANT columns gets `delta.enableVariantShredding`, unless it is set or `shred`
         is False.
 
@@ -181,9 +182,9 @@ class VariantTable:
         constraints, properties. Earlier versions can be read as before. Streams from the table end with Delta's error, since
         its schema changes. For a new table use `write(table.toDF(), …, parse_json=…)`.
 
-        Returns what was committed, which is nothing if the columns are VARIANT already, so the same call can be repeated.
-        Raises UnsupportedFeatureError, by name, for a constraint, generated column, default value, clustering or property that
-        uses such a column, and for a table with row ids, which would change; and what `write` raises with parse_json.
+        Returns the commit. If the columns are VARIANT already, nothing is committed, so the same call can be repeated. Raises
+        UnsupportedFeatureError, by name, for a constraint, generated column, default value, clustering or property that uses
+        such a column, and for a table with row ids, which would change; and what `write` raises with parse_json.
         """
         df = self.toDF()
         fields = {field.name: field.dataType for field in df.schema}
@@ -214,8 +215,8 @@ class VariantTable:
             table.optimize(cluster_by=["v:actor.id"])
             table.optimize(cluster_by=["v:actor.id", "v:ts"], where="day >= '2026-11-01'")
 
-        cluster_by: paths of VARIANT columns (`v:actor.id`) and columns (`id`); one is ordered by range, several along a Hilbert
-        curve; by default the keys that `cluster_by` has stored, and without any, small files are put together. where: a
+        cluster_by: paths of VARIANT columns (`v:actor.id`) and columns (`id`). One key orders rows by range, several along a
+        Hilbert curve. By default, the keys that `cluster_by` has stored; without any, small files are put together. where: a
         predicate on partition columns. max_file_size: the size in bytes that new files are not to exceed by much, by default
         `delta.targetFileSize` or 128 MiB. progress: called after each commit.
 
@@ -226,8 +227,8 @@ class VariantTable:
 
         Each job has a commit. After a failure, the next call does what is left. Commits of other writers that add files do not
         conflict. If one changes or removes the same files, the job is begun again without them. Raises InvalidSchemaError and
-        InvalidPathError for keys that are none, UnsupportedFeatureError for a table that Delta clusters itself, TableError for
-        what Delta refuses and for a column without statistics, ConflictError after several conflicts.
+        InvalidPathError for keys that are neither a column nor a path, UnsupportedFeatureError for a table that Delta clusters
+        itself, TableError for what Delta refuses and for a column without statistics, ConflictError after several conflicts.
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
@@ -246,7 +247,8 @@ class VariantTable:
             return rewriting.cluster_by(replace(self._table, spark=spark), keys)
 
     def advise(self, queries: Iterable[str | DataFrame] | None = None) -> list[Advice]:
-        """What would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best first.
+        """Suggests what would make these queries open fewer files: keys to cluster by, paths to bound and to shred, the best
+        first.
 
         Example:
             for advice in table.advise(["SELECT count(*) FROM events WHERE v:actor.id::bigint = 77"]):
@@ -325,7 +327,9 @@ class VariantTable:
         """
         files = inspected(self._table)
         typed = (
-            self._files()[0].where(F.col("mark") == TYPED_TAG_VALUE).select(F.col("path").alias("file"), F.lit(True).alias("t"))
+            self._files()[0]
+            .where(F.col("mark") == TYPED_TAG_VALUE)
+            .select(F.col("path").alias("file"), F.lit(True).alias("is_typed"))
         )
         bounds = self.stats().join(typed, "file", "left")
         in_log = F.col("source") == "delta-variant"
@@ -335,10 +339,10 @@ class VariantTable:
             "path",
             F.to_json("min").alias("min"),
             F.to_json("max").alias("max"),
-            (in_log & F.col("t")).alias("t"),
+            (in_log & F.col("is_typed")).alias("is_typed"),
         )
         found = files.join(bounds, ["file", "column", "path"], "left")
-        proven = (F.col("proven") | F.coalesce("t", F.lit(False))).alias("proven")
+        proven = (F.col("proven") | F.coalesce("is_typed", F.lit(False))).alias("proven")
         columns = [proven if name == "proven" else name for name in files.columns[:-1]]
         return found.select(*columns, "min", "max", "error")
 

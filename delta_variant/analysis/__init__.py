@@ -1,4 +1,4 @@
-"""`VariantTable.analyze` and `inspect`: files that are there. Exact bounds for those that lack them, and what is in them.
+"""`VariantTable.analyze` and `inspect`: exact bounds for existing files that lack them, and the contents of existing files.
 
     Add actions ─▶ footers, typed columns or values (`files`, in tasks) ─▶ the same actions with other statistics and tags
 

@@ -3,7 +3,7 @@
 In: a table, and which columns, paths and partitions are asked for. Out: commits of Delta's "COMPUTE STATS", one for each batch
 of files. Source: Delta PROTOCOL, "Add File and Remove File": an Add action of a file that the table has replaces the old one.
 
-Invariant: after any failure the batches that are committed stay, and the next call goes on with the others.
+Invariant: after any failure, committed batches stay, and the next call goes on with the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from pyspark.sql import types as t
+from pyspark.sql.types import StructType, VariantType
 
 from delta_variant import jvm, stats
 from delta_variant.analysis.index import Indexed, index
@@ -63,6 +63,9 @@ class Analyzed:
     """What was done for the index of values, if one was asked for."""
 
 
+_NOTHING = Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+
+
 def analyze(
     table: Table,
     columns: Sequence[str] | None,
@@ -78,12 +81,12 @@ def analyze(
 
     All arguments are checked before the table is changed or a file is written.
     """
-    features, done = table.features(to_change=True), Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+    features, done = table.features(to_change=True), _NOTHING
     share = indexing.share(budget, features.properties)
     by_name = columns is not None or paths is not None
     to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
     if bloom is None and not by_name:
-        schema = t.StructType.fromJson(dict(features.schema))
+        schema = StructType.fromJson(dict(features.schema))
         to_index = shredding_schemas.paths_of(schema, features.properties, indexing.BLOOM)
     if where is not None:
         with jvm.delta_errors(f"analyzing {table.name}"):
@@ -106,7 +109,7 @@ def analyze(
 
 
 def _analysis(table: Table, *, everything: bool) -> Any:
-    """The files of a table (`scala/Analysis.scala`). everything: whether those with the marker are among them."""
+    """The files of a table (`scala/Analysis.scala`). everything: whether files with the marker are included."""
     spark = table.spark
     entry = jvm.option(spark, table.entry)
     return jvm.construct(spark, "Analysis", spark._jsparkSession, table.log, entry, tags(spark), everything)  # noqa: SLF001
@@ -128,30 +131,30 @@ def _run(
     progress: Callable[[Progress], object] | None,
 ) -> Analyzed:
     """Runs the jobs of an analysis, batch by batch. all_files: files with the marker too."""
-    spark, done = table.spark, Analyzed(None, 0, 0, 0, 0, 0, 0, 0, 0, ())
+    spark, done = table.spark, _NOTHING
     function = jvm.python_function(spark, task)
     with jvm.delta_errors(f"analyzing {table.name}"):
         analysis = _analysis(table, everything=all_files)
-        whole = decoded(AnalysisSize, analysis.start(BATCH_FILES, where))
+        size = decoded(AnalysisSize, analysis.start(BATCH_FILES, where))
         files = 0
-        for batch in range(whole.batches):
-            read = decoded(AnalyzedBatch, analysis.run(batch, function))
-            done = _sum(done, read, decoded(Committed, analysis.commit()))
-            files += read.files
+        for number in range(size.batches):
+            batch = decoded(AnalyzedBatch, analysis.run(number, function))
+            done = _sum(done, batch, decoded(Committed, analysis.commit()))
+            files += batch.files
             if progress is not None:
-                progress(Progress(files, whole.files, done.bytes, whole.bytes, done.rows))
+                progress(Progress(files, size.files, done.bytes, size.bytes, done.rows))
     return done
 
 
 def _asked(
     features: TableFeatures, columns: Sequence[str] | None, paths: Sequence[str] | None
 ) -> dict[ColumnPath, list[ColumnPath]]:
-    """The VARIANT columns that are asked for, by their logical names, with the paths that are.
+    """The requested VARIANT columns, by their logical names, with the requested paths of each.
 
     Raises InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that can have no bounds.
     """
-    schema = t.StructType.fromJson(dict(features.schema))
-    variants = {path for path, kind in leaves(schema) if isinstance(kind, t.VariantType)}
+    schema = StructType.fromJson(dict(features.schema))
+    variants = {path for path, kind in leaves(schema) if isinstance(kind, VariantType)}
     known = {tuple(map(str.lower, path)): path for path in variants}
 
     def named(names: ColumnPath, text: str) -> ColumnPath:
@@ -181,7 +184,7 @@ def _plan(
     schema, _ = mapping.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
     variants = {physical[path] for path, kind in shredding_schemas.in_structs(schema) if kind == "variant"}
-    if tags_only:  # which need no statistics
+    if tags_only:  # tags need no statistics
         indexed |= variants
     elif features.names.isdisjoint(SHREDDING_FEATURES):
         # With the feature, the VARIANT columns have bounds whose nulls Delta counts.
@@ -233,19 +236,19 @@ def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str 
     return features.shredding_feature if properties and not tags_only else None
 
 
-def _sum(done: Analyzed, read: AnalyzedBatch, committed: Committed) -> Analyzed:
-    """The totals with those of another batch."""
+def _sum(done: Analyzed, batch: AnalyzedBatch, committed: Committed) -> Analyzed:
+    """The totals after another batch."""
     return Analyzed(
         committed.version if committed.files else done.version,
         done.commits + bool(committed.files),
         done.files + committed.files,
-        done.from_footers + read.sources.get("footer", 0),
-        done.from_columns + read.sources.get("columns", 0),
-        done.from_values + read.sources.get("values", 0),
-        done.rows + read.rows,
-        done.bytes + read.bytes,
-        done.bytes_read + read.read,
+        done.from_footers + batch.sources.get("footer", 0),
+        done.from_columns + batch.sources.get("columns", 0),
+        done.from_values + batch.sources.get("values", 0),
+        done.rows + batch.rows,
+        done.bytes + batch.bytes,
+        done.bytes_read + batch.read,
         (*done.changed, *committed.changed),
-        {**done.failed, **read.failed},
+        {**done.failed, **batch.failed},
         done.feature,
     )

@@ -3,9 +3,9 @@
 In: an Add action's path, statistics and tags, and the file. Out: other statistics and tags for the action. Source: Delta
 variantShredding, "Statistics for Variant Columns"; `protocol/README.md`, "Bounds in the log" and "The tags".
 
-For each typed column the footer says whether it proves the bounds (`parquet.statistics`); if not, the column is read alone, or
-with the `value`s that decide. A plain column, and one in an older layout, is read as a whole: it is shredded in memory by the
-schema that `write` would infer.
+If the footer proves the bounds of a typed column (`parquet.statistics`), the column is not read. Otherwise it is read alone, or
+with the `value`s on which its bounds depend. A plain column, or one in an older layout, is read as a whole and shredded in
+memory by the schema that `write` would infer.
 
 Invariants: bounds are those that `write` would have given the same rows. Statistics of other columns are kept byte for byte.
 Memory is bounded by a batch of 8 MiB and the sample for inference.
@@ -39,13 +39,13 @@ from delta_variant.writer.shredding_schemas import Inference, named_apart
 from delta_variant.writer.task import SAMPLE_BYTES, SAMPLE_ROWS
 
 SOURCES = ("footer", "columns", "values")
-"""What bounds come from: the footer, typed columns, whole VARIANT columns."""
+"""The sources of bounds: the footer, typed columns, whole VARIANT columns."""
 _TAGS = (stats.BOUNDS_TAG, stats.NONNULL_TAG, stats.TIMES_TAG)
-_PATH_SIZE = 128  # characters of bounds that each path adds that is asked for by name
+_PATH_SIZE = 128  # more characters of bounds for each path that is asked for by name
 
 
 def analyze_file(source: Any, file: AnalyzedFile, plan: AnalysisPlan, inference: Inference) -> AnalysisReport | None:
-    """Computes the bounds of a file: what the log is to have. Returns None if the log has what is asked for.
+    """Computes the bounds of a file for the log. Returns None if the log has all that is asked for.
 
     source: the open data file. file: what the log has. inference: the numbers of the files of this task so far, as in `write`.
     Raises InvalidLayoutError, MalformedVariantError, and DeltaVariantError for damaged statistics.
@@ -103,7 +103,7 @@ class _Column:
         self.is_typed = True
         """Whether all values of paths with bounds are in typed columns, where readers find them."""
         self.misread: list[ColumnPath] = []
-        """Paths with bounds that Spark may read differently from their typed column than by its scan of VARIANT columns."""
+        """Paths with bounds whose typed column Spark may read differently from its scan of the VARIANT column."""
 
 
 def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Column]:
@@ -153,8 +153,8 @@ def _tagged(text: str | None, names: ColumnPath) -> Iterator[ColumnPath]:
 def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str, str]]:
     """The marker and the other tags of a file.
 
-    Bounds of paths that Spark may misread are in a tag, so that the marker can say that all others are typed. If the tag has
-    no room for them, or if bounds do not belong to typed columns anyway, the marker does not say it.
+    Bounds of paths that Spark may misread go into a tag, so that the marker can say that all other paths with bounds are typed.
+    The marker cannot say so if the tag has no room for them, or if other bounds do not belong to typed columns either.
     """
     named = [(one.column.names, one.stats) for one in todo]
 
@@ -208,7 +208,7 @@ class _Reading:
                 first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:
-        """Adds the bounds of a column that has no typed columns, and of paths that are in none, from whole Variants."""
+        """Adds bounds from whole Variants, for a column without typed columns and for paths that no typed column has."""
         one = self._one
         one.source, one.is_typed = "values", False
         variants, sample = self._parquet.variants(self._group), []
@@ -242,8 +242,8 @@ class _Reading:
     def _is_misread(self, values: Extremes) -> bool:
         """Whether Spark may read a typed column differently from the Variant (`protocol/README.md`, T2 and F5).
 
-        Filters on dictionaries, which know two zeros, lose another writer's FLOAT or DOUBLE of 0.0. Without the key of Spark's
-        version, settings of the session decide about the calendar of dates and timestamps.
+        Filters on dictionaries tell 0.0 from -0.0, and so lose zeros in FLOAT and DOUBLE columns of other writers. Without the
+        key of Spark's version, settings of the session decide on the calendar of dates and timestamps.
         """
         kind = values.kind
         if pa.types.is_floating(kind):

@@ -1,10 +1,10 @@
 """The driver's side of the index of values (`membership`): which files lack filters, the job that builds them, the commit.
 
-In: a table, and paths. Out: files in the table's directory, and a transaction identifier by which queries know that there are
+In: a table, and paths. Out: files in the table's directory, and a transaction identifier that tells queries that there are
 some. Source: `protocol/README.md`, "The index of values".
 
-Invariants: no Add action and no metadata is changed, so no other writer is disturbed. After any failure the filters that are
-written stay, and the next call builds the others.
+Invariants: no Add action and no metadata is changed, so other writers see no conflict. After any failure, written filters stay,
+and the next call builds the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from delta_variant.analysis.index_task import Report, index_files
+from delta_variant.analysis.index_task import IndexReport, index_files
 from delta_variant.features import TableFeatures
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import APPLICATION, Sidecars
@@ -58,7 +58,7 @@ def index(
     """Builds the filters that files of a table lack. Returns also the version of the commit, -1 without one.
 
     asked: paths by the logical names of their columns. analysis: the `scala/Analysis.scala` of the files, after `start`.
-    everything: whether these are all files of the table; then the small files of the index are put together too.
+    everything: whether these are all files of the table. If so, the small files of the index are put together too.
     """
     spark = table.spark
     files = {DataFile(*row) for row in DataFrame(analysis.listed(), spark).select("path", "size", "modificationTime").collect()}
@@ -69,7 +69,7 @@ def index(
     plan = indexing.plan(table.storage, features, asked, budget, int(table.snapshot().numOfFiles()))
     todo = list(_lacking(plan, files, names))
     context = spark.sparkContext
-    total, looked, whole = Report(), 0, sum(file.size for file, _ in todo)
+    total, looked, whole = IndexReport(), 0, sum(file.size for file, _ in todo)
     counts: Counter[tuple[Path, str]] = Counter()
     for first in range(0, len(todo), _BATCH_FILES):
         batch = todo[first : first + _BATCH_FILES]

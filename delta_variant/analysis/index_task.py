@@ -1,6 +1,6 @@
 """A task that builds filters: data files → files of the index, and a report.
 
-Invariant: a file that cannot be read does not stop the others. What is written stays, also if the task fails later.
+Invariant: a file that cannot be read does not stop the others. Files that are written stay, even if the task fails later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delta_variant.writer.plan import check_version
 
 
 @dataclass
-class Report:
+class IndexReport:
     """What a task did. counts: entries by path and kind. written: bytes of the index. read: bytes of data files."""
 
     counts: dict[tuple[Path, str], int] = field(default_factory=lambda: defaultdict(int))
@@ -27,10 +27,10 @@ class Report:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]]]) -> Iterator[Report]:
+def index_files(plan: IndexPlan, files: Iterable[tuple[DataFile, frozenset[Path]]]) -> Iterator[IndexReport]:
     """Runs one task. files: with the paths of Variants that the index lacks for them."""
     check_version(plan.version)
-    system, report = plan.location.open(), Report()
+    system, report = plan.location.open(), IndexReport()
     sidecars = Sidecars(plan.location, system, plan.table)
     for file, lacking in files:
         try:

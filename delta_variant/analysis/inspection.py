@@ -1,4 +1,4 @@
-"""`VariantTable.inspect`: what the files of a table hold of their VARIANT columns, by their footers.
+"""`VariantTable.inspect`: how the files of a table store its VARIANT columns, by their footers.
 
 In: a table. Out: a DataFrame with a row for each file, VARIANT column and path of its shredding schema; tasks read the footers.
 

@@ -16,7 +16,7 @@ class Column:
     """A VARIANT column that has statistics."""
 
     names: ColumnPath
-    """Its physical names, by which statistics have it."""
+    """Its physical names, which statistics use."""
     ids: tuple[int, ...]
     """The Parquet field ids of these names, if files are read by id; else empty."""
     asked: bool
@@ -40,7 +40,7 @@ class AnalysisPlan:
     """Whether columns or paths are asked for by name, so that files with the marker may lack them."""
     string_prefix: int
     tags: bool
-    """Whether files get the tags that say more about paths than the statistics may (`stats.tags`)."""
+    """Whether files get the tags for what statistics have no place for (`stats.tags`)."""
     tags_only: bool
     """Whether bounds go into the tags, because the table must not have them in its statistics."""
     version: str = __version__

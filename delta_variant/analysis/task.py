@@ -26,8 +26,8 @@ OWN_TAGS = "delta_variant."
 def analyze_messages(plan: AnalysisPlan, _number: int, messages: Iterator[bytes]) -> Iterator[bytes]:
     """Runs one task.
 
-    A report has the number of bytes that were `read`, and either `failed`, a reason, or what the log is to have, `stats` and
-    `tags`, with the `source` of the bounds and the number of `rows`; neither if the log has it already.
+    A report has the number of bytes that were `read`. If the file failed, `failed` is the reason. If the log lacks something,
+    `stats` and `tags` are for the log, with the `source` of the bounds and the number of `rows`.
     """
     check_version(plan.version)
     system, inference = plan.location.open(), Inference()

@@ -2,7 +2,7 @@
 
 The feed is written by this package, shredded and plain, and by delta-spark, shredded. delta-spark's table is written and
 queried in a session without the rules of this package, so its figures are those of Spark and Delta alone. Seconds are the
-median of three runs after one to warm up, the tables in turns.
+median of three runs after a warm-up; the tables take turns.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class _Asked:
 def demo_command(path: str | None, conf: dict[str, str], as_json: bool) -> None:
     """Write a real earthquake feed, shredded and plain, and ask it three questions, beside delta-spark.
 
-    Shown are the answers, the files that each table's query opens, the seconds it takes, and the ranges of the files. It
-    runs on the Spark master of the environment variable SPARK_MASTER, local[*] without it.
+    It shows the answers, the files that each table's query opens, the seconds it takes, and the ranges of the files. It runs on
+    the Spark master of the environment variable SPARK_MASTER, local[*] without it.
     """
     check_java()
     is_local = path is None or "://" not in path
@@ -73,7 +73,11 @@ def demo_command(path: str | None, conf: dict[str, str], as_json: bool) -> None:
     with step("Compiling kernels, once, or loading them"):
         kernels = compiled(texts, SHAPE)
     if kernels.compiled:
-        kept = f"they are kept in {kernels.place}" if kernels.place else "no cache can be written: ask delta-variant doctor"
+        kept = (
+            f"they are kept in {kernels.directory}"
+            if kernels.directory
+            else "no cache can be written: ask delta-variant doctor"
+        )
         click.echo(f"Compiled {kernels.compiled} kernels, once, in {kernels.seconds:.0f} s; {kept}", err=True)
     settings = {
         "spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -1,4 +1,4 @@
-"""The command `doctor`: checks, in the order in which things depend on each other, and what to do about each problem.
+"""The command `doctor`: checks, in the order in which they depend on each other, and what to do about each problem.
 
 In: this machine. Out: one line for each check. A check returns what it found, or raises `_Problem` with what to do. A check
 that needs another one is skipped if that one finds a problem. Only the standard library and click are imported with this

@@ -10,7 +10,8 @@ SHAPE = (
     "id string, geometry struct<coordinates: array<decimal(18,7)>>, "
     "properties struct<mag: decimal(18,2), magType: string, net: string, place: string, time: bigint, updated: bigint>"
 )
-"""The shredding schema of the demo. With shred="auto" its small files would stay plain, because they are smaller so."""
+"""The shredding schema of the demo. With shred="auto" its small files would stay plain, because plain files of this size are
+smaller."""
 
 QUESTIONS = (
     (

@@ -37,7 +37,7 @@ class Kernels:
     loaded: int
     """From the cache on disk."""
     seconds: float
-    place: str | None
+    directory: str | None
     """The directory of the cache; None if no directory can be written to, so that each process compiles for itself."""
 
 
@@ -50,7 +50,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
     rows = [binary.encode(json.loads(text, parse_float=Decimal)) for text in documents[:_ROWS]]
     variants = pa.array([{"metadata": metadata, "value": value} for metadata, value in rows], _VARIANT)
     batch = pa.RecordBatch.from_arrays([variants], ["v"])
-    message = batch.serialize().to_pybytes()  # for Numba, arrays that cannot be written to are of another type
+    message = batch.serialize().to_pybytes()  # Numba treats read-only arrays as a different type
     with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
         plan = Plan(
             location=Storage.of(folder), variants=frozenset({("v",)}), partition_by=(), timestamps=frozenset(),

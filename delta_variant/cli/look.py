@@ -40,8 +40,8 @@ def stats_command(
 ) -> None:  # fmt: skip
     """Show the bounds of each path in the log: its type, its range, how many files have bounds, and how many a look-up opens.
 
-    TABLE: a path with a slash, or the name of a table. A look-up opens few files if the files' ranges overlap little, and
-    optimize --cluster-by makes it so for a path. The number is the median over the smallest and largest values of the files.
+    TABLE: a path with a slash, or the name of a table. A look-up opens few files if the files' ranges overlap little; optimize
+    --cluster-by reduces the overlap for a path. The number is the median over the smallest and largest values of the files.
     """
     chosen = [parse_bounded_path(path) for path in paths]
     with running("stats", conf) as spark, step("Reading the log"):

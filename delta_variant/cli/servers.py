@@ -27,8 +27,8 @@ EXTENSIONS = f"io.delta.sql.DeltaSparkSessionExtension,{jvm.PACKAGE}.Extensions"
 def jar_command(output: Path, conf: dict[str, str], as_json: bool) -> None:
     """Write the JAR for spark-sql, Thrift and Connect servers, and Scala drivers.
 
-    It is for the Spark and the Delta of this environment alone, and is compiled if need be. A session with the JAR and the
-    setting spark.sql.extensions that is shown starts a Python process, which has to have this package.
+    It is for the Spark and the Delta of this environment alone, and is compiled if there is none. A session with the JAR, and
+    with the setting spark.sql.extensions as shown, starts a Python process, which needs this package.
     """
     with running("jar", conf) as spark, step("Making the JAR"):
         jar = jvm.loaded(spark).jar.path

@@ -1,7 +1,7 @@
 """What all commands share: options, a Spark session, progress, and tables of text.
 
 The messages of a session's JVM and of its Python workers go to a temporary file, and with `--debug` to standard error. Modules
-that need PySpark are imported inside functions, since `--help` and `doctor` must do without.
+that need PySpark are imported inside functions, since `--help` and `doctor` must work without it.
 """
 
 # ruff: noqa: PLC0415 -- see above
@@ -86,17 +86,17 @@ def first_line(error: Exception) -> str:
 
 
 @contextmanager
-def running(name: str, settings: Mapping[str, str], log: Path | None = None) -> Iterator[Any]:
+def running(name: str, settings: Mapping[str, str], log_file: Path | None = None) -> Iterator[Any]:
     """Starts Spark for a command, yields the session, and stops it.
 
-    log: the file for Spark's messages, by default a temporary one. Raises SessionError if Java is missing or Spark does not
+    log_file: for Spark's messages, by default a temporary one. Raises SessionError if Java is missing or Spark does not
     start.
     """
     from delta_variant.session import check_java
 
     check_java()
     with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
-        file = log or Path(folder, "spark.log")
+        file = log_file or Path(folder, "spark.log")
         with step(starting(settings)):
             spark = started(name, settings, file)
         try:
@@ -106,7 +106,7 @@ def running(name: str, settings: Mapping[str, str], log: Path | None = None) -> 
                 spark.stop()
 
 
-def started(name: str, settings: Mapping[str, str], log: Path) -> Any:
+def started(name: str, settings: Mapping[str, str], log_file: Path) -> Any:
     """A session whose messages go to a file. Raises SessionError, with what the file says, if Spark does not start."""
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -125,22 +125,24 @@ def started(name: str, settings: Mapping[str, str], log: Path) -> Any:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with quiet(log):
+        with quiet(log_file):
             spark = configure(builder).getOrCreate()
     except Exception as error:
-        raise SessionError(f"Spark did not start: {_reason(log) or first_line(error)}: ask delta-variant doctor") from error
+        raise SessionError(
+            f"Spark did not start: {_reason(log_file) or first_line(error)}: ask delta-variant doctor"
+        ) from error
     spark.sparkContext.setLogLevel("WARN" if is_debug() else "ERROR")
     return spark
 
 
-def _reason(log: Path) -> str | None:
+def _reason(log_file: Path) -> str | None:
     """The exception that ended a JVM, by its messages."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    lines = log_file.read_text(errors="replace").splitlines() if log_file.exists() else []
     return next((line.split(" ", 4)[-1] for line in lines if line.startswith("Exception in thread")), None)
 
 
 def delta_jar(settings: Mapping[str, str]) -> Path | None:
-    """Delta's JAR: on the class path, or in the cache of Ivy, which Spark downloads it with. None if it is not there yet.
+    """Delta's JAR on the class path, or in Ivy's cache, to which Spark downloads it. None if it is not there yet.
 
     Raises SessionError if there is none for the installed versions.
     """
@@ -156,12 +158,12 @@ def delta_jar(settings: Mapping[str, str]) -> Path | None:
 
 
 def starting(settings: Mapping[str, str]) -> str:
-    """What is told while Spark starts."""
+    """The line that is shown while Spark starts."""
     return "Starting Spark" if delta_jar(settings) else "Starting Spark, which downloads Delta's JARs once (90 MB)"
 
 
 @contextmanager
-def quiet(log: Path) -> Iterator[None]:
+def quiet(log_file: Path) -> Iterator[None]:
     """Sends the standard streams of this process, and of a JVM that it starts, to a file; with `--debug`, to standard error.
 
     Ivy writes to standard output, which is for results.
@@ -169,7 +171,7 @@ def quiet(log: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(stream) for stream in (1, 2)]
-    with log.open("ab") as file:
+    with log_file.open("ab") as file:
         target = kept[1] if is_debug() else file.fileno()
         for stream in (1, 2):
             os.dup2(target, stream)

@@ -32,7 +32,7 @@ from delta_variant.stats.variants import children_of, json_nulls
 def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
     """The entries of a file. A column that the file lacks has none.
 
-    source: the open file. file: what the log has of it. lacking: the paths that it has no entries for.
+    source: the open file. file: what the log has of it. lacking: the paths for which the index has no entry of this file.
     """
     opened = columns.opened(source)
     groups = {column.names: columns.group_of(opened.schema_arrow, column.names, column.ids) for column in plan.columns}
@@ -50,7 +50,7 @@ def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection
 
 
 def _entries(found: Mapping[Path, Values | None], file: DataFile, plan: IndexPlan) -> dict[Path, Entry]:
-    """Filters in the room that they may have together. Those of few values leave room for the others."""
+    """Filters that fit together into the room of the file. Filters of few values leave room for the others."""
     paths = len(plan.paths)
     room = file.size * plan.budget - sidecars.ENTRY_SIZE * paths
     entries, left = {}, paths - len(found) + sum(values is not None for values in found.values())
@@ -81,9 +81,8 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
             values = Values(kind)
             for batch in parquet.batches([column.number]):
                 array = batch.to_struct_array()
-                for name in group:
-                    array = children_of(array)[array.type.get_field_index(name)]
-                array = _child(array, "typed_value")
+                for name in (*group, "typed_value"):
+                    array = _child(array, name)
                 for key in keys:
                     array = _child(_child(array, key), "typed_value")
                 if not values.add(array):
@@ -111,10 +110,10 @@ def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> 
     return values
 
 
-def _leaf(kind: pa.DataType, keys: ColumnPath) -> pa.DataType:
+def _leaf(data_type: pa.DataType, keys: ColumnPath) -> pa.DataType:
     for key in keys:
-        kind = kind.field(key).type
-    return kind
+        data_type = data_type.field(key).type
+    return data_type
 
 
 def _child(group: pa.Array, name: str) -> pa.Array:

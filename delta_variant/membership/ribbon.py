@@ -1,6 +1,6 @@
 """Membership filters of sets of hashes: `build` and `contains` (the package's docstring has the theory).
 
-In: distinct 64-bit hashes. Out: bytes, little-endian words. Invariants: a filter contains every hash that it was built of.
+In: distinct 64-bit hashes. Out: bytes, little-endian words. Invariants: a filter contains every hash that it was built from.
 Building never fails, and is deterministic.
 """
 
@@ -25,8 +25,9 @@ MAX_VALUES = 1 << 23
 def shape(values: int, size: int, max_columns: int) -> tuple[int, int] | None:
     """(words of a column, words of the filter) of the best filter for a number of values in `size` bytes.
 
-    None if there is no room for MIN_COLUMNS. A column has (5 + columns / 4) / 64 more rows than values. With 5 % a filter of
-    10,000 values is mostly better, by a twentieth, but now and then so many equations meet that 40 times as many others pass.
+    None if there is no room for MIN_COLUMNS. A column has (5 + columns / 4) / 64 more rows than values. With 5 % more, a filter
+    of 10,000 values is mostly better, by a twentieth, but now and then so many equations coincide that 40 times as many other
+    values pass.
 
     >>> shape(1000, 1100, 10)
     (18, 137)
@@ -47,7 +48,7 @@ def build(hashes: Hashes, words: int, total: int) -> bytes:
 
 
 def contains(data: bytes, words: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether a filter may have been built of each of these hashes."""
+    """For each hash, whether the filter may contain it."""
     found = np.empty(len(hashes), np.bool_)
     filters.probe(hashes, words, np.frombuffer(data, np.uint64), found)
     return found

@@ -39,20 +39,20 @@ _SCHEMA = pa.schema({
     "scale": pa.int32(), "values": pa.int64(), "words": pa.int32(), "filter": pa.binary(),
 })  # fmt: skip
 APPLICATION = "delta_variant.index"
-"""The application of the transaction identifier that says that the table may have an index."""
+"""A table that may have an index has a transaction identifier of this application."""
 FLUSH_BYTES = 16 << 20
 """A task writes its filters when they have so many bytes."""
 MANY = 16
-"""More small files of a path are put together by the next analysis."""
+"""The next analysis puts the small files of a path together if there are more than this."""
 _SETTLED = timedelta(days=1)
 _BATCH_ROWS = 1 << 10
 ENTRY_SIZE = 256
-"""What a row takes beside its filter, with a share of the file's footer."""
+"""The bytes of a row beside its filter, with its share of the file's footer."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index has of one path of one data file."""
+    """The entry of the index for one path of one data file."""
 
     file: DataFile
     budget: float
@@ -153,11 +153,11 @@ class Sidecars:
             yield from self.read(info.path, path, filters=filters)
 
     def compact(self, path: Path, files: Collection[DataFile]) -> None:
-        """Puts the many small files of a path together, without the entries of data files that the table has no more.
+        """Puts the small files of a path together if they are many, without the entries of data files that have left the table.
 
         files: the table's data files. A file is left alone if it is younger than a day and has an entry of another data file,
-        which its writer may be about to commit. Older files of other tables, and of older versions, are deleted. Readers that
-        find a file gone keep its data files.
+        since that one may be about to be committed. Older files of other tables, and of older versions, are deleted. Readers
+        that find a file gone keep its data files.
         """
         settled = datetime.now(timezone.utc) - _SETTLED
         small, outdated = [], []
@@ -179,7 +179,7 @@ class Sidecars:
                 self._system.delete_file(name)
 
     def _put_together(self, small: Sequence[str], path: Path, files: Collection[DataFile]) -> None:
-        """Writes the entries of these data files once more, each the one of its largest filter."""
+        """Writes the entries of these data files once more: for each data file the one with the largest filter."""
         best: dict[DataFile, tuple[int, str]] = {}  # of each data file, the bytes of its largest filter, and where it is
         for name in small:
             for entry in _read(self._system, name, filters=True)[1]:
@@ -196,15 +196,15 @@ class Sidecars:
         return f"{self._location.root}/{directory(*path)}"
 
     def _about(self, path: Path) -> dict[bytes, str]:
-        """What the footer of a file with the entries of a path says."""
+        """The metadata in the footer of a file with the entries of a path."""
         return {_VERSION: FORMAT, _TABLE: self._table, _PATH: place(*path)}
 
     def _is_of(self, about: Mapping[bytes, bytes], path: Path) -> bool:
-        """Whether a file with this in its footer has the entries of a path."""
+        """Whether a file with this metadata has the entries of a path."""
         return all(about.get(key) == text.encode() for key, text in self._about(path).items())
 
     def _is_outdated(self, about: Mapping[bytes, bytes]) -> bool:
-        """Whether a file with this in its footer is of an older version, or of this version and another table."""
+        """Whether a file with this metadata is of an older version, or of this version and another table."""
         version = about.get(_VERSION, b"")
         if version == FORMAT.encode():
             return about.get(_TABLE) != self._table.encode()
@@ -212,7 +212,7 @@ class Sidecars:
 
 
 def _read(system: fs.FileSystem, path: str, *, filters: bool) -> tuple[Mapping[bytes, bytes], list[Entry]]:
-    """What the footer of a file of the index says, and its entries; nothing if it cannot be read."""
+    """The metadata in the footer of a file of the index, and its entries; nothing if it cannot be read."""
     try:
         with system.open_input_file(path) as source, opened(source) as file:
             about: Mapping[bytes, bytes] = file.metadata.metadata or {}

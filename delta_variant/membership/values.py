@@ -1,6 +1,6 @@
 """The values of a path in one file as 64-bit hashes: `Values`.
 
-In: Arrow arrays of one type, a typed column. Out: the distinct hashes, and what a query has to know to ask for one of them.
+In: Arrow arrays of one type, a typed column. Out: the distinct hashes, and the kind and scale that queries need for a look-up.
 Source: `protocol/README.md`, "The index of values", I2.
 
 Strings are hashed as their UTF-8 bytes. Integers and decimals are one class, exact numbers: 5, 5.0 and 5.00 have one hash.
@@ -19,7 +19,7 @@ from delta_variant.types import is_exact, is_string
 
 STRING, EXACT = "string", "exact"
 _MANY = 1 << 16
-"""So many hashes are collected, or as many as there are distinct ones, before they are sorted in."""
+"""Hashes are merged when there are so many new ones, or as many as distinct ones so far."""
 _SIZE = 17  # of a number: 16 bytes of its digits, one of its scale
 
 

@@ -30,7 +30,7 @@ _BYTE_ARRAY = 6
 _TYPES = {pa.bool_(): 0, pa.int64(): 2, pa.float64(): 5, pa.binary(): _BYTE_ARRAY, pa.string(): _BYTE_ARRAY}
 _REQUIRED, _OPTIONAL = thrift.number(0), thrift.number(1)
 _STRING = (6, I32, thrift.number(0)), (10, STRUCT, thrift.struct_of((1, STRUCT, thrift.struct_of())))
-"""What a schema element of strings says of its type, in the old field and in the new one."""
+"""The fields of a schema element that make it a string: the converted type, and the logical type."""
 
 Levels = npt.NDArray[np.uint8]
 
@@ -39,11 +39,11 @@ Levels = npt.NDArray[np.uint8]
 class Chunk:
     """A column chunk."""
 
-    pages: tuple[tuple[int, int, int], ...]  # of each its offset, its size, and the number of its first row
+    pages: tuple[tuple[int, int, int], ...]  # for each page its offset, its size, and the number of its first row
     uncompressed: int
     rows: int
     nulls: int
-    only: bytes | None  # the value that all rows have that are not null, if it is known
+    only: bytes | None  # the one value of all rows that are not null, if it is known
     index: tuple[int, int] = (0, 0)  # offset and size of the offset index
 
     @property
@@ -73,7 +73,8 @@ class Chunk:
 
 
 class ChunkWriter:
-    """Writes column chunks to a file, and their offset indexes at the end. codec: of the pages; None to compress nothing."""
+    """Writes column chunks to a file, and their offset indexes at the end. codec: compresses the pages; None for no
+    compression."""
 
     def __init__(self, sink: pa.NativeFile, codec: pa.Codec | None) -> None:
         self._sink, self._codec = sink, codec
@@ -161,7 +162,7 @@ def encoded(levels: Levels, highest: int) -> bytes:
 
 
 def _positions(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Where each value ends, in bytes behind the start of the first."""
+    """The end of each value, in bytes from the start of the first."""
     if _TYPES[values.type] != _BYTE_ARRAY:
         return 8 * np.arange(1, len(values) + 1)
     ends: npt.NDArray[np.int64] = buffers_of(values)[0].astype(np.int64)

@@ -43,14 +43,15 @@ MAX_STUBS = 192
 """The most stubs of a file."""
 
 SHARE = 1 / 500
-"""The bytes that the stubs of a row group may take, for each of its Arrow bytes. Documents take a fifth of these in a file."""
+"""The bytes that the stubs of a row group may take, for each of its Arrow bytes. In files, documents take a fifth of their
+Arrow bytes."""
 
-_STUB_BYTES = 320  # that a stub takes of a row group, with the footer
-_RUN_BYTES = 3  # that the levels of a value take between rows without one, or the other way round, unless levels are packed
-_NAME_BYTES = 256  # of the longest key: the footer has its name twice for each row group
-_FIRST_ROWS = 4096  # with a residual, which show the types of keys
-_CELLS = 1 << 20  # of stubs and rows that are shredded at once
-_KEPT_BYTES = 8 << 20  # of flags, which are kept for keys that come up later
+_STUB_BYTES = 320  # a stub takes so many in a row group, with the footer
+_RUN_BYTES = 3  # a value takes so many in levels if its neighbours have none, or the reverse, unless levels are packed
+_NAME_BYTES = 256  # the limit for a key: the footer has its name twice for each row group
+_FIRST_ROWS = 4096  # so many rows with a residual show the types of keys
+_CELLS = 1 << 20  # stubs times rows that are shredded at once
+_KEPT_BYTES = 8 << 20  # the limit for flags that are kept for keys that come up later
 _KINDS = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
 _LEAVES = ("value", "typed_value")
 

@@ -47,7 +47,8 @@ class TypedColumn:
 
 
 def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
-    """Opens a file for `Columns`, which read page by page (`opening.opened`). Of the end of the file, only the footer is read.
+    """Opens a file for `Columns`, which read page by page (`opening.opened`). It reads nothing but the footer from the end of
+    the file.
 
     INT96 columns have microseconds, in which they do not overflow.
     """
@@ -76,7 +77,8 @@ def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | Non
 class Columns:
     """The columns of a file that `opened` returned.
 
-    variants: its VARIANT groups, each as the names that lead to it. Raises InvalidLayoutError for types that Variant has not.
+    variants: its VARIANT groups, each as the names that lead to it. Raises InvalidLayoutError for types that Variant does not
+    have.
     """
 
     def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:

@@ -218,7 +218,8 @@ def joined(footer: bytes) -> bytes:
 def of(source: Any, ahead: int = _END) -> bytes:
     """The checked footer of an open file.
 
-    ahead: how many bytes are read at once; a footer that is not in them is read on its own. By default no more is read than it.
+    ahead: how many bytes are read at once; a footer that is not in them is read on its own. By default, nothing but the footer
+    is read.
 
     Raises DamagedFileError if the file is not Parquet or its footer is damaged, and UnsupportedFeatureError if the footer or
     columns are encrypted, or columns are in other files.
@@ -241,8 +242,8 @@ def of(source: Any, ahead: int = _END) -> bytes:
 def checked(footer: bytes, end: int) -> bytes:
     """The footer, if it contradicts neither itself nor the size of the file, without bounds that are shorter than a value.
 
-    end: the bytes of the file before it. pyarrow gets only such footers. It ends the process for many of the others, and may
-    find other rows where others are. Raises as `of`.
+    end: the bytes of the file before it. pyarrow gets only such footers. Many of the others would end the process, and some
+    would give wrong rows. Raises as `of`.
     """
     state = np.zeros(kernel.WORDS, np.int64)
     chunks = kernel.check(np.frombuffer(footer, np.uint8), end, state)

@@ -1,4 +1,4 @@
-"""What a file holds of its VARIANT columns, by its footer alone: layout, shredding schema, and what is in typed columns.
+"""How a file stores its VARIANT columns, by its footer alone: layout, shredding schema, and what is in typed columns.
 
 In: a Parquet file. Out: for each VARIANT column, and each path of its shredding schema, how many values are in the typed column
 and how many beside it, and their sizes. Source: VariantShredding; Parquet, `Statistics`.
@@ -71,7 +71,7 @@ def inspect(path: str | os.PathLike[str] | Any) -> tuple[InspectedColumn, ...]:
 
     path: a path, or an open binary file. Columns are those with the VARIANT logical type, and those of any layout that
     `layouts` recognizes, at the top and in structs. Raises DamagedFileError for a file that is damaged or not Parquet,
-    InvalidLayoutError for types that Variant has not, and UnsupportedFeatureError for encrypted columns.
+    InvalidLayoutError for types that Variant does not have, and UnsupportedFeatureError for encrypted columns.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "x"}])})

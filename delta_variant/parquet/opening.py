@@ -2,10 +2,10 @@
 
 In: an open file. Out: pyarrow's ParquetFile, and record batches. Source: parquet-format, "Checksumming".
 
-pyarrow parses the footer of a damaged file, and then its accessors of column chunks end the process, since they cannot raise
-what Arrow throws. A footer is therefore checked first (`footer.checked`), in a small part of the time that pyarrow takes to
-parse it. Pages are decoded by code of Arrow that raises. Their checksums are compared where there are some, which those of
-Spark, parquet-mr and this package have.
+pyarrow parses the footer of a damaged file without an error. Its accessors of column chunks then end the process, since they
+cannot raise Arrow's exceptions. A footer is therefore checked first (`footer.checked`), in a small part of the time that
+pyarrow takes to parse it. Pages are decoded by code of Arrow that raises. Their checksums are compared if there are any; pages
+of Spark, parquet-mr and this package have them.
 
 Invariant: a damaged file is an error of this package, and every row group has as many rows as the footer says.
 """
@@ -32,9 +32,9 @@ _ASCII, _SHORT = 0x7F, 64
 _AHEAD = 1 << 16  # as pyarrow does: the footer of most files with one request to the storage
 _ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
 _LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
-"""pyarrow raises OSError for some of what it lacks, as for the codec LZO."""
+"""pyarrow raises OSError for some features that it lacks, such as the codec LZO."""
 MAX_ROWS = 1 << 20
-"""Of a batch; pyarrow reserves memory for as many as it is asked for."""
+"""The most rows of a batch. pyarrow reserves memory for as many rows as it is asked for."""
 
 
 class CountedFile(io.RawIOBase):
@@ -126,7 +126,7 @@ def batches(
 def check_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch. Raises UnsupportedFeatureError if it has strings that are not UTF-8, which Arrow does not have.
 
-    Spark writes such strings: CAST(X'FFFE' AS STRING) is one. pyarrow reads them without a look, and damage may give them too,
+    Spark writes such strings: CAST(X'FFFE' AS STRING) is one. pyarrow reads them without a check. Damage may give them too,
     since pages may have no checksums.
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -160,7 +160,7 @@ def _are_utf8(array: pa.Array) -> bool:
 
 @contextlib.contextmanager
 def reading(source: CountedFile | None = None) -> Iterator[None]:
-    """In the `with` block, what pyarrow raises for the bytes of a file becomes an error of this package: see `told`.
+    """In the `with` block, an error that pyarrow raises for the bytes of a file becomes an error of this package: see `told`.
 
     source: the file, if it may be in a remote storage, whose errors have no number.
     """

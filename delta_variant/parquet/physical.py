@@ -1,4 +1,4 @@
-"""Restores what Arrow's type of a Parquet column loses and the type of a Variant depends on.
+"""Restores the details of a Parquet column's type that a Variant's type depends on and that Arrow's type lacks.
 
 In: a Parquet file's leaf columns and the Arrow schema that pyarrow gives them. Out: that schema, with more exact types inside
 VARIANT groups. Source: VariantShredding, "Shredded Value Types": a column's physical type decides between decimal4, decimal8

@@ -5,10 +5,11 @@ columns from which bounds have to be computed), or None if the path can have no 
 variantShredding, "Statistics for Variant Columns".
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
-pyarrow leaves NaN out of them, other writers do as they like with NaN, zeros and long strings. FLOAT and DOUBLE are therefore
-believed in files of this package only, and strings in files of pyarrow, which writes them whole or not at all.
+pyarrow leaves NaN out of them. Other writers treat NaN, zeros and long strings in ways of their own. Those of FLOAT and DOUBLE
+are therefore used in files of this package only, and those of strings in files of pyarrow, which writes them whole or not at
+all.
 
-Invariant: what is known equals what reading the columns gives.
+Invariant: a `Known` equals what reading the columns would give.
 """
 
 from __future__ import annotations

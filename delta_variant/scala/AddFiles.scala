@@ -12,12 +12,12 @@ import org.apache.spark.sql.delta.{DeltaLog, DeltaTableUtils, Snapshot}
 import org.apache.spark.sql.delta.actions.{AddFile, Metadata}
 import org.apache.spark.sql.functions.col
 
-/** Add actions: chosen by `where`, a predicate on partition columns, and copied. */
+/** Chooses Add actions by `where`, a predicate on partition columns, and copies them. */
 object AddFiles {
 
   /**
-   * The predicate, resolved; none for null. Delta would take one with an unresolved name that has a dot for a predicate on
-   * rows, which every file might satisfy. Throws IllegalArgumentException for another predicate.
+   * The resolved predicate; none for null. Delta would take a predicate with an unresolved name that has a dot for one on rows,
+   * which every file might satisfy. Throws IllegalArgumentException for another predicate.
    */
   def predicates(spark: SparkSession, metadata: Metadata, where: String): Seq[Expression] = Option(where).toSeq.map { text =>
     val refused = s"where='$text' is not a predicate on the partition columns (${metadata.partitionColumns.mkString(", ")})"
@@ -43,7 +43,7 @@ object AddFiles {
     if (predicates.isEmpty) files.toDF()
     else DeltaLog.filterFileList(metadata.partitionSchema, files.toDF(), predicates).asInstanceOf[DataFrame]
 
-  /** The Add actions of data files, as many of them as a version has. */
+  /** The Add actions of data files. Files that the version does not have are left out. */
   def at(snapshot: Snapshot, paths: JList[String]): Seq[AddFile] =
     snapshot.allFiles.filter(col("path").isin(paths.asScala.toSeq: _*)).collect().toSeq
 

@@ -14,14 +14,14 @@ import org.apache.spark.sql.delta.actions.{AddFile, SetTransaction}
 import org.apache.spark.sql.functions.{col, count, lit, not, pmod, sum, xxhash64}
 
 /**
- * The files of a table whose statistics are computed anew, batch by batch: the Add actions of a batch, the job that reads the
- * files, and the commit of the same actions with other statistics and tags, as Delta's own recomputation of statistics has it
- * (StatisticsCollection.recompute): each action as it was, with `dataChange` = false.
+ * Computes statistics of a table's files anew, batch by batch: it chooses the Add actions of a batch, runs the job that reads
+ * the files, and commits the same actions with other statistics and tags. As in Delta's own recomputation of statistics
+ * (StatisticsCollection.recompute), actions otherwise stay as they were, with `dataChange` = false.
  *
- * Add actions are kept on this side, since there may be many. Not thread-safe.
+ * Add actions stay in the JVM, since there may be many. Not thread-safe.
  *
  * @param entry the table in the catalog
- * @param all whether files with the marker are not left out
+ * @param all whether files with the marker are included
  */
 final class Analysis(
     spark: SparkSession,
@@ -73,8 +73,8 @@ final class Analysis(
   def listed: DataFrame = files(snapshot).toDF()
 
   /**
-   * Commits the next transaction identifier of this application, or only the first one if there is nothing new. Such a commit
-   * conflicts with no other one, since it has read nothing. Returns its version, -1 without one.
+   * Commits the next transaction identifier of this application; if nothing is new, only if there is none yet. Such a commit
+   * has read nothing, so it conflicts with no other one. Returns its version, -1 without a commit.
    */
   def announce(application: String, isNew: Boolean): Long = {
     val last = newest.transactions.get(application)
@@ -137,7 +137,7 @@ final class Analysis(
         if (same.isEmpty) None
         else {
           transaction.trackFilesRead(same)
-          // Delta sees no conflict between two commits that add the same file, so that two analyses need this one.
+          // Delta sees no conflict between two commits that add the same file, so two analyses conflict by this identifier.
           val identifier =
             SetTransaction(Application, transaction.txnVersion(Application) + 1, Some(System.currentTimeMillis()))
           try Some(transaction.commit(same.map(file => changed(file.path)) :+ identifier,

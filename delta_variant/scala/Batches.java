@@ -2,10 +2,10 @@
  * Rows in, Arrow record batches out, each as one message of Arrow's IPC format in a row of one BINARY column. The batches
  * of mapInArrow take longer, since the bytes of a batch are counted after every row, and Variants are copied once more.
  *
- * This is the body of a class: Spark's code generator, which puts a head on it, compiles it in every executor, so that
- * executors need no JAR of ours. A batch has the columns of references[0], a StructType, as pyspark.sql.pandas.types
- * has them in Arrow. references[1] is null, or a location: then a row that fails fails as in Spark's tasks that write there.
- * The names of Spark that are not qualified are those that the generator imports.
+ * This is the body of a class. In every executor, Spark's code generator adds the head and compiles it, so executors need no
+ * JAR of ours. A batch has the columns of references[0], a StructType, as pyspark.sql.pandas.types has them in Arrow.
+ * references[1] is null, or a location: then a row that fails fails as in Spark's tasks that write there. The names of Spark
+ * that are not qualified are those that the generator imports.
  */
 
 /** The rows and bytes after which a batch ends; its last row may exceed the bytes. Smaller batches cost more in the task. */

@@ -12,10 +12,10 @@ import org.apache.spark.sql.delta.commands.WriteIntoDelta
 import org.apache.spark.sql.execution.QueryExecution
 
 /**
- * A call of `write`: what it adds to the commit of Delta's command, and what became of it. Not thread-safe.
+ * A call of `write`: its additions to the commit of Delta's command, and its outcome. Not thread-safe.
  *
  * @param users the session of the rows, whose clone runs the command
- * @param asked what it adds, as Messages.Additions
+ * @param asked its additions, as Messages.Additions
  */
 final class Call(users: SparkSession, asked: String) {
   private val additions = Messages.decoded[Messages.Additions](asked)
@@ -38,7 +38,7 @@ final class Call(users: SparkSession, asked: String) {
     }
   }
 
-  /** The rows have been computed: completes the Observations of the session of the rows, which its clone does not know. */
+  /** Completes the Observations of the caller's session when the rows have been computed. Its clone does not know them. */
   def observe(execution: QueryExecution): Unit = Pairs.complete(users.observationManager, execution)
 
   /** Whether the rows may be pieces or blocks with rows of all columns (`Pieces`). */
@@ -101,7 +101,7 @@ final class Call(users: SparkSession, asked: String) {
   /** The error that a task reported; null if none did. */
   def error: String = reported.map(Messages.encoded(_)).orNull
 
-  /** Whether a transaction began to make files: not, if the table has the application's version already. */
+  /** Whether a transaction began to make files. None begins if the table has the application's version already. */
   def hasBegun: Boolean = transaction.isDefined
 
   /** Whether the commit began, and files may be in it, even if it failed. */

@@ -32,8 +32,8 @@ object Clustering {
   }
 
   /**
-   * The rows with those of one partition together, in the order that they have within it; as they are if they are sorted by
-   * partition, or if Delta computes a partition column.
+   * The rows, with the rows of a partition together, in their order. If the rows are sorted by partition, or if Delta computes
+   * a partition column, they stay as they are.
    *
    * @param rebalances whether Spark gathers the rows of a partition first
    */
@@ -52,8 +52,8 @@ object Clustering {
   }
 
   /**
-   * What a plan computes last, and what it starts from. What is computed last is computed behind an exchange of rows, so that
-   * JSON texts go through it, and tasks parse them (`JsonTexts`).
+   * The columns that a plan computes last, and the plan below them. These columns are computed after the exchange of rows, so
+   * that JSON texts go through the exchange, and tasks parse them (`JsonTexts`).
    */
   private final class LastColumns(session: SparkSession, columns: Seq[NamedExpression], val below: LogicalPlan) {
     private val made = AttributeMap(columns.collect { case alias @ Alias(of, _) => alias.toAttribute -> of })
@@ -69,7 +69,7 @@ object Clustering {
 
   private object LastColumns {
 
-    /** The whole plan is the start if partition columns, which are sorted by, are among those computed last. */
+    /** If partition columns, which rows are sorted by, are computed last, the whole plan is below. */
     def of(rows: DataFrame, partitioning: Seq[String]): LastColumns = {
       val session = rows.sparkSession.asInstanceOf[SparkSession]
       val resolver = session.sessionState.conf.resolver

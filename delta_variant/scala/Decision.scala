@@ -80,8 +80,8 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
 }
 
 object Decision {
-  // Delta runs a job for each predicate on ordinary columns. More than a few, or any on a large table, have to save the query
-  // so many bytes each.
+  // Delta runs a job for each predicate on ordinary columns. Beyond a few, and for every one on a large table, we ask only if
+  // each can save the query so many bytes.
   private val FewPredicates = 4
   private val PredicateBytes = 16L << 20
 

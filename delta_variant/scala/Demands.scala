@@ -18,7 +18,7 @@ import org.apache.spark.sql.types._
  * that is cheap. ORDER BY with LIMIT requires the first rows of its order.
  *
  * @param isNumbered the plan may number its rows; the numbers change if rows that do not meet the demands are left out
- * @param limit so many rows are required, the first ones in `order` if that is set; 0 for all rows
+ * @param limit how many rows are required, the first ones in `order` if that is set; 0 for all rows
  */
 final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean, limit: Int, order: Option[SortOrder])
     extends AliasHelper {
@@ -26,7 +26,7 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
 
   // ---- down the plan ------------------------------------------------------------------------------------------------
 
-  /** What a node demands of the rows of a child, if these are the demands on the rows of the node. */
+  /** The demands of a node on the rows of a child, if these are the demands on the node's own rows. */
   def of(node: LogicalPlan, child: Int): Demands = node match {
     case join: Join => ofJoin(join, child)
     case LocalLimit(Literal(count: Int, _), _) => Empty.copy(limit = count)
@@ -77,8 +77,8 @@ final case class Demands private (all: Seq[Demands.Demand], isNumbered: Boolean,
   // ---- at the scan --------------------------------------------------------------------------------------------------
 
   /**
-   * The demands that use a VARIANT, as filters of the scan. A demand whose keys cannot be read is left out: a filter above may
-   * keep the query from the row that fails. If none does, the query fails itself.
+   * The demands that use a VARIANT, as filters of the scan. A demand whose keys cannot be read is left out. A filter above may
+   * remove the row that fails; if none does, the query fails by itself.
    *
    * @param isCommand whether DELETE, UPDATE or MERGE looks for its rows
    */
@@ -121,7 +121,10 @@ object Demands extends PredicateHelper {
 
   // ---- filters that remove NULLs ------------------------------------------------------------------------------------
 
-  /** Whether a condition says that a value is not NULL, and nothing else but that what it is computed from is not NULL. */
+  /**
+   * Whether a condition says that a value is not NULL. It may also say so of what the value is computed from, and of nothing
+   * else.
+   */
   private def isNotNull(condition: Expression, value: Expression): Boolean = {
     val parts = Iterator.iterate(Option(value))(_.flatMap(computedFrom)).takeWhile(_.isDefined).flatten.map(text).toSeq
     val stated = splitConjunctivePredicates(condition).map {
@@ -156,8 +159,8 @@ object Demands extends PredicateHelper {
   final case class Keys(key: Expression, side: LogicalPlan) {
 
     /**
-     * The filter that a value is one of the keys or, if they are many, in their range. None if they take long to find, or if
-     * there are none.
+     * The filter that a value is one of the keys or, if they are many, in their range. None if it would take long to find the
+     * keys, or if there are none.
      */
     def filter(value: Expression, isCommand: Boolean): Option[Expression] = {
       val (source, key, condition) = below(side, this.key, Literal.TrueLiteral)

@@ -7,11 +7,11 @@ import org.apache.spark.sql.delta.actions.DropTableFeatureUtils
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 
 /**
- * Takes a reader-writer feature out of the protocol of a table that has no trace of it any more, by the steps of Delta's DROP
- * FEATURE with protected checkpoints: checkpoints that clients which do not know the feature never go behind, one commit that
- * changes the protocol and protects them, and one more checkpoint.
+ * Takes a reader-writer feature out of the protocol of a table that has no trace of it any more. The steps are those of Delta's
+ * DROP FEATURE with protected checkpoints: checkpoints, a commit that changes the protocol and protects them, and one more
+ * checkpoint. Clients that do not know the feature never read the log before the protected checkpoints.
  *
- * To make one makes the checkpoints, and starts the transaction on the version that they end with.
+ * The constructor makes the checkpoints, and starts the transaction on their last version.
  */
 final class DropFeature(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTable]) {
   private val table = DeltaTableV2(spark, log.dataPath, entry, options = log.options)

@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.VariantType
  * What the writes of an enabled session need (`WritingTransaction`), or those of the session of a call of `write`.
  *
  * @param python makes the plan of a write (delta_variant/writer/every_write.py)
- * @param function a PySpark function, in whose place a write puts its own; null without a Python driver
+ * @param function a PySpark function whose command a write replaces by its own; null without a Python driver
  * @param asked null in an enabled session
  */
 final class EveryWrite(val python: Python, function: SimplePythonFunction, asked: Call) {
@@ -48,7 +48,7 @@ final class EveryWrite(val python: Python, function: SimplePythonFunction, asked
     reply.task.map(task => new Tasks(pickled(task, reply), reply.announces)).toRight(Reason(reply.reason, reply.isFailure))
   }
 
-  /** Remembers why tasks failed, which Python may know as the reason of the next failure, too. */
+  /** Remembers why tasks failed, for later requests to Python, and returns it as a reason. */
   def failed(context: SparkContext, reason: String): Reason = {
     Workers.of(context).failed(reason)
     Reason(reason, isFailure = true)
@@ -63,7 +63,7 @@ object EveryWrite {
   private val Setting = "spark.delta_variant.everyWrite"
   private val Property = "delta_variant.everyWrite"
 
-  /** Why Delta makes the files of a write. isFailure: whether somebody has to do something about it. */
+  /** Why Delta makes the files of a write. isFailure: whether the user should act on it. */
   final case class Reason(text: String, isFailure: Boolean)
 
   /** The reason, for a call of `write`, whose files Delta does not make. */

@@ -7,11 +7,13 @@ import org.apache.spark.sql.SparkSessionExtensions
 import org.slf4j.LoggerFactory
 
 /**
- * What the setting spark.sql.extensions names where no Python driver calls delta_variant.enable: in spark-sql, in the Thrift and
- * Connect servers that Spark's scripts start, in Scala drivers. Every session gets what `enable` gives, from its first query on.
+ * The class for the setting spark.sql.extensions where no Python driver calls delta_variant.enable: in spark-sql, in the Thrift
+ * and Connect servers that Spark's scripts start, in Scala drivers. Every session gets what `enable` gives, from its first
+ * query on.
  *
- * No session fails because of it: without Delta, or with versions that the JAR was not compiled for, the log says so, and sessions
- * stay as they are. This class therefore uses nothing of Delta's, and no class that does before the versions are compared.
+ * No session fails because of it: without Delta, or with versions that the JAR was not compiled for, the log says so, and
+ * sessions stay as they are. This class therefore does not use Delta's classes, and uses no class that does until the versions
+ * are compared.
  */
 final class Extensions extends (SparkSessionExtensions => Unit) {
   private val log = LoggerFactory.getLogger("delta_variant")
@@ -28,7 +30,7 @@ final class Extensions extends (SparkSessionExtensions => Unit) {
       case failure @ (NonFatal(_) | _: LinkageError) => log.warn(s"delta_variant does nothing in this session: $failure")
     }
 
-  /** The version of Delta, of which the compiler would make a constant of this class. */
+  /** The version of Delta, by reflection: the compiler would copy the constant into this class. */
   private def delta: String =
     try {
       val found = Class.forName("io.delta.package$", true, getClass.getClassLoader)

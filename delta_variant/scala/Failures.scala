@@ -12,7 +12,7 @@ import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.delta.{DeltaConcurrentModificationException, DeltaThrowable}
 import org.apache.spark.sql.delta.schema.InvariantViolationException
 
-/** What a failure is, by itself and its causes. */
+/** Classifies failures by themselves and their causes. */
 object Failures {
 
   def causes(failure: Throwable): Iterator[Throwable] = Iterator.iterate(failure)(_.getCause).takeWhile(_ != null)
@@ -24,7 +24,7 @@ object Failures {
     case _ => false
   }
 
-  /** What Python said, or what was said of it, if a job failed in one of its workers, or because there was none. */
+  /** The message of Python, or about Python, if a job failed in a Python worker or because none could start. */
   def ofPython(failure: Throwable): Option[String] = causes(failure).collectFirst {
     case cause: PythonException => cause.getMessage
     case cause
@@ -34,8 +34,8 @@ object Failures {
   }
 
   /**
-   * Why the tasks of a write failed, if not because of its rows: by Python, in Batches.java, or for a reason of Spark's that is no
-   * exception, such as a lost executor.
+   * Why the tasks of a write failed, if not because of its rows: in Python, in Batches.java, or for a reason of Spark's that is
+   * not an exception, such as a lost executor.
    */
   def ofTasks(failure: Throwable): Option[String] = {
     val isOfRows = causes(failure).exists {
@@ -51,8 +51,8 @@ object Failures {
   }
 
   /**
-   * Whether a failure of a command is about the table: an error of Delta's, of the analyzer or of a file system on the driver,
-   * and not one of a job, which may be one of the rows.
+   * Whether a failure of a command is about the table: an error of Delta's, of the analyzer or of a file system on the driver.
+   * An error of a job may be about rows, and is not one of these.
    */
   def isOfTable(failure: Throwable): Boolean = {
     val isOfRows = causes(failure).exists {
@@ -65,7 +65,7 @@ object Failures {
     }
   }
 
-  /** Why tasks cannot write what a call asks for; null if a failure is another one. */
+  /** Why tasks cannot write what a call asks for; null if the failure has another cause. */
   def refusal(failure: Throwable): String =
     causes(failure).collectFirst { case refused: EveryWrite.Refused => refused.getMessage }.orNull
 

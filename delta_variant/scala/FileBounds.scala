@@ -61,7 +61,8 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
   }
 
   /**
-   * What a job gives. If it fails, its exception is thrown, and later calls of `FileBounds.of` return an object with `failure`.
+   * The result of a job. If it fails, its exception is thrown, and later calls of `FileBounds.of` return an object with
+   * `failure`.
    */
   private def job[T](read: => T): T =
     try read
@@ -163,8 +164,8 @@ final class FileBounds private (private[variant] val version: FileBounds.Version
     }
 
     /**
-     * What is kept of a value: the type of a Variant, null for one that Spark lacks; a copy of a string, which refers to its
-     * row.
+     * A value as it is kept: the type instead of a Variant, null for a type that Spark lacks; and a copy of a string, which
+     * would refer to its row.
      */
     def kept(value: Any): Any = value match {
       case variant: VariantVal => LeafTypes.ofValue(variant.getValue).orNull

@@ -35,7 +35,7 @@ final case class Facts(
     members: IndexedSeq[Membership] = Vector.empty,
     others: Option[Array[Array[Boolean]]] = None)
 
-/** The evaluation of file predicates, for one file after the other: FALSE, NULL or TRUE. */
+/** Evaluates file predicates, one file after the other: FALSE, NULL or TRUE. */
 object FilePredicates {
   final val False = -1
   final val Null = 0

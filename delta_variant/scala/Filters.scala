@@ -76,7 +76,7 @@ final class Filters(scan: LogicalRelation) {
   }
 
   /**
-   * The operands of a chain of ANDs or of ORs, however deep it is, from left to right. Those on ordinary columns become one
+   * The operands of a chain of ANDs or of ORs, however deep it is, from left to right. Operands on ordinary columns become one
    * operand at the end.
    */
   private def parts(

@@ -53,7 +53,10 @@ final class Footers {
     finally found.flatten.foreach(_.cancel(true))
   }
 
-  /** Spark's scan reads the files that are late, which is no slower than waiting, and those without a footer, and says why. */
+  /**
+   * None if the footer is late or cannot be read. Spark's scan then reads the file, which is no slower than waiting, and
+   * reports a damaged one.
+   */
   private def arrived(footer: Future[Footer], end: Long): Option[Footer] =
     try Some(footer.get(math.max(0, end - System.nanoTime()), TimeUnit.NANOSECONDS))
     catch { case _: ExecutionException | _: TimeoutException => None }

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StringType
  * their place, and parse and shred them at once.
  *
  * @param columns the indexes of the columns in the plan's output
- * @param corrupt that of a column that has the text where `try_parse_json` gives NULL for it; only if there is one column
+ * @param corrupt the index of a column with the text where `try_parse_json` gives NULL; only if there is one VARIANT column
  */
 final case class JsonTexts(
     columns: Seq[Int], corrupt: Option[Int], fails: Boolean, allowDuplicateKeys: Boolean, validateUnicode: Boolean)
@@ -59,7 +59,7 @@ object JsonTexts {
     }
   }
 
-  /** What a column is made of, in the last projection that computes it, if those above only pass it on. */
+  /** The expression of a column in the last projection that computes it, if the projections above only pass it on. */
   private def made(plan: SparkPlan, index: Int): Option[Expression] = plan match {
     case ProjectExec(list, below) =>
       list.lift(index).flatMap {
@@ -116,7 +116,10 @@ object JsonTexts {
       }
   }
 
-  /** Whether a constraint needs a column itself. If malformed texts fail, a text is NULL where its Variant would be. */
+  /**
+   * Whether a constraint needs the Variants of a column. NOT NULL does not if malformed texts fail: a text is then NULL where
+   * its Variant is.
+   */
   def isOver(constraint: Constraint, column: String, fails: Boolean): Boolean = constraint match {
     case Constraints.NotNull(path) => !fails && path.head.equalsIgnoreCase(column)
     case Constraints.Check(_, expression) =>

@@ -32,7 +32,7 @@ final class LateVariants(val execution: QueryExecution, val columns: Seq[Int])
 
 object LateVariants {
 
-  /** What a row has in the place of a late column: where its Variant is; or the Variant itself, if `file` is null. */
+  /** The value of a late column in a row: the place of its Variant or, if `file` is null, the Variant itself. */
   val RowType: StructType = new StructType().add("file", StringType).add("row", LongType).add("variant", VariantType)
 
   private val PlaceType = StructType(RowType.take(2))
@@ -42,7 +42,7 @@ object LateVariants {
   private val LeastBytes = "spark.delta_variant.lateMaterializationBytes"
 
   /**
-   * A VARIANT column in two parts, of which each row has one at most.
+   * A VARIANT column in two parts. A row has at most one of them.
    *
    * @param column the name of the column of the scan whose Variants the places have
    */
@@ -77,7 +77,8 @@ object LateVariants {
     }
 
   /**
-   * The rows of files with one more column, of places, by which tasks find their VARIANT columns; None if they would not.
+   * The rows of files with one more column, of places, by which tasks find their VARIANT columns. None if the tasks would not
+   * use it.
    *
    * @param rows of a scan and of nothing else
    * @param name of the column
@@ -113,8 +114,8 @@ object LateVariants {
   private type Rewritten = (LogicalPlan, Map[ExprId, Parts])
 
   /**
-   * The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. Any other
-   * node than those here ends it: it may use the column, or divide the rows anew.
+   * The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. At any
+   * other node than those here, no column comes late: the node may use the column, or divide the rows anew.
    */
   private def rewritten(plan: LogicalPlan, isRewritten: LogicalRelation => Boolean): Rewritten = {
     def over(child: LogicalPlan)(made: Rewritten => Rewritten): Rewritten = {
@@ -181,8 +182,8 @@ object LateVariants {
   }
 
   /**
-   * The parts of a choice between values. There are no places if they would be those of several columns, or if a value is computed
-   * of a column that may come late, which the scan has to read anyway.
+   * The parts of a choice between values. There are no places if they would be those of several columns, or if a value is
+   * computed from a column that may come late, since the scan has to read that column anyway.
    */
   private def combined(values: Seq[Expression], inside: Map[ExprId, Parts])(choice: Seq[Expression] => Expression): Parts = {
     val parts = values.map(partsOf(_, inside))

@@ -5,7 +5,7 @@ import org.apache.spark.sql.types._
 /** The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts.py uses too. */
 object LeafTypes {
 
-  /** Of a path that no row has. */
+  /** The type of a path that no row has. */
   val Void = "void"
 
   private val OrJsonNull = "?" // after a type: some rows have a JSON null at the path instead
@@ -25,7 +25,7 @@ object LeafTypes {
 
   private val DecimalNames = Digits.map(digits => Array.tabulate(digits + 1)(scale => s"decimal($digits,$scale)"))
 
-  /** The type of a Variant's value; None if it is no primitive, or Spark lacks the type. */
+  /** The type of a Variant's value; None if it is not a primitive, or Spark lacks the type. */
   def ofValue(value: Array[Byte]): Option[String] = {
     val id = value(0) >> 2 & 63
     value(0) & 3 match {

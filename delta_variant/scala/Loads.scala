@@ -15,8 +15,8 @@ import org.apache.spark.sql.delta.actions.{Action, AddFile, CommitInfo, RemoveFi
  * A load is a commit with transaction identifiers of `ingest` or `convert`. If it appends, or replaces whole data files, its
  * data files have the rows of the files that it took, and no others. This holds until a later commit puts a deletion vector on
  * a data file, or removes it and adds other files, which may have its rows. A commit that removes data files and adds none, and
- * RESTORE, which adds files that were there before, move no rows. If RESTORE brings back files of which the log does not say
- * whose rows they have, they may have rows of every earlier load.
+ * RESTORE, which adds files that were there before, move no rows. If RESTORE brings back files, and the log does not say whose
+ * rows these have, they may have rows of every earlier load.
  *
  * @param version up to which the log is read
  * @param prefix with which the identifiers of an operation begin
@@ -79,7 +79,7 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
     }
   }
 
-  /** The loads whose data files have rows of source files, and those that took other files of these loads. */
+  /** The loads whose data files have rows of source files, and the loads that took other files of the same loads. */
   def of(identifiers: JList[String]): String = {
     val wanted = mutable.Queue.from(identifiers.asScala)
     val seen = mutable.Set.from(wanted)

@@ -26,7 +26,7 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
 
   // ---- the log ------------------------------------------------------------------------------------------------------
 
-  /** What the log answers for some files, and the files for which it cannot. */
+  /** The answer of the log for some files, and the files for which it has none. */
   final class Answer private[LogAggregates] (values: Map[Key, Any], val others: Seq[AddFile]) {
 
     /** The plan without the scan, which the log answers for all of its files. */

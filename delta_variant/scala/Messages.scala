@@ -12,7 +12,7 @@ import com.fasterxml.jackson.module.scala.{ClassTagExtensions, DefaultScalaModul
 import scala.reflect.ClassTag
 
 /**
- * What Python and the JVM say to each other, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py,
+ * The messages between Python and the JVM, as JSON. Each class is a dataclass of the same name in delta_variant/messages.py,
  * whose fields have the same names in snake case; docs/explanation/architecture.md lists who sends what.
  *
  * A class of a sealed trait is sent with its name in the field `is`. Scala's generics forget primitive types, so Jackson is
@@ -31,9 +31,9 @@ object Messages {
 
   def decoded[M: ClassTag](text: String): M = json.readValue[M](text)
 
-  // ---- what both sides have in common: Python puts it into the JAR ----------------------------------------------------
+  // ---- what both sides share: Python puts it into the JAR ----------------------------------------------------
 
-  /** What a JAR is of and for, the session settings of an enabled session, and the tags of Add actions (Tags). */
+  /** The sources and versions of a JAR, the settings of an enabled session, and the tags of Add actions (Tags). */
   final case class Constants(
       version: String, // of this package
       digest: String, // of the sources: JAR and Python fit if it is the same
@@ -69,7 +69,8 @@ object Messages {
       explain: Boolean) extends Request[PruneReply]
 
   /**
-   * The predicate that a file must not fail, None if nothing can be proven; what it reads; and with `explain`, what it proves.
+   * The predicate that a file must not fail, or None if nothing can be proven; what the predicate reads; and with `explain`,
+   * what it proves.
    */
   final case class PruneReply(
       predicate: Option[FilePredicate],
@@ -139,7 +140,7 @@ object Messages {
       workers: Workers)
       extends Request[WriteReply]
 
-  /** By what are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
+  /** How are new rows sorted? columns: those of the rows, as JSON. keys: columns and paths, separated by commas. */
   final case class ClusterRequest(protocol: String, metadata: String, columns: String, keys: String)
       extends Request[ClusterReply]
 
@@ -164,10 +165,10 @@ object Messages {
       failure: Option[String]) // why tasks failed last
 
   /**
-   * A pickled PySpark function in base64, the version of Python that it is for, and the application whose first transaction
-   * identifier is committed with the files; or the reason why Delta has to write the files, and whether somebody has to do
-   * something about it; or what has to be in the request before there is an answer: `versions`, for which there is a function,
-   * or the `region`.
+   * One of three answers. The tasks: a pickled PySpark function in base64, the version of Python that it is for, and the
+   * application whose first transaction identifier is committed with the files. Or the reason why Delta has to write the files,
+   * and whether the user should act on it. Or what the request lacks: the `versions`, for which there is a function, or the
+   * `region`.
    */
   final case class WriteReply(
       task: Option[String],
@@ -324,7 +325,7 @@ object Messages {
 
   // ---- Python asks: writing -----------------------------------------------------------------------------------------
 
-  /** What a task says of a file that it wrote, of an error, or of documents that it left out (delta_variant/writer/task.py). */
+  /** A task's report on a file that it wrote, an error, or documents that it left out (delta_variant/writer/task.py). */
   final case class WriteReport(
       add: Option[String], // the Add action, or for change data the AddCDCFile action
       rows: Long,
@@ -349,8 +350,8 @@ object Messages {
   /**
    * What a call of `write` adds to Delta's commit.
    *
-   * identifiers: those of transactions. known: those of them that the table may have. again: whether it may have all of them.
-   * removal: of other rows. pieces: "json" if the rows are pieces of JSON files; "rows" if they may be pieces of
+   * identifiers: transaction identifiers. known: those of them that the table may have. again: whether it may have all of them.
+   * removal: the other rows that go. pieces: "json" if the rows are pieces of JSON files; "rows" if they may be pieces of
    * Parquet files, or blocks; else "".
    */
   final case class Additions(
@@ -394,7 +395,7 @@ object Messages {
   /** What a task is told of a file: its number in the batch, and its Add action. */
   final case class AnalyzedFile(file: Int, path: String, stats: Option[String], tags: Map[String, String])
 
-  /** What a task says of a file: nothing, its failure, or its statistics and tags and what they were computed from. */
+  /** A task's report on a file: nothing, its failure, or its statistics and tags and what they were computed from. */
   final case class AnalysisReport(
       file: Int,
       read: Long, // bytes

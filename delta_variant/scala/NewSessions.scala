@@ -11,15 +11,15 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 
 /**
- * What the sessions get that are made from a session by newSession(): the optimizer rules, and settings. The Connect server and
- * the Thrift server in the driver make a session for each of their clients in this way.
+ * Gives the optimizer rules and settings to the sessions that newSession() makes from a session. The Connect server and the
+ * Thrift server in the driver make a session for each of their clients in this way.
  *
  * New sessions share the SparkSessionExtensions of the session that they are made from, and each builds its analyzer from them
  * at its first query. Extensions take no rule for the place in the optimizer where ours belong (after Delta has prepared its
  * scans), but they take a check of analyzed plans. Before a query is optimized, the check adds the rules to its session, once.
  *
- * @param settings what new sessions get
- * @param defaults what they get if they do not have it
+ * @param settings the settings that new sessions get
+ * @param defaults the settings that they get unless they have them
  * @param python is told failures
  */
 final class NewSessions(
@@ -30,13 +30,13 @@ final class NewSessions(
     shared: Shared) {
 
   /**
-   * From now on, sessions that are made from this one get the rules and settings; without rules nothing, if this session was
-   * the last to offer some.
+   * Sessions that are made from this one from now on get the rules and settings. Without rules they get nothing, if this
+   * session was the last to offer some.
    */
   def offer(session: SparkSession): Unit =
     offer(session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions, session)
 
-  /** session: null for extensions of which no session is made yet (Extensions). */
+  /** session: null if no session was made from the extensions yet (Extensions). */
   def offer(extensions: SparkSessionExtensions, session: SparkSession): Unit = shared.checks.synchronized {
     val before = Option(shared.checks.get(extensions))
     if (!rules.isEmpty || before.exists(_.from.get eq session)) {

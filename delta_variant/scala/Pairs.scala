@@ -15,8 +15,8 @@ import org.apache.spark.sql.execution.{CacheManager, QueryExecution}
 import org.apache.spark.sql.execution.datasources.DataSource
 
 /**
- * What differs between the versions of Spark and Delta that a session can have (delta_variant/pairs.py). All other sources
- * compile against each of them. What a version has is looked up by its name: no number of a version is compared.
+ * The differences between the versions of Spark and Delta that a session can have (delta_variant/pairs.py). All other sources
+ * compile against each of them. Classes and methods are looked up by name; version numbers are never compared.
  */
 object Pairs {
 
@@ -40,7 +40,7 @@ object Pairs {
   /** Completes the Observations of a session by a query that has run. Spark 4.2 made the method public. */
   def complete(observations: AnyRef, execution: QueryExecution): Unit = call[Unit](observations, Seq("tryComplete"), execution)
 
-  /** Whether a VARIANT is intact, as an expression. Spark has one from 4.2 on; before, to find its schema reads all of it. */
+  /** Whether a VARIANT is intact, as an expression. Spark has one from 4.2 on; before, computing its schema reads all of it. */
   def isValid(variant: Expression): Expression =
     made[RuntimeReplaceable]("org.apache.spark.sql.catalyst.expressions.variant.IsValidVariant", variant).map(_.replacement)
       .getOrElse(IsNotNull(TryEval(new SchemaOfVariant(variant).replacement)))

@@ -7,8 +7,8 @@ import org.apache.spark.sql.types.DataType
 
 /**
  * Rows that a plan makes in its last step, by mapInArrow, of pieces of Parquet files (delta_variant/conversion.py) or of sorted
- * blocks (delta_variant/writer/blocks.py): tasks get the pieces or blocks and read them. The first column below mapInArrow has
- * them; the others are the last ones above it, too.
+ * blocks (delta_variant/writer/blocks.py): tasks get the pieces or blocks and read them. Below mapInArrow, the first column has
+ * the pieces or blocks. The other columns are also the last ones above it.
  *
  * @param columns the indexes, in the plan's output, of the columns that tasks read; the first gets the pieces
  * @param kind the type of the column with the pieces

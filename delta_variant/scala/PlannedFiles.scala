@@ -29,7 +29,7 @@ final case class PlannedFiles(index: TahoeFileIndex, scan: DeltaScan, isCommand:
   def bytes: Long = PlannedFiles.bytes(all)
 
   /**
-   * An index with some of the files, of whose bytes a share is read. The planner takes these bytes for the size of the
+   * An index with some of the files. A query reads this share of their bytes, which the planner takes for the size of the
    * relation.
    */
   def narrowed(some: Seq[AddFile], share: Double = 1): TahoeFileIndex =
@@ -50,7 +50,7 @@ object PlannedFiles {
     case _ => None
   }
 
-  /** What Delta's data skipping left, if it was not asked. */
+  /** The scan of these files, as if Delta had planned it without data skipping. */
   def scan(snapshot: Snapshot, files: Seq[AddFile]): DeltaScan = {
     val unknown = DataSize(None, None, None, None)
     val none = ExpressionSet()

@@ -17,7 +17,7 @@ abstract class Python {
   /** The reply to a request, both as JSON. Throws if Python raises, or cannot answer. */
   protected def reply(request: String): String
 
-  /** Passes on what it is about, and a text. */
+  /** Passes on a subject and a text. */
   protected def pass(about: String, text: String): Unit
 
   final def ask[Reply: ClassTag](request: Messages.Request[Reply]): Reply =
@@ -46,7 +46,7 @@ object Python {
  * text.
  *
  * @param decide a piece of a request => the reply, after the last piece
- * @param listener what it is about, and a text
+ * @param listener gets a subject and a text
  */
 final class PythonDriver(decide: UnaryOperator[String], listener: BiConsumer[String, String]) extends Python {
   private val numbers = new AtomicLong

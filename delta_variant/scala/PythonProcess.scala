@@ -15,7 +15,7 @@ import org.apache.spark.api.python.{PythonUtils, SimplePythonFunction}
 import org.apache.spark.internal.config.{PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON}
 
 /**
- * Python where no driver is: a process that this JVM starts at the first request (delta_variant/serving.py).
+ * Python where the driver has none: a process that this JVM starts at the first request (delta_variant/serving.py).
  *
  * Each line to and from the process is one frame: a number, what it is, and JSON. Replies have the number of their request, so that
  * threads do not wait for each other. The process ends when its standard input does, and so with this JVM.
@@ -45,7 +45,7 @@ final class PythonProcess private extends Python {
     catch { case _: Ended => throw unavailable(child.reason) }
   }
 
-  /** Tells the process, which says in the log what a Python driver says there. */
+  /** Passes a text to the process, which logs it as a Python driver does. */
   override protected def pass(about: String, text: String): Unit =
     if (!text.contains(Prefix)) running().tell(about, text) // else the log has it
 
@@ -215,7 +215,7 @@ object PythonProcess {
       kill()
     }
 
-    /** By its handle: Process.destroyForcibly would close the stream with the last error. */
+    /** Ends the process by its handle: Process.destroyForcibly would close the stream with the last error. */
     private def kill(): Unit = process.foreach(_.toHandle.destroyForcibly())
 
     private def read(stream: InputStream)(take: String => Unit): Unit = {

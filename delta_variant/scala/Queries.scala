@@ -14,8 +14,8 @@ import org.apache.spark.sql.util.QueryExecutionListener
 
 /**
  * The queries over Delta tables with VARIANT columns that a session has run: the last `Most` different ones, as analyzed plans,
- * which `VariantTable.advise` plans again. Commands and streams are not among them, since to plan a command may run it, nor is
- * what has many rows in its plan.
+ * which `VariantTable.advise` plans again. Commands are left out, since planning one may run it. So are streams, and plans that
+ * contain many rows.
  */
 final class Queries extends QueryExecutionListener {
   import Queries._

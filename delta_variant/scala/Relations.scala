@@ -3,10 +3,10 @@ package org.apache.spark.sql.delta.variant
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.datasources.{FileIndex, HadoopFsRelation, LogicalRelation}
 
-/** Relations and nodes of plans: what they are, and copies with another part. */
+/** Helpers for relations and nodes of plans: what they have, and copies with another part. */
 object Relations {
 
-  /** What a relation of files reads. */
+  /** The file relation of a scan. */
   def source(scan: LogicalRelation): HadoopFsRelation = scan.relation.asInstanceOf[HadoopFsRelation]
 
   /** The scan with its files replaced by those of another index. */

@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.metric.SQLMetrics
 
 /**
  * One transaction for what Delta has no command for: to write chosen files anew, or all rows with another schema. Not
- * thread-safe. To make one starts a transaction on the newest snapshot.
+ * thread-safe. The constructor starts the transaction on the newest snapshot.
  *
  * @param spark the session of a call of `write`, if files are written
  * @param entry the table in the catalog, if it is there
@@ -33,12 +33,12 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
     AddFiles.predicates(spark, transaction.metadata, where))
 
-  /** The rows of the snapshot, which the transaction thereby reads: from the files, whatever Spark has cached of the table. */
+  /** The rows of the snapshot, which the transaction thereby reads. They come from the files, never from Spark's cache. */
   def rows: DataFrame = log.createDataFrame(transaction.snapshot, transaction.filterFiles()).asInstanceOf[DataFrame]
 
   /**
-   * The rows of these files, as many of them as the snapshot still has. With row tracking there are two more columns, which
-   * keep the rows' ids (PROTOCOL.md, "Row Tracking").
+   * The rows of these files. Files that have left the snapshot are left out. With row tracking there are two more columns,
+   * which keep the rows' ids (PROTOCOL.md, "Row Tracking").
    */
   def open(paths: JList[String]): DataFrame = {
     val snapshot = transaction.snapshot
@@ -48,7 +48,9 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]
   }
 
-  /** The rows that `open` gave, with one more column by which tasks find their VARIANT columns; null if they would not. */
+  /**
+   * The rows that `open` gave, with one more column by which tasks find their VARIANT columns; null if tasks would not use it.
+   */
   def placed(rows: DataFrame, name: String): DataFrame = LateVariants.placed(rows, log, name).orNull
 
   private def keepsRowIds: Boolean = RowTracking.isEnabled(transaction.protocol, transaction.metadata)
@@ -129,7 +131,8 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     if (!cache.isEmpty) {
       try cache.recacheByPath(spark, log.dataPath, log.dataPath.getFileSystem(log.newDeltaHadoopConf()))
       catch {
-        // A plan with columns that the table has no longer. Spark has dropped all such plans before it planned the first anew.
+        // A cached plan has columns that the table lacks by now. Spark dropped all plans of the table before it planned this
+        // one anew.
         case _: AnalysisException =>
       }
       transaction.catalogTable.foreach(table => Pairs.recache(cache, spark, table.identifier.nameParts))

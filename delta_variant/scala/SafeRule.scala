@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
 
 /**
- * An optimizer rule without which queries are right: if it fails, the plan stays as it is, and Python is told. Interruption and
+ * An optimizer rule that no query needs: if it fails, the plan stays as it is, and Python is told. Interruption and
  * cancellation are passed on.
  *
  * @param about the subject of what Python is told
@@ -21,7 +21,7 @@ abstract class SafeRule(
   final override def apply(plan: LogicalPlan): LogicalPlan =
     if (shared.ruling.isRaised) plan else shared.ruling.during(orElse(plan)(rewritten(plan)))
 
-  /** What a step gives, or, if it fails, what was there before. */
+  /** The result of a step, or, if it fails, the value from before. */
   protected final def orElse[T](before: T)(step: => T): T =
     try step
     catch {

@@ -27,8 +27,8 @@ final class Shared {
   val checks = new WeakHashMap[SparkSessionExtensions, NewSessions.Check]
 
   /**
-   * From now on, Delta asks `EveryWrite.Observer` for its transactions, in every thread. Delta has observers by thread, and
-   * those of streams are started by Spark, so what is replaced is the observer of threads that have none of their own.
+   * From now on, Delta asks `EveryWrite.Observer` for its transactions, in every thread. Delta has an observer for each thread,
+   * and Spark starts the threads of streams. So this replaces the observer of threads that have none of their own.
    */
   lazy val observe: Unit = {
     val observer = new EveryWrite.Observer
@@ -40,10 +40,10 @@ final class Shared {
 
 object Shared {
 
-  /** That of this JVM. */
+  /** The one of this JVM. */
   val ours = new Shared
 
-  /** A cache whose entries weigh at most so much together, each of which is kept until an hour after its last use. */
+  /** A cache whose entries together weigh at most so much. An entry is kept until an hour after its last use. */
   def cache[V](most: Long)(weight: V => Long): Cache[String, V] = CacheBuilder.newBuilder()
     .maximumWeight(most)
     .weigher[String, V]((_, value) => math.min(weight(value), Int.MaxValue.toLong).toInt)

@@ -20,11 +20,11 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
  * (FileBounds), and removes the files for which it is FALSE from the scan. Only scans that Delta plans file by file are changed
  * (PlannedFiles).
  *
- * @param found the session settings that delta_variant.enable changed, as they were
+ * @param previous the session settings that delta_variant.enable changed, as they were
  * @param writes what the session's writes need: a session has the rule if and only if it is enabled
  */
 final class SkipFiles(
-    python: Python, tags: Tags, shared: Shared, val found: JMap[String, String], val writes: EveryWrite)
+    python: Python, tags: Tags, shared: Shared, val previous: JMap[String, String], val writes: EveryWrite)
     extends SafeRule(SkipFiles.Name, "skipping", python, shared) with EveryWrite.Session {
   import SkipFiles._
 

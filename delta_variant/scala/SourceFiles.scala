@@ -98,6 +98,6 @@ final class SourceFiles(spark: SparkSession, options: Map[String, String]) {
 
 object SourceFiles {
 
-  /** What is at paths and globs. unmatched: those without files and directories. */
+  /** The files and directories at paths and globs. unmatched: the paths and globs without any. */
   private final case class Found(files: Seq[FileStatus], directories: Seq[Path], unmatched: Seq[String])
 }

@@ -171,7 +171,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
 
   /**
    * A comparison of integers with constants, made on the column itself, so that Spark can push it down to Parquet: the cast
-   * between the two types changes no value. None if the expression is no such comparison.
+   * between the two types changes no value. None if the expression is not such a comparison.
    */
   private def compared(expression: Expression, group: TypedFiles): Option[Expression] = expression match {
     case _: BinaryComparison | _: In =>

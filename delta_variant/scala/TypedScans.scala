@@ -269,7 +269,7 @@ object TypedScans {
     private def objects(names: Array[String]): Array[AnyRef] = names.asInstanceOf[Array[AnyRef]]
   }
 
-  /** Files of which the same is proven. width: bytes that Spark's estimates assume for a row in the Variants of a file. */
+  /** Files with the same proven types. width: bytes that Spark's estimates assume for a row in the Variants of a file. */
   private final case class ProvenFiles(proven: Proven, files: Seq[AddFile], width: Int) {
     def message: Messages.Kind = {
       val leaves = proven.types.zip(proven.rooms).map { case (name, room) => Messages.Leaf(name, Option(room)) }

@@ -77,7 +77,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   /** From the node above the scan up to the root. */
   val nodes: IndexedSeq[Node] = above(root, relation).fold(Vector.empty[Node])(_._2)
 
-  /** The nodes of the chain are the first so many. */
+  /** How many of the nodes are the chain: the first ones. */
   val chain: Int = nodes.segmentLength(node => isChain(node.plan))
 
   for (case column: AttributeReference <- scan.output if Columns.hasVariant(column.dataType))
@@ -137,8 +137,8 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     }
 
   /**
-   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column: in a
-   * plan that PushVariantIntoScan has seen twice, as that of a DataFrame over an optimized plan.
+   * Whether a cast that can fail is made above the filters of the chain, though Spark's scan has other uses of the column. This
+   * happens in a plan that PushVariantIntoScan has seen twice, such as that of a DataFrame over an optimized plan.
    */
   def isAboveScan(expression: Expression): Boolean =
     unpush.isNeeded && !unpush.made(expression) &&
@@ -176,7 +176,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     case _ => None
   }
 
-  /** The use that a cast of another use, which gives a VARIANT, is. */
+  /** The use that a cast is, if its child is a use that gives a VARIANT. */
   private def ofVariant(inner: Expression, dataType: DataType, fails: Boolean, zone: Option[String]): Option[Use] =
     use(inner).filter(_.dataType == VariantType).map(of => Use(of.variant, of.path, dataType, fails, zone)(of.child))
 

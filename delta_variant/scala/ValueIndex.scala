@@ -98,7 +98,10 @@ object ValueIndex {
 
   def kept(): Kept = Shared.cache[Known](KeptBytes)(_.bytes + 1024)
 
-  /** Whether a table may have an index. If only a job over the log could tell, it may: to list a directory takes less. */
+  /**
+   * Whether a table may have an index. If only a job over the log could tell, the answer is yes: listing a directory takes less
+   * time.
+   */
   def isAnnounced(snapshot: Snapshot): Boolean = snapshot.setTransactionsIfKnown.forall(_.exists(_.appId == Application))
 
   /** The hash of a string, an integer or a decimal as Catalyst holds it. */
@@ -129,7 +132,7 @@ object ValueIndex {
 
     def isOf(file: AddFile): Boolean = file.size == size && file.modificationTime == time
 
-    /** Whether it was made of values that can be equal to those that are asked for: strings, or numbers of so many places. */
+    /** Whether its values can equal those that are asked for: strings, or numbers of so many places. */
     def answers(asked: Int): Boolean = if (asked < 0) scale < 0 else scale >= 0 && scale <= asked
 
     def contains(hash: Long): Boolean = {

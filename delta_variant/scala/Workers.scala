@@ -7,8 +7,8 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.python.{PythonFunction, PythonRDD}
 
 /**
- * What is known of the Python that runs the tasks of a SparkContext: whether it has this package, and which version. What
- * follows from that is decided in Python (delta_variant/writer/every_write.py).
+ * What is known of the Python that runs the tasks of a SparkContext: whether it has this package, and which version. Python
+ * decides what follows from it (delta_variant/writer/every_write.py).
  */
 final class Workers {
   private var versions: Option[Seq[String]] = None

@@ -32,8 +32,8 @@ object WriteFiles {
   }
 
   /**
-   * The record batches of rows. They are made in the executors: Spark sends their source (Batches.java) there and compiles it. It
-   * also compiles there the code that takes the arrays out of the rows that the source yields.
+   * The record batches of rows. They are made in the executors: Spark sends their source (Batches.java) there and compiles it.
+   * The executors also compile the code that takes the byte arrays out of the rows that this source yields.
    */
   def batches(
       spark: SparkSession,

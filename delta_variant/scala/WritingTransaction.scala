@@ -38,9 +38,9 @@ import org.apache.spark.util.SerializableConfiguration
 /**
  * A transaction of Delta's whose data files are ours, if the session asks for it (`EveryWrite.of`).
  *
- * `writeFiles` is the one place where Delta's commands turn rows into files. Its steps are those of Delta's TransactionalWrite,
- * by Delta's own methods, except for the job, in whose place DeltaFileFormatWriter stands there. What the tasks cannot write,
- * Delta writes.
+ * `writeFiles` is the one place where Delta's commands turn rows into files. It takes the steps of Delta's TransactionalWrite
+ * and calls Delta's own methods, but it runs a job of ours instead of DeltaFileFormatWriter. Delta writes what the tasks cannot
+ * write.
  */
 final class WritingTransaction(plain: OptimisticTransaction)
     extends OptimisticTransaction(plain.deltaLog, plain.catalogTable, plain.snapshot) {
@@ -86,8 +86,8 @@ final class WritingTransaction(plain: OptimisticTransaction)
     options.flatMap(_.options.get(name)).orElse(metadata.configuration.get(name)).orElse(session.conf.getOption(s"spark.$name"))
 
   /**
-   * New rows in the order of the keys that somebody asked for. Without keys, rows of a call of `write` that are of one partition
-   * are together. The rows of a stream stay as they are: their plan is bound to it.
+   * New rows in the order of the keys that somebody asked for. Without keys, a call of `write` keeps the rows of a partition
+   * together. The rows of a stream stay as they are: their plan is bound to it.
    */
   private def ordered(
       writes: EveryWrite, input: Dataset[_], options: Option[DeltaOptions], call: Option[Call]): Dataset[_] = {
@@ -110,7 +110,10 @@ final class WritingTransaction(plain: OptimisticTransaction)
     }
   }
 
-  /** Commits the first transaction identifier of the index of values, if new files have one, and what a call of `write` adds. */
+  /**
+   * Adds to the commit: the first transaction identifier of the index of values, if new files have filters, and the actions of
+   * a call of `write`.
+   */
   override protected def commitImpl(
       actions: Seq[Action],
       operation: DeltaOperations.Operation,
@@ -140,7 +143,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private val session = input.sparkSession.asInstanceOf[SparkSession]
     private val (data, partitionSchema) = performCDCPartition(input)
     private val (normalized, output, generated, fromData) = normalizeData(deltaLog, options, data)
-    private def isChecked = isOptimize && call.exists(_.hasPieces) // rows of the table, of which tasks make some columns
+    private def isChecked = isOptimize && call.exists(_.hasPieces) // rows of the table itself; tasks make some columns
     private val identityColumns = trackHighWaterMarks.getOrElse(fromData)
     private val partitioning = getPartitioningColumns(partitionSchema, output)
     private val constraints = if (isChecked) Nil
@@ -304,7 +307,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private def setting(name: String): Option[String] =
       if (session.sessionState.conf.contains(name)) Some(session.conf.get(name)) else None
 
-    /** By the physical name of an identity column whose highest value is recorded: whether its values grow. */
+    /** The identity columns whose highest value is recorded, by physical name, and whether their values grow. */
     private def steps: Map[String, Boolean] = metadata.schema.filter(column => identityColumns(column.name)).map { column =>
       DeltaColumnMapping.getPhysicalName(column) -> (column.metadata.getLong(sources.DeltaSourceUtils.IDENTITY_INFO_STEP) > 0)
     }.toMap
@@ -433,7 +436,7 @@ private object WritingTransaction {
   /**
    * The counters that Delta's MERGE, UPDATE and DELETE have in their plans, as they are before the plan is run.
    *
-   * @param isRunAgain whether Delta would run this plan itself, and then what is behind its exchanges would not run again
+   * @param isRunAgain whether Delta would run this plan itself afterwards, without the parts behind its exchanges
    */
   private final class Counted(plan: SparkPlan, isRunAgain: Boolean) {
     private val before = counters(plan).distinct.map(counter => counter -> counter.value)

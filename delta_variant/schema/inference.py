@@ -1,6 +1,6 @@
 """Samples of a VARIANT column → shredding schema.
 
-In: any number of struct<metadata, value> arrays, of which a `Sample` keeps only counts by path. Out: an Arrow type for
+In: any number of struct<metadata, value> arrays. A `Sample` keeps only counts by path. Out: an Arrow type for
 `shredding.shred`. Source: VariantShredding leaves the choice of a schema to the writer; the rules are in `infer`. Invariant: a
 result passes `schema.check`, and depends on the rows of a sample, not on their order.
 """
@@ -72,8 +72,9 @@ def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -
     5. If there are more than `max_leaves` paths, those with the most values of their type are kept; a path in an array counts
        for at most as many values as there are rows. Among equals, paths in fewer arrays come first, then those with more
        values, then the order of names decides.
-    6. What other readers cannot read stays in `value`: names that are empty or contain a NUL; of an object's fields whose names
-       differ only in case, all but the most frequent; paths through more than 12 arrays or more than 32 levels.
+    6. Fields that other readers cannot read stay in `value`: those whose names are empty or contain a NUL; of an object's
+       fields whose names differ only in case, all but the most frequent; and paths through more than 12 arrays or more than 32
+       levels.
 
     Up to 32,768 different paths are counted exactly. If one array has more, or all arrays together have, the paths in fewer
     than n rows are dropped, where n is the smallest power of two that leaves few enough. The order of rows never matters.
@@ -218,7 +219,7 @@ class Sample:
         return leaves
 
     def _readable(self, numbers: list[int]) -> set[int]:
-        """Those of the paths whose names every reader can read: DuckDB drops or changes the others."""
+        """The paths whose names every reader can read. DuckDB drops or changes the others."""
         best: dict[tuple[int, str | None], tuple[int, bytes | None, int]] = {}
         for number in numbers:
             parent, name = self._keys[number]

@@ -3,7 +3,7 @@
 In: a column of struct<metadata, value?, typed_value?>. Out: which of the schema's names each row uses, or the same column with
 metadata that has all of these names. Source: VariantShredding, "Variant Metadata": all field names of a Variant, whether
 shredded or not, must be present in the metadata. The worked example of a shredded object in Arrow's canonical extension
-`arrow.parquet.variant` omits the shredded names; its meaning is clear, so such columns are read. Invariant: `complete` only
+`arrow.parquet.variant` omits the shredded names. Its meaning is clear, so such columns are read. Invariant: `complete` only
 appends to dictionaries, so every field id in `value` stays valid, and a row that lacks no name keeps its bytes.
 """
 

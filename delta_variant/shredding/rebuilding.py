@@ -99,7 +99,8 @@ class _Builder:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How an array comes into the forms that `kernels.rebuild` takes: binary, string and list, not their large and other forms.
+    """How an array is brought into the forms that `kernels.rebuild` takes: binary, string and list, not their large and other
+    forms.
 
     Types are kept here, since making a type takes longer than making a small array.
     """

@@ -48,13 +48,13 @@ from delta_variant.shredding.steps import Level, Step, tree
 
 CHUNK_BYTES = 32 << 20
 CHUNK_SLOTS = 1 << 25
-"""Variants are shredded in chunks of at most this size, and so many slots of all nodes: each takes 4 bytes of working space."""
+"""The limits of a chunk: the bytes of its Variants, and the slots of all nodes. A slot takes 4 bytes of working space."""
 
 BLOCK_BYTES = 1 << 19
 """The nodes of a chunk are passed by blocks of about this size, which stay in the cache."""
 
 IMPORTED_HEIGHT = 30
-"""The nodes above each other in columns that Arrow imports at once; it refuses more than 64 levels, and a node takes two."""
+"""How many nodes above each other Arrow imports at once. It refuses more than 64 levels, and a node takes two."""
 
 _HOLDER = pa.binary_view()
 """The type of an array that holds any number of buffers."""
@@ -62,7 +62,7 @@ _HOLDER = pa.binary_view()
 _UNREADABLE = (t.TIME, t.TIMESTAMP_NANOS, t.TIMESTAMP_NTZ_NANOS)
 """Primitives that Spark 4.2 treats as malformed bytes. It reads UUIDs, but not from typed columns."""
 UNREADABLE = "which Spark cannot read in a Variant"
-"""What an error says of a value of these types."""
+"""The reason in errors about values of these types."""
 
 
 def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = False) -> pa.StructArray:
@@ -110,7 +110,7 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
 
 
 def _concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Array:
-    """The arrays as one. Those that are all null become `nulls`: 4 bytes a row less for each node without residuals."""
+    """The arrays as one. Arrays that are all null become `nulls`, which saves 4 bytes a row for each node without residuals."""
     kind = parts[0].type
     nulls = pa.nulls(sum(map(len, parts)), pa.binary()) if nulls is None else nulls
     if kind == nulls.type and all(part.null_count == len(part) for part in parts):
@@ -242,7 +242,7 @@ class _Chunk:
         return pa.Array._import_from_c(self.base + 8 * place, kind)  # noqa: SLF001
 
     def _level(self, plan: Level, slots: _Slots) -> None:
-        """Shreds a level and what is below it. What is wrong with a node is raised when those before it are done."""
+        """Shreds a level and what is below it. The error of a node is raised when the nodes before it are done."""
         count, report = len(slots.at), self.faults.report
         blocks = (self.size + 8 * count * plan.rows) // BLOCK_BYTES + 1
         block = (count // blocks + 63) // 64 * 64 or 64

@@ -21,17 +21,17 @@ from delta_variant.shredding.plan import Node
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What is done at one node."""
+    """The action at one node."""
 
     node: Node
     action: int
-    row: int  # of its positions
-    out: int  # eighths of the room of a level before its values or offsets
-    spare: int  # times 64 bytes are spared before these
-    place: int  # of its structs
+    row: int  # that has its positions
+    out: int  # before its values or offsets in the room of the level: so many eighths of the slots
+    spare: int  # and so many times 64 bytes
+    place: int  # where its structs are
     children: tuple[Step, ...]
-    height: int  # of nodes below it and itself
-    elements: Level | None  # of a list
+    height: int  # how many nodes are above each other, from it down
+    elements: Level | None  # the level of a list's elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,13 @@ class Level:
     places: Int64s
     child_of_name: Int32s
     largest: npt.NDArray[np.uint64]
-    rows: int  # of positions
+    rows: int  # how many rows of positions there are
     eighths: int
     spare: int
 
     @property
     def tables(self) -> tuple[Int64s, Int32s, npt.NDArray[np.uint64]]:
-        """What `kernels.levels.split` takes."""
+        """The arguments of `kernels.levels.split`."""
         return self.steps, self.child_of_name, self.largest
 
     def room(self, slots: int) -> int:
@@ -126,7 +126,7 @@ _ACTIONS = {
     **dict.fromkeys((t.DECIMAL4, t.DECIMAL8, t.DECIMAL16), k.DECIMALS),
     **dict.fromkeys((t.STRING, t.BINARY), k.TEXTS),
 }
-"""What is done at a leaf, by its type id; FIXED if not here."""
+"""The action at a leaf, by its type id; FIXED if not here."""
 
 _EIGHTHS = {k.OBJECT: 0, k.RESIDUAL: 0, k.BOOLEANS: 1, k.LIST: 8 * 4, k.TEXTS: 8 * 4}
 """The bits of a value or an offset; those of its width if not here."""

@@ -59,8 +59,8 @@ CHUNK_ROWS = 1 << 14
 CHUNK_SLOTS = 1 << 20
 """The limit for the slots of these rows in all nodes.
 
-A quarter of both limits would take 0.8 to 1 times as long, but they show: faults are looked for chunk by chunk, and elements of
-lists are numbered by chunk.
+A quarter of both limits would take 0.8 to 1 times as long. But the limits are visible to callers: faults are looked for chunk
+by chunk, and elements of lists are numbered by chunk.
 """
 
 MAX_BYTES = np.iinfo(np.int32).max

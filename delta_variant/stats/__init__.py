@@ -6,7 +6,7 @@
 
 Source: Delta PROTOCOL, "Per-file Statistics"; variantShredding, "Statistics for Variant Columns".
 
-Invariants: bounds are computed from the values. Those of a file that is there already may be taken from its footer, if that
+Invariants: bounds are computed from the values. The bounds of an existing file may be taken from its footer, if the footer
 proves that they are the same (`parquet.statistics`). A bound never excludes a row: a value that is unknown, or has no exact
 form in the log, gives no bound.
 """

@@ -40,9 +40,9 @@ def indexed_columns(
 ) -> list[Names]:
     """The leaf columns that have statistics.
 
-    schema: without partition columns. variants: the paths of VARIANT columns in it, each of which is one leaf. num_indexed: the
-    value of `delta.dataSkippingNumIndexedCols`, -1 for all. stats_columns: the text of `delta.dataSkippingStatsColumns`, which
-    takes precedence. Raises InvalidSchemaError for a text that is not a list of columns.
+    schema: without partition columns. variants: the paths of VARIANT columns in it; each is one leaf. num_indexed: the value of
+    `delta.dataSkippingNumIndexedCols`, -1 for all. stats_columns: the text of `delta.dataSkippingStatsColumns`, which takes
+    precedence. Raises InvalidSchemaError for a text that is not a list of columns.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> schema = pa.schema([("id", pa.int64()), ("v", dv.shredding.UNSHREDDED), ("note", pa.string())])

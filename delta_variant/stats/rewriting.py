@@ -60,7 +60,7 @@ def _skip(text: str, at: int, symbol: str) -> int:
 
 
 def member(text: str | None, names: Names) -> str | None:
-    """The text at a path of names; None if there is nothing. Raises DeltaVariantError for text that is no JSON."""
+    """The text at a path of names; None if there is nothing. Raises DeltaVariantError for text that is not JSON."""
     for name in names:
         text = _members(text).get(name, (None, None))[1]
     return text
@@ -69,7 +69,7 @@ def member(text: str | None, names: Names) -> str | None:
 def replaced(text: str | None, changes: Mapping[Names, str | None]) -> str:
     """The JSON object with some members replaced, added at its end, or removed (None).
 
-    Paths lead through objects. Raises DeltaVariantError for text that is no JSON.
+    Paths lead through objects. Raises DeltaVariantError for text that is not JSON.
     """
     found = _members(text)
     inner: dict[str, dict[Names, str | None]] = {}

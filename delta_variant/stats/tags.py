@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TAGS_ONLY = "delta_variant.tagsOnly"
-"""The table property of a table whose bounds are in tags only, since it lacks the feature that has them in statistics."""
+"""The table property of tables that have bounds in tags only, because they lack the feature for bounds in statistics."""
 PLAIN_TAG = "delta_variant.plain"
 """The tag of a file with VARIANT columns that `write` chose to leave plain, so that `shred` need not try again."""
 MAX_TAGGED_FILES = 2000
@@ -64,7 +64,7 @@ def place(column: Sequence[str], keys: Sequence[str]) -> tuple[str, str]:
 def encode_tags(nonnull: Sequence[Entry], times: Sequence[Entry]) -> dict[str, str]:
     """The two tags by name. Each has the longest prefix of its entries that fits; one without entries is left out.
 
-    Each gets the space that the other one leaves, and half of it if both could use more.
+    A tag may take the space that the other one leaves. If both need more than half, each gets half.
     """
     alone = _tag(NONNULL_TAG, nonnull, MAX_SIZE)
     tags = _tag(TIMES_TAG, times, max(MAX_SIZE // 2, MAX_SIZE - _size(alone)))

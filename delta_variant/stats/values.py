@@ -108,7 +108,7 @@ def _texts(values: pa.Array) -> tuple[Bytes, Int32s | Int64s, Bytes, int]:
 
 
 class Times:
-    """The first and the last of the times that strings spell, if each of them spells one (`kernels.times` lists the forms)."""
+    """The earliest and the latest time in strings, if every string spells a time (`kernels.times` lists the forms)."""
 
     def __init__(self) -> None:
         self._result = np.zeros(5, np.int64)

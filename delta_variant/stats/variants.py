@@ -57,7 +57,7 @@ class VariantStats:
         self._add(values, ())
 
     def state(self, keys: Names, kind: pa.DataType, extremes: tuple[Any, Any], counts: tuple[int, int]) -> None:
-        """States what all rows of the file have at a path, in the place of `add`.
+        """States what all rows of the file have at a path, instead of `add`.
 
         kind: the type of its typed column. extremes: the smallest and the largest value (`values.Extremes`), None without
         values. counts: the rows with a JSON null, and those without the path.

@@ -1,9 +1,9 @@
 """Where the files of a table go: a location and Hadoop's settings → a pyarrow file system that tasks can open.
 
-In: the location as Delta has it, a Hadoop URI, and Hadoop's settings. Out: `Storage`, which is data and is sent to the
-tasks; each task opens it for itself. pyarrow writes the data files, and Delta writes the log through Hadoop, both with the
-same settings: those of S3A (`s3`), of the GCS connector (`gcs`) and of ABFS (`azure`). Without keys, the cloud's default
-credentials are used, as they are there.
+In: the location as Delta has it, a Hadoop URI, and Hadoop's settings. Out: `Storage`, which is data and is sent to the tasks;
+each task opens it for itself. pyarrow writes the data files, and Delta writes the log through Hadoop, both with the same
+settings: those of S3A (`s3`), of the GCS connector (`gcs`) and of ABFS (`azure`). Without keys, both use the cloud's default
+credentials.
 
 Invariants: settings that decide about encryption, ownership, billing, credentials or location are followed or refused,
 never ignored. Secrets reach the file system and nothing else: no message, no repr.
@@ -126,13 +126,13 @@ class Storage:
         """
         match = _LOCATION.fullmatch(path)
         assert match is not None
-        place = unquote(match["path"])
-        if match["scheme"] is None and not place.startswith("/"):
-            return f"{self.root}/{place}"
+        name = unquote(match["path"])
+        if match["scheme"] is None and not name.startswith("/"):
+            return f"{self.root}/{name}"
         if match["scheme"] is not None and _SCHEMES.get(match["scheme"].lower()) != self.scheme:
             raise TableError(f"{path} is in another storage system than its table")
         container, _, account = (match["host"] or "").rpartition("@")
-        return place if self.scheme == "file" else f"{container or account}{place}"
+        return name if self.scheme == "file" else f"{container or account}{name}"
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ _PROVIDERS = {
     f"{_S3A}auth.AssumedRoleCredentialProvider": "role",
 }
 _DEFAULT_PROVIDERS = ("temporary keys", "keys", "environment", "chain")
-# The lists of providers that AWS's default chain, which asks the environment first, can stand for.
+# The lists of providers that AWS's default chain can replace. That chain asks the environment first.
 _CHAINS = (["environment", "chain"], ["chain"])
 _OTHER_CREDENTIALS = (
     "use keys, the environment, the credentials of the instance or the container, a role assumed with those, or anonymous "
@@ -108,7 +108,7 @@ _SENSITIVE = re.compile(
     r"encrypt|credential|secret|token|passw|kms|keyring|signer|signing|\bacl\b|\bauth\b|\brole\b|identity|delegation|"
     r"access\.?grants|access\.?point|requester|storage\.class|custom\.headers|interceptor|proxy|fips"
 )
-# Names that match and have no effect: S3A reads them only together with a setting that is refused, or no longer.
+# Names that match but have no effect: S3A reads them only together with a setting that is refused, or does not read them.
 _WITHOUT_MEANING = ("assumed.role.*", "auth.profile.*", "access.grants.fallback.to.iam", "s3guard.*", "bucket.*", "audit.*")
 
 _VPC_ENDPOINT = re.compile(r"^(?:.+\.)?([a-z0-9-]+)\.vpce\.amazonaws\.(?:com|com\.cn)$")
@@ -219,7 +219,7 @@ def _endpoint(settings: Settings, bucket_region: Callable[[], str | None]) -> di
     """The arguments for endpoint and region, as S3A's DefaultS3ClientFactory finds them.
 
     The region comes from the setting, or else from the endpoint's name. With AWS's own endpoint it is otherwise the region of
-    the bucket, to which S3A follows AWS. The last resort is us-east-2. If the setting is empty, the SDK decides: environment,
+    the bucket, which S3A learns from AWS. The last resort is us-east-2. If the setting is empty, the SDK decides: environment,
     profile.
     """
     endpoint, region = settings.get("endpoint") or "", settings.get("endpoint.region")
