@@ -182,9 +182,9 @@ def _java(_machine: _Machine) -> str:
 
 
 def _kernel_cache(_machine: _Machine) -> str:
-    from delta_variant.kernels import cache, texts  # noqa: F401  # a kernel
+    from delta_variant.kernels import compiler, texts  # noqa: F401  # a kernel
 
-    place = cache.place()
+    place = compiler.cache_directory()
     if place is None:
         raise _Problem(
             "no directory can be written to, so each Python worker compiles the kernels again",

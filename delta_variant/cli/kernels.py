@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from delta_variant import binary
 from delta_variant.errors import DeltaVariantError
-from delta_variant.kernels import cache
+from delta_variant.kernels import compiler
 from delta_variant.schema import parse
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
@@ -46,7 +46,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
 
     documents: JSON texts. shredding_schema: DDL.
     """
-    start, before = time.monotonic(), cache.counts()
+    start, before = time.monotonic(), compiler.counts()
     rows = [binary.encode(json.loads(text, parse_float=Decimal)) for text in documents[:_ROWS]]
     variants = pa.array([{"metadata": metadata, "value": value} for metadata, value in rows], _VARIANT)
     batch = pa.RecordBatch.from_arrays([variants], ["v"])
@@ -61,5 +61,5 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
             for report in write_files(each, received(iter([message]), batch.schema)):
                 if report.error is not None:
                     raise DeltaVariantError(report.error.text)
-    misses, hits = (after - earlier for after, earlier in zip(cache.counts(), before, strict=True))
-    return Kernels(misses, hits, time.monotonic() - start, cache.place())
+    misses, hits = (after - earlier for after, earlier in zip(compiler.counts(), before, strict=True))
+    return Kernels(misses, hits, time.monotonic() - start, compiler.cache_directory())

@@ -8,8 +8,8 @@ arrays that become Arrow buffers.
 A column is processed node by node, not row by row: every loop is a tight one over the slots of one node, without dispatch on
 types. The strategy for a whole column is in `shredding`.
 
-    cache     stores compiled kernels between processes
-    memory    loads, copies, the headers of values, and the codes of faults
+    compiler  compiles kernels and stores them between processes: all that depends on Numba
+    memory    numbers, copies, the headers of values, and the codes of faults
     metadata  dictionaries
     levels    Variants → slots of the schema: objects and lists in shred, leaves in take
     structs   Arrow arrays as structs, for pyarrow to import
@@ -17,7 +17,8 @@ types. The strategy for a whole column is in `shredding`.
     validate  checks Variants down to the last leaf
     rekey     Variants → the same Variants with other dictionaries
     json      Variants → JSON text; notation: the format of scalars in it
-    parse     JSON text → Variants, with keys, containers, numbers, strings, and scan (32 bytes of text at a time)
+    scan      32 bytes of text at a time; lines, elements, adjacent: where documents are in a file
+    parse     JSON text → Variants, with keys, containers, numbers and strings
     texts     the smallest and the largest string of a column
     times     the first and the last date or timestamp of a column of texts
     sample    counts the paths and the types of a column, for `schema.infer`

@@ -14,12 +14,9 @@ nothing says where the next document begins: it may be inside of the broken one.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
+from delta_variant.kernels.compiler import allocating, called, helper, jit, trailing_zeros
 from delta_variant.kernels.elements import (
     AT,
     DEPTH,
@@ -35,11 +32,7 @@ from delta_variant.kernels.elements import (
     STRING,
     WORD,
 )
-from delta_variant.kernels.memory import called, helper
-from delta_variant.kernels.scan import ends_structure, string_end, trailing_zeros
-
-jit = partial(memory.jit, helpers=digest("kernels/memory", "kernels/scan", "kernels/elements"))
-allocating = partial(jit, allocates=True)
+from delta_variant.kernels.scan import ends_structure, string_end
 
 RECORD_SEPARATOR = 0x1E
 _QUOTE, _BACKSLASH, _NEWLINE, _TAB, _RETURN, _BLANK = (np.uint8(ord(c)) for c in '"\\\n\t\r ')

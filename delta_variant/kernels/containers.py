@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import apart, called, helper, likely, move, opaque, store16, store32
 from delta_variant.kernels.keys import HALF, HALVES, Int32s, Int64s, Words, is_before, is_before_in_utf16, same_bytes
-from delta_variant.kernels.memory import bytes_for, called, helper, store16, store32, write_container
-from delta_variant.kernels.scan import apart, likely, move, opaque
+from delta_variant.kernels.memory import bytes_for, write_container
 
 _SMALL = 48  # fields
 

@@ -11,10 +11,9 @@ decides about the elements. Where the structure is broken, the kernel stops and 
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
-from delta_variant.kernels.cache import cached
+from delta_variant.kernels.compiler import jit
 
 AT, DEPTH, KINDS, ESCAPED, STRING, MATCHED, KEY, PLACE, START, OWN_LINE, LINE, ROOT, ROOT_LINE, ARRAYS = range(14)
 """The places of the state: the next byte; how many containers are open, and for each of the outer 63 outside of elements a
@@ -36,8 +35,7 @@ _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c
 _KINDS = 63
 
 
-@cached
-@nb.njit(nogil=True, boundscheck=False)
+@jit
 def elements(data, end, state, keys, key_ends, at, limit, lines):
     """Goes on at data[state[AT]], up to `end`, and returns how many elements ended; their bytes are data[at:limit].
 

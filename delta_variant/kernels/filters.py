@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import helper, jit, u32, u64
+from delta_variant.kernels.compiler import helper, jit, u32, u64
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)

@@ -18,13 +18,10 @@ that are shorter than a value are no error, since other writers cut those of lon
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import called, helper, is_utf8
+from delta_variant.kernels.compiler import allocating, called, helper
+from delta_variant.kernels.memory import is_utf8
 from delta_variant.kernels.thrift import (
     BINARY,
     DEPTH,
@@ -42,8 +39,6 @@ from delta_variant.kernels.thrift import (
     text,
     types,
 )
-
-_jit = partial(memory.jit, allocates=True, helpers=digest(*(f"kernels/{name}" for name in ("indices", "memory", "thrift"))))
 
 BAD_THRIFT, BAD_TREE, DEEP, BAD_NAME, BAD_TYPE, BAD_COUNT, NO_METADATA, ENCRYPTED, ELSEWHERE = range(1, 10)
 BAD_PATH, BAD_KIND, BAD_CODEC, BAD_VALUES, BAD_PLACE, BAD_NULLS, BAD_LEVELS, BAD_ROWS, SHARED, TOO_MANY_ROWS = range(10, 20)
@@ -431,7 +426,7 @@ def _row_group(data, at, end, state, elements, leaves, ranges, found):
     return np.int64(at)
 
 
-@_jit
+@allocating
 def check(data, end, state):
     """Checks a footer. Returns the ranges of its column chunks, a line each: see START.
 

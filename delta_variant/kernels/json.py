@@ -17,20 +17,16 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import allocating, copy, jit, u32, u64
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DEPTH,
     DUPLICATE,
     NOT_UTF8,
     OVERLAP,
-    allocating,
-    copy,
     fail,
-    jit,
     open_container,
     sint,
-    u32,
-    u64,
     uint,
     value_size,
 )

@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels.memory import bytes_for, called, compare_keys, copy, equal, helper, in_order, put, store32, u64
-from delta_variant.kernels.scan import apart
+from delta_variant.kernels.compiler import apart, called, copy, helper, store32, u64
+from delta_variant.kernels.memory import bytes_for, compare_keys, equal, in_order, put
 from delta_variant.kernels.strings import UNPAIRED
 
 COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = range(9)

@@ -10,21 +10,13 @@ node. In: the steps of a level, made by `shredding.steps`.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, helper, is_ascii, pack_bits, span
+from delta_variant.kernels.compiler import address, helper, jit, span
+from delta_variant.kernels.memory import is_ascii, pack_bits
 from delta_variant.kernels.shred import MORE_ROOM, copy_texts, leave_all, measure_lists, split_object
 from delta_variant.kernels.structs import LENGTH, NULLS, WORDS
 from delta_variant.kernels.take import take_booleans, take_decimals, take_fixed, take_integers, take_texts
-
-jit = partial(
-    memory.jit, helpers=digest("types", *(f"kernels/{name}" for name in ("indices", "memory", "shred", "take", "structs")))
-)
-"""`memory.jit` for kernels with the helpers of these modules."""
 
 OBJECT, LIST, RESIDUAL, TEXTS, BOOLEANS, INTEGERS, DECIMALS, FIXED = range(8)
 """What is done at a node. RESIDUAL: it has no typed_value."""

@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
-from delta_variant.kernels.scan import is_newline, trailing_zeros
-
-jit = partial(memory.jit, helpers=digest("kernels/memory", "kernels/scan"))
+from delta_variant.kernels.compiler import jit, trailing_zeros
+from delta_variant.kernels.scan import is_newline
 
 
 @jit

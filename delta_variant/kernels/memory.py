@@ -1,24 +1,14 @@
-"""What all kernels share: unaligned loads, copies, the headers of Variant values, and the codes of faults."""
+"""What all kernels share: numbers of any width, copies, the headers of Variant values, UTF-8, and the codes of faults."""
 
-# ruff: noqa: ANN001, ANN201, ANN202, ARG001  # Numba infers the types, and reads signatures of intrinsics
+# ruff: noqa: ANN001, ANN201  # Numba infers the types
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-import numba as nb
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
-from numba.core import types as nbt
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 from delta_variant import types as t
-from delta_variant.kernels.cache import cached, digest
-from delta_variant.kernels.indices import UnsignedIndices
+from delta_variant.kernels.compiler import called, copy, helper, jit, u16, u32, u64
 
 TRUNCATED, BAD_TYPE, BAD_FIELD_ID, DUPLICATE, OVERLAP, VERSION, DICTIONARY, SCALE, DEPTH = range(1, 10)
 CONFLICT, NOT_AN_OBJECT, NO_KEY, NOT_UTF8, DIGITS, TIME_OF_DAY, REFUSED = range(10, 17)
@@ -44,133 +34,6 @@ LAYOUT_FAULTS = {CONFLICT, NOT_AN_OBJECT, NO_KEY}
 
 SIZES = np.array([p.size for p in t.PRIMITIVES], np.int64)
 _PRIMITIVES = len(t.PRIMITIVES)
-_HELPERS = digest("types", "kernels/indices", "kernels/memory", "kernels/notation", "kernels/validate")
-
-
-def jit(kernel: Any, *, allocates: bool = False, helpers: str = _HELPERS) -> Any:
-    """Compiles a kernel, a function that Python calls, and caches it on disk. allocates: whether it makes arrays. helpers: the
-    digest of its helpers.
-
-    Numba's cache notices changes of the kernel's own file only. Helpers are compiled into the kernel but are in other files. A
-    digest of those files is therefore part of the kernel's name, and the kernel's name is part of the cached file's name.
-    """
-    kernel.__qualname__ += f"-{helpers}"
-    return cached(nb.njit(nogil=True, _nrt=allocates, no_cfunc_wrapper=True, pipeline_class=UnsignedIndices)(kernel))
-
-
-allocating = partial(jit, allocates=True)
-"""`jit` for kernels that make arrays. Numba counts the references to arrays in them, atomically, at many uses; in other kernels
-it does not."""
-
-_ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner = partial(nb.njit, nogil=True, _nrt=False, pipeline_class=UnsignedIndices, **_ALONE)
-"""Compiles a function that kernels call, without the code by which Python and C would call it: a fifth of the time."""
-
-helper = _inner(forceinline=True)
-"""Compiles a function that kernels call: it is inlined into each. With a cache of its own it would be linked, not inlined."""
-
-called = _inner(forceinline=False)
-"""Compiles a helper for what is seldom, or takes long: it is called, and takes no registers from the main loop of a kernel.
-
-Without forceinline=False it would have that flag from the helper that calls it. LLVM still inlines what it thinks small: see
-`scan.apart`."""
-
-
-def loader(kind: Any, bits: int) -> Any:
-    """An unaligned little-endian load; NumPy indexing cannot express one without a copy."""
-
-    @intrinsic
-    def load(_typingctx, data, at):
-        def codegen(context, builder, signature, args):
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
-            value = builder.load(pointer)
-            value.align = 1
-            return value
-
-        return kind(data, nbt.int64), codegen
-
-    return load
-
-
-def storer(kind: Any, bits: int) -> Any:
-    """An unaligned little-endian store."""
-
-    @intrinsic
-    def store(_typingctx, out, to, word):
-        def codegen(context, builder, signature, args):
-            array = context.make_array(signature.args[0])(context, builder, args[0])
-            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(bits).as_pointer())
-            builder.store(args[2], pointer, align=1)
-            return context.get_dummy_value()
-
-        return nbt.void(out, nbt.int64, kind), codegen
-
-    return store
-
-
-u16 = loader(nbt.uint16, 16)
-u32 = loader(nbt.uint32, 32)
-u64 = loader(nbt.uint64, 64)
-store16 = storer(nbt.uint16, 16)
-store32 = storer(nbt.uint32, 32)
-store64 = storer(nbt.uint64, 64)
-
-
-@intrinsic
-def address(_typingctx, array):
-    """Where the memory of an array starts."""
-
-    def codegen(context, builder, signature, args):
-        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, ir.IntType(64))
-
-    return nbt.int64(array), codegen
-
-
-@intrinsic
-def span(_typingctx, array, at, count, kind):
-    """`count` items of a type in the memory of a contiguous array, from its item `at` on. A slice takes longer to compile."""
-    result = nbt.Array(kind.dtype, 1, "C", readonly=not array.mutable)
-
-    def codegen(context, builder, signature, args):
-        source = context.make_array(signature.args[0])(context, builder, args[0])
-        width = context.get_constant(nbt.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        pointer = builder.bitcast(builder.gep(source.data, [args[1]]), context.get_data_type(kind.dtype).as_pointer())
-        part = context.make_array(result)(context, builder)
-        populate_array(part, pointer, [args[2]], [width], width, None)
-        return part._getvalue()  # noqa: SLF001
-
-    return result(array, nbt.int64, nbt.int64, kind), codegen
-
-
-@intrinsic
-def view(_typingctx, address, count, kind):
-    """`count` items of a type in the memory at an address."""
-    result = nbt.Array(kind.dtype, 1, "C")
-
-    def codegen(context, builder, signature, args):
-        item = context.get_data_type(kind.dtype)
-        width = context.get_constant(nbt.intp, context.get_abi_sizeof(item))
-        part = context.make_array(result)(context, builder)
-        populate_array(part, builder.inttoptr(args[0], item.as_pointer()), [args[1]], [width], width, None)
-        return part._getvalue()  # noqa: SLF001
-
-    return result(nbt.int64, nbt.int64, kind), codegen
-
-
-@intrinsic
-def copy(_typingctx, out, to, data, at, size):
-    """memcpy(out + to, data + at, size)."""
-
-    def codegen(context, builder, signature, args):
-        target = context.make_array(signature.args[0])(context, builder, args[0])
-        source = context.make_array(signature.args[2])(context, builder, args[2])
-        cgutils.raw_memcpy(
-            builder, builder.gep(target.data, [args[1]]), builder.gep(source.data, [args[3]]), args[4], 1, align=1
-        )
-        return context.get_dummy_value()
-
-    return nbt.void(out, nbt.int64, data, nbt.int64, nbt.int64), codegen
 
 
 @helper

@@ -7,20 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import (
-    DICTIONARY,
-    NOT_UTF8,
-    VERSION,
-    called,
-    equal,
-    fail,
-    hash_bytes,
-    helper,
-    is_utf8,
-    jit,
-    u64,
-    uint,
-)
+from delta_variant.kernels.compiler import called, helper, jit, u64
+from delta_variant.kernels.memory import DICTIONARY, NOT_UTF8, VERSION, equal, fail, hash_bytes, is_utf8, uint
 
 
 @jit

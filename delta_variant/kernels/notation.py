@@ -17,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import copy, helper, is_utf8, sint, u64
+from delta_variant.kernels.compiler import copy, helper, u64
+from delta_variant.kernels.memory import is_utf8, sint
 
 FULL = -2
 _DAY = 86_400

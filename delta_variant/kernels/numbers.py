@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import helper, store32, store64, u64
-from delta_variant.kernels.scan import high_product, leading_zeros, likely, not_digit, trailing_zeros
+from delta_variant.kernels.compiler import helper, high_product, leading_zeros, likely, store32, store64, trailing_zeros, u64
+from delta_variant.kernels.scan import not_digit
 
 GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 

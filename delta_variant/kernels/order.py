@@ -11,18 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import (
-    DEPTH,
-    OVERLAP,
-    allocating,
-    compare_keys,
-    fail,
-    helper,
-    open_container,
-    put,
-    uint,
-    value_size,
-)
+from delta_variant.kernels.compiler import allocating, helper
+from delta_variant.kernels.memory import DEPTH, OVERLAP, compare_keys, fail, open_container, put, uint, value_size
 from delta_variant.kernels.validate import MAX_DEPTH, next_child, open_frame
 
 

@@ -17,13 +17,10 @@ for room.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
+from delta_variant.kernels.compiler import apart, called, copy, helper, jit, likely, trailing_zeros, u32
 from delta_variant.kernels.containers import are_alike, close_array, close_object, guess_of, keep_last, sort_fields
 from delta_variant.kernels.keys import (
     HALVES,
@@ -39,9 +36,8 @@ from delta_variant.kernels.keys import (
     number_name,
     step,
 )
-from delta_variant.kernels.memory import called, copy, helper, u32
 from delta_variant.kernels.numbers import GOOD, LEADING_ZERO, NO_DIGIT, NO_SPACE, TOO_LONG, write_number
-from delta_variant.kernels.scan import apart, likely, not_blank, trailing_zeros
+from delta_variant.kernels.scan import not_blank
 from delta_variant.kernels.strings import (
     CONTROL,
     DISTINCT,
@@ -99,10 +95,6 @@ FAULTS = {
 _QUOTE, _COMMA, _COLON, _MINUS = (np.uint8(ord(c)) for c in '",:-')
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = (np.uint8(ord(c)) for c in "{}[]")
 _TRUE, _FALSE, _NULL = (np.uint32(int.from_bytes(word, "little")) for word in (b"true", b"alse", b"null"))
-
-_HELPERS = ("indices", "memory", "scan", "numbers", "strings", "keys", "containers")
-jit = partial(memory.jit, helpers=digest("types", *(f"kernels/{name}" for name in _HELPERS)))
-"""`memory.jit` for kernels with the helpers of these modules."""
 
 
 @called

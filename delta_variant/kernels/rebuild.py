@@ -11,15 +11,12 @@ below it that have a slot for each of its slots: all but the elements of lists.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
-from delta_variant.kernels.memory import address, ascend, called, helper, is_ascii, span, store64, u64, view
-from delta_variant.kernels.structs import BUFFER_COUNT, BUFFERS, CHILDREN, LENGTH, NULLS, OFFSET, RELEASE, call, pointer
+from delta_variant.kernels.compiler import address, call, called, helper, jit, pointer, span, store64, u64, view
+from delta_variant.kernels.memory import ascend, is_ascii
+from delta_variant.kernels.structs import BUFFER_COUNT, BUFFERS, CHILDREN, LENGTH, NULLS, OFFSET, RELEASE
 from delta_variant.kernels.unshred import (
     size_fixed,
     size_lists,
@@ -36,12 +33,6 @@ from delta_variant.kernels.unshred import (
     write_texts,
     write_values,
 )
-
-jit = partial(
-    memory.jit,
-    helpers=digest("types", *(f"kernels/{name}" for name in ("indices", "memory", "notation", "structs", "unshred"))),
-)
-"""`memory.jit` for kernels with the helpers of these modules."""
 
 OBJECT, LIST, RESIDUAL, TEXTS, BOOLEANS, FIXED = range(6)
 """What is done at a node. RESIDUAL: it has no typed_value."""

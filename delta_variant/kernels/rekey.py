@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import allocating, copy, helper, jit
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DICTIONARY,
@@ -23,12 +24,8 @@ from delta_variant.kernels.memory import (
     OVERLAP,
     TRUNCATED,
     VERSION,
-    allocating,
     bytes_for,
-    copy,
     fail,
-    helper,
-    jit,
     object_size,
     open_container,
     put,

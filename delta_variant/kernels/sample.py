@@ -14,19 +14,16 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import allocating, helper, jit, u64
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     OVERLAP,
     SCALE,
-    allocating,
     equal,
     fail,
     hash_bytes,
-    helper,
-    jit,
     open_container,
     sint,
-    u64,
     uint,
     value_size,
 )

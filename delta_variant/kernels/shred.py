@@ -9,24 +9,18 @@ texts into their column. `split_object`, `measure_lists` and `leave_all` return 
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels import memory
-from delta_variant.kernels.cache import digest
+from delta_variant.kernels.compiler import called, copy, helper, jit
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DUPLICATE,
     OVERLAP,
     TRUNCATED,
     bytes_for,
-    called,
-    copy,
     equal,
     fail,
-    helper,
     object_size,
     open_container,
     put,
@@ -35,9 +29,6 @@ from delta_variant.kernels.memory import (
     write_container,
 )
 from delta_variant.kernels.take import leave
-
-jit = partial(memory.jit, helpers=digest("types", "kernels/indices", "kernels/memory", "kernels/take"))
-"""`memory.jit` for kernels with the helpers of these modules."""
 
 MORE_ROOM = np.int64(-2)
 """The result of `split_object` if an object has fault[1] fields, more than the working space."""

@@ -17,8 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import called, copy, helper, put
-from delta_variant.kernels.scan import apart, bytes_between, move, not_ascii, string_end, trailing_zeros
+from delta_variant.kernels.compiler import apart, called, copy, helper, move, trailing_zeros
+from delta_variant.kernels.memory import put
+from delta_variant.kernels.scan import bytes_between, not_ascii, string_end
 
 END, CONTROL, ESCAPE, SURROGATE, NOT_UTF8 = range(1, 6)
 UNPAIRED, STRICT, KEY, DISTINCT = 1, 2, 4, 8

@@ -7,47 +7,18 @@ also when Python ends. It is machine code, and hands on to what Arrow itself has
 Source: Arrow, "The Arrow C data interface".
 """
 
-# ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: ANN001, ANN202  # Numba infers the types
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 from functools import cache
 
-from llvmlite import ir
-from numba.core import types as nbt
-from numba.extending import intrinsic
-
-from delta_variant.kernels.cache import callback
+from delta_variant.kernels.compiler import call, callback, pointer
 
 LENGTH, NULLS, OFFSET, BUFFER_COUNT, CHILD_COUNT, BUFFERS, CHILDREN, DICTIONARY, RELEASE, PRIVATE = range(10)
 """The words of a struct."""
 WORDS = 10
-
-
-_WORD_POINTER = nbt.CPointer(nbt.int64)  # type: ignore[attr-defined]
-
-
-@intrinsic
-def pointer(_typingctx, address):
-    """The words at an address."""
-
-    def codegen(_context, builder, _signature, args):
-        return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-
-    return _WORD_POINTER(address), codegen
-
-
-@intrinsic
-def call(_typingctx, function, argument):
-    """Calls a function of C, by its address."""
-
-    def codegen(context, builder, _signature, args):
-        kind = ir.FunctionType(ir.VoidType(), [args[1].type])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
-        return context.get_dummy_value()
-
-    return nbt.void(function, argument), codegen
 
 
 def _release(struct):
@@ -64,4 +35,4 @@ def _release(struct):
 @cache
 def release_address() -> int:
     """The address of the callback."""
-    return callback(_release, nbt.void(_WORD_POINTER))
+    return callback(_release)

@@ -11,20 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
-from delta_variant.kernels.memory import (
-    OVERLAP,
-    SCALE,
-    SIZES,
-    called,
-    copy,
-    fail,
-    helper,
-    sint,
-    store64,
-    u32,
-    u64,
-    value_size,
-)
+from delta_variant.kernels.compiler import called, copy, helper, store64, u32, u64
+from delta_variant.kernels.memory import OVERLAP, SCALE, SIZES, fail, sint, value_size
 
 _POW10 = np.array([10**k for k in range(20)], np.uint64)
 

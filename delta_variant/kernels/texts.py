@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import jit, u64
+from delta_variant.kernels.compiler import jit, u64
 
 _BYTES = np.uint64(0x00FF00FF00FF00FF)
 _PAIRS = np.uint64(0x0000FFFF0000FFFF)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import allocating, called, helper
+from delta_variant.kernels.compiler import allocating, called, helper
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 

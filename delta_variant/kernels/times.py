@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from delta_variant.kernels.memory import helper, jit, u64
+from delta_variant.kernels.compiler import helper, jit, u64
 
 LOW_INSTANT, HIGH_INSTANT, LOW_LOCAL, HIGH_LOCAL, FORMS = range(5)
 """The positions in the kernel's result."""

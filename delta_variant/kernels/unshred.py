@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import copy, helper, jit
 from delta_variant.kernels.memory import (
     CONFLICT,
     DUPLICATE,
@@ -23,11 +24,8 @@ from delta_variant.kernels.memory import (
     NOT_AN_OBJECT,
     bytes_for,
     compare_keys,
-    copy,
     copy_exact,
     fail,
-    helper,
-    jit,
     object_size,
     open_container,
     put,

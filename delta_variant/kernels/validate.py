@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from delta_variant import types as t
+from delta_variant.kernels.compiler import allocating, helper, u32, u64
 from delta_variant.kernels.memory import (
     BAD_FIELD_ID,
     DEPTH,
@@ -23,14 +24,10 @@ from delta_variant.kernels.memory import (
     REFUSED,
     SCALE,
     TIME_OF_DAY,
-    allocating,
     fail,
-    helper,
     is_utf8,
     open_container,
     sint,
-    u32,
-    u64,
     uint,
     value_size,
 )

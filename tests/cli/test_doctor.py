@@ -19,7 +19,7 @@ import pytest
 from numba.core.caching import _CacheLocator
 
 import delta_variant
-from delta_variant.kernels import cache, validate
+from delta_variant.kernels import compiler, validate
 from tests.support import SOAK
 
 SESSION = {"Spark", "Delta Lake", "SQL extension", "catalog", "Python workers", "callbacks", "JAR", "rules", "round trip"}
@@ -176,7 +176,7 @@ def commands(jvm_environment, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("commands")
     caches = folder / "kernels" / _CacheLocator.get_suitable_cache_subpath(validate.__file__)
-    shutil.copytree(cache.place(), caches)
+    shutil.copytree(compiler.cache_directory(), caches)
     other = folder / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     python = str(other / "bin" / "python")

@@ -21,7 +21,7 @@ import pytest
 import delta_variant
 from delta_variant import binary, shredding
 from delta_variant.directories import own_directory
-from delta_variant.kernels import cache
+from delta_variant.kernels import compiler
 from tests import tasks
 from tests.support import share
 
@@ -29,7 +29,7 @@ from tests.support import share
 KERNEL = """
 import sys
 import numpy as np
-from delta_variant.kernels.memory import jit
+from delta_variant.kernels.compiler import jit
 
 @jit
 def half(values):
@@ -151,6 +151,18 @@ def test_interrupted_and_damaged(elsewhere, cached, tmp_path):
     assert told(start(elsewhere, "int64", TMPDIR=str(folder)))["int64"][::2] == (3.5, 1)
 
 
+def test_changed_helper(elsewhere, tmp_path):
+    """A kernel is compiled anew after a change of a module that one of its helpers' modules imports, and only then."""
+    shutil.copytree(elsewhere / "delta_variant", tmp_path / "delta_variant")
+    (tmp_path / "kernel.py").write_text(f"from delta_variant.kernels.validate import MAX_DEPTH\n{KERNEL}")
+    imported, other = (tmp_path / "delta_variant" / "kernels" / f"{name}.py" for name in ("memory", "json"))
+    hits = [told(start(tmp_path, "int64", TMPDIR=str(tmp_path)))["int64"][2] for _ in range(2)]
+    for changed in (other, imported):
+        changed.write_text(f"{changed.read_text()}\n_CHANGED = 1\n")
+        hits.append(told(start(tmp_path, "int64", TMPDIR=str(tmp_path)))["int64"][2])
+    assert hits == [0, 1, 1, 0]
+
+
 def test_whose_directory_it_is(monkeypatch, tmp_path):
     """The temporary directory is not used if it is a link or a file, or if another user owns it, can access or rename it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -206,6 +218,6 @@ def test_read_only_memory(tmp_path):
 
     assert all(buffer.is_mutable for buffer in copied(texts).buffers() if buffer)
     assert not any(buffer.is_mutable for buffer in received(texts).buffers() if buffer)
-    expected, forms = work(copied), cache.counts()
+    expected, forms = work(copied), compiler.counts()
     assert work(received).equals(expected)
-    assert cache.counts() == forms
+    assert compiler.counts() == forms
