@@ -33,6 +33,7 @@ from delta_variant.reloading import Batch, Changed, SourceFile
 from delta_variant.shredding.shredder import UNREADABLE
 from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written, own_errors
 from delta_variant.writer.record_batches import fitted
+from delta_variant.writer.row_sources import ParquetPieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,7 +201,7 @@ class _Conversion(Load[Converted]):
         if options.get("partition_by") is None:
             options = {**options, "partition_by": () if self._exists() else tuple(self.folders)}
         try:
-            return self.save(rows, batch, reading, **options)
+            return self.save(rows, batch, ParquetPieces(reading), **options)
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise

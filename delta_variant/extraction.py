@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
     kinds = [t.StructField(f.name, t.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
     schema = t.StructType(kinds)
     counts = pieces.sparkSession.sparkContext.accumulator({}, _Counts())
-    rows = partial(_rows, replace(reading, column=PIECE), pairs.arrow_schema(schema), counts)
+    rows = partial(_rows, reading, pairs.arrow_schema(schema), counts)
 
     def malformed() -> Counter[str]:
         found: Counter[str] = Counter()
@@ -67,16 +66,16 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
 def _rows(
     reading: JsonFiles, schema: pa.Schema, counts: Accumulator[Counts], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    reader = Reader(reading)
-    place = schema.get_field_index(reading.column)
-    for batch in reader.batches(batches):
+    malformed: Counter[str] = Counter()
+    index = schema.get_field_index(PIECE)
+    kind = schema.field(index).type
+    for batch in Reader(reading).batches(batches, PIECE, malformed):
         columns = batch.columns
-        variants = [columns[place].field(field.name) for field in schema.field(place).type]
-        columns[place] = pa.StructArray.from_arrays(variants, fields=list(schema.field(place).type))
+        columns[index] = pa.StructArray.from_arrays([columns[index].field(field.name) for field in kind], fields=list(kind))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
     context = TaskContext.get()
     assert context is not None
-    counts.add({(context.partitionId(), name): count for name, count in reader.malformed.items()})
+    counts.add({(context.partitionId(), name): count for name, count in malformed.items()})
 
 
 def check(rows: DataFrame, columns: Mapping[str, str]) -> None:

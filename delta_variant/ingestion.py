@@ -33,6 +33,7 @@ from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
 from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written
 from delta_variant.transaction import Table, Transaction
+from delta_variant.writer.row_sources import JsonPieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -216,7 +217,7 @@ class _Ingestion(Load[Ingested]):
             rows = extraction.computed(self._rows(documents), self.columns)
             commit, _ = self.save(rows, batch, None, **self.options)
             return commit, malformed()
-        return self.save(self._rows(pieces), batch, reading, **self.options, parse_json={self.column: self.column})
+        return self.save(self._rows(pieces), batch, JsonPieces(reading), **self.options, parse_json={self.column: self.column})
 
     def parts(self, piece: Piece) -> Iterable[Piece]:
         """The pieces of a file."""

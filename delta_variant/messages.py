@@ -473,11 +473,11 @@ class Written(Message):
 
 
 class Additions(Message):
-    identifiers: Mapping[str, int]
-    known: Mapping[str, int]
-    again: bool
-    removal: Removal | None
-    pieces: str
+    identifiers: Mapping[str, int] = field(default_factory=dict)
+    known: Mapping[str, int] = field(default_factory=dict)
+    again: bool = False
+    removal: Removal | None = None
+    pieces: str = ""
 
 
 class Removal(Message):

@@ -31,9 +31,9 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from delta_variant import errors, jvm, messages, pairs, reloading
 from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
-from delta_variant.json_files.pieces import JsonFiles, Piece
+from delta_variant.json_files.pieces import Piece
 from delta_variant.messages import Additions, Listing, decoded
-from delta_variant.parquet_files.reader import PIECE, ParquetFiles
+from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import quoted
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import types as t
 
     from delta_variant.storage import Storage
+    from delta_variant.writer.row_sources import Pieces
 
 COMMIT_BYTES = 64 << 30
 PIECE_BYTES = 128 << 20
@@ -228,14 +229,14 @@ class Load(ABC, Generic[Done]):
         self,
         rows: DataFrame,
         batch: Batch,
-        reading: JsonFiles | ParquetFiles | None,
+        pieces: Pieces | None,
         doing: str = "reading the files",
         **options: Any,
     ) -> Written:
-        """Commits the rows of a batch. reading: how tasks read the pieces that the rows name. options: of `write`."""
+        """Commits the rows of a batch. pieces: what the rows are pieces of; None if they are rows. options: of `write`."""
         own = {file.identifier(self.operation, self.missing_in): file.modified for file in batch.files}
-        additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal, "")
-        request = replace(Request.of(rows, "append", **options), files=reading, additions=additions)
+        additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal)
+        request = replace(Request.of(rows, "append", **options), pieces=pieces, additions=additions)
         with own_errors(doing):
             return write_rows(rows, self.target, request, self.storage_options)
 

@@ -22,6 +22,7 @@ from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from delta_variant.buffers import Int64s
@@ -72,17 +73,16 @@ class Reader:
             allow_duplicate_keys=files.allow_duplicate_keys, validate_unicode=files.validate_unicode, strict=True
         )
         self._file_system = opener(files.storages)
-        self.malformed: dict[str, int] = {}
-        """How many malformed documents were left out, by file."""
 
-    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
         """One row for each document: the columns of its piece, with the Variant in the place of the piece.
 
-        Raises InvalidJsonError for a malformed document if `JsonFiles.fails`.
+        column: the one with pieces (`Piece.json`). malformed: counts the documents that are left out, by file. Raises
+        InvalidJsonError for a malformed document if `JsonFiles.fails`.
         """
         small: list[pa.RecordBatch] = []
         count = size = 0
-        for batch in self._batches(rows):
+        for batch in self._batches(rows, column, malformed):
             if batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES:
                 if small:
                     yield pa.concat_batches(small)
@@ -97,19 +97,18 @@ class Reader:
         if small:
             yield pa.concat_batches(small)
 
-    def _batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        column = self._files.column
+    def _batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
         for pieces in rows:
             place = pieces.schema.get_field_index(column)
             for number, text in enumerate(pieces.column(column).to_pylist()):
                 piece = Piece.of(text)
-                for variants, malformed in self.documents(piece):
-                    if malformed and self._files.fails:
-                        first = malformed[0]
+                for variants, bad in self.documents(piece):
+                    if bad and self._files.fails:
+                        first = bad[0]
                         line = first.line or line_of(piece, self._file_system(piece), first.offset)
                         raise first.error(line, self._files.form)
-                    if malformed:
-                        self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
+                    if bad:
+                        malformed[piece.name] += len(bad)
                     for start in range(0, len(variants), _ROWS):
                         some = variants.slice(start, _ROWS)
                         own = pa.array(np.full(len(some), number))

@@ -72,8 +72,6 @@ class JsonFiles:
     """Whether a malformed document fails the task; else it is left out and counted."""
     allow_duplicate_keys: bool
     validate_unicode: bool = True
-    column: str = ""
-    """The physical name of the VARIANT column. In the rows that a task gets, it has the pieces (`Piece.json`)."""
 
 
 def is_known(name: str) -> bool:

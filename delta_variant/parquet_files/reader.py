@@ -70,8 +70,6 @@ class Reader:
         self._schema = pa.schema([]) if files.schema is None else files.schema
         self._file_system = opener(files.storages)
         self._row_bytes = 0.0
-        self.malformed: dict[str, int] = {}
-        """What a reader of JSON files counts. A malformed Variant is an error."""
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of pieces, followed by the columns of their piece.

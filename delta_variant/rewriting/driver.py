@@ -46,9 +46,10 @@ from delta_variant.rewriting.arrangement import (
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes, mapping
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.blocks import PLACE, SortedBlocks, Sorting
+from delta_variant.writer.blocks import PLACE, Sorting
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
+from delta_variant.writer.row_sources import SortedBlocks
 
 if TYPE_CHECKING:
     from delta_variant.writer.shredding_schemas import Shred

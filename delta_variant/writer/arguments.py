@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from delta_variant.json_files.pieces import JsonFiles
-    from delta_variant.parquet_files.reader import ParquetFiles
-    from delta_variant.writer.blocks import SortedBlocks
+    from delta_variant.writer.row_sources import Pieces
     from delta_variant.writer.shredding_schemas import Shred
 
 CLUSTER_BY = "delta_variant.cluster_by"
@@ -58,10 +56,10 @@ class Request:
     compression: str = "zstd"
     max_rows: int | None = None
     """The rows after which a file ends; None for no limit."""
-    texts: JsonTexts = JsonTexts({}, fails=True, corrupt=None)  # noqa: RUF009  # it is frozen
-    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
-    """How tasks read the files whose pieces the rows name, or the blocks that they are; None if the rows are rows."""
-    additions: Additions = Additions({}, {}, again=False, removal=None, pieces="")  # noqa: RUF009
+    texts: JsonTexts = field(default_factory=JsonTexts)
+    pieces: Pieces | None = None
+    """What the rows are pieces of; None if they are rows."""
+    additions: Additions = field(default_factory=Additions)
     """What is committed besides; `calls` fills in `pieces`."""
     max_bytes: int | None = None
     """Bytes after which a file ends; None for the target size of the table's files."""
@@ -111,13 +109,13 @@ class Request:
         shred: Shred | Mapping[str, str | pa.DataType],
         cluster_by: Sequence[str],
         max_bytes: int,
-        blocks: SortedBlocks | None = None,
+        pieces: Pieces | None = None,
     ) -> Request:
-        """The request for rows that the table has already. blocks: if the rows may be blocks."""
-        compression, max_rows = _codec(spark, None), _max_rows(spark, None)
+        """The request for rows that the table has already. pieces: if the rows may be pieces."""
         return cls(
-            "overwrite", shred, (), cluster_by, compression=compression, max_rows=max_rows, files=blocks, max_bytes=max_bytes
-        )
+            "overwrite", shred, cluster_by=cluster_by, compression=_codec(spark, None), max_rows=_max_rows(spark, None),
+            pieces=pieces, max_bytes=max_bytes,
+        )  # fmt: skip
 
     @property
     def save_mode(self) -> str:

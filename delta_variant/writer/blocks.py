@@ -55,18 +55,10 @@ class Sorting:
     location: Storage
     """The directory of the table."""
     variants: Mapping[str, tuple[int, ...]]
-    """The VARIANT columns that tasks read, as in `Plan.late`."""
+    """The VARIANT columns that tasks read, as in `row_sources.LateVariants`."""
     partition_by: tuple[str, ...]
     version: str = __version__
     """The version of this package on the driver."""
-
-
-@dataclass(frozen=True)
-class SortedBlocks:
-    """How blocks are read."""
-
-    schema: pa.Schema | None = None
-    """The columns of the rows, without partition columns; None while they are not known."""
 
 
 def sorted_blocks(sorting: Sorting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,11 +130,9 @@ def _order(rows: pa.Table, names: list[str]) -> pa.Array:
 class Reader:
     """Reads blocks for one task of the second stage."""
 
-    def __init__(self, blocks: SortedBlocks) -> None:
-        assert blocks.schema is not None
-        self._schema = blocks.schema
-        self.malformed: dict[str, int] = {}
-        """What a reader of JSON files counts."""
+    def __init__(self, schema: pa.Schema) -> None:
+        """schema: the columns of the rows, without partition columns."""
+        self._schema = schema
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of blocks, followed by the partition columns of their blocks.
@@ -170,7 +160,7 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     """
     for batch in batches:
         count = batch.num_columns - 1
-        reader = Reader(SortedBlocks(pa.schema(list(schema)[: len(schema) - count])))
+        reader = Reader(pa.schema(list(schema)[: len(schema) - count]))
         yield from fitted(reader.batches(chain([batch], batches)), schema)
 
 

@@ -23,7 +23,6 @@ from pyspark.errors import PySparkException, PythonException
 
 from delta_variant import callbacks, errors, jvm
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning
-from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
 from delta_variant.writer import every_write, mapping, planning
 from delta_variant.writer.task_events import TaskEvents
@@ -58,7 +57,7 @@ class Call:
         self._error: DeltaVariantError | None = None
         self._plan: Plan | None = None
         self._names: Mapping[str, str] = {}
-        pieces = "" if request.files is None else "json" if isinstance(request.files, JsonFiles) else "rows"
+        pieces = "" if request.pieces is None else request.pieces.name
         self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
         self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell)
         writes = every_write.writes(spark, self._callbacks.python, self._call)

@@ -7,7 +7,7 @@ what a constraint or a computed column of the table uses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # what PySpark programs call it
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class JsonTexts:
     """Which columns of the rows are JSON texts, and what becomes of malformed ones."""
 
-    columns: Mapping[str, t.StructField]
+    columns: Mapping[str, t.StructField] = dataclasses.field(default_factory=dict)
     """The columns with texts, by the VARIANT columns that they become."""
-    fails: bool
+    fails: bool = True
     """Whether a malformed text is an error; else it becomes NULL."""
-    corrupt: str | None
+    corrupt: str | None = None
     """The column that gets malformed texts; None if there is none."""
 
     @classmethod
@@ -46,7 +46,7 @@ class JsonTexts:
         if not parse_json:
             if corrupt is not None or on_error != "fail":
                 raise UnsupportedFeatureError("on_error and corrupt are for the texts that parse_json names: use them with it")
-            return cls({}, fails=True, corrupt=None)
+            return cls()
         if not hasattr(parse_json, "items"):
             raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
         if corrupt is not None and len(parse_json) > 1:

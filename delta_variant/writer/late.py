@@ -23,6 +23,7 @@ import pyarrow as pa
 from delta_variant.errors import TableError
 from delta_variant.parquet.columns import Columns, group_of, opened
 from delta_variant.parquet.opening import CountedFile, reading
+from delta_variant.parquet_files.columns import VARIANT
 from delta_variant.shredding import UNSHREDDED
 from delta_variant.writer.physical_columns import naming, required
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from delta_variant.parquet.footer import Names
     from delta_variant.storage import Storage
 
+PLACE_TYPE = pa.struct([("file", pa.string()), ("row", pa.int64()), ("variant", VARIANT)])
+"""What Spark sends in the place of a Variant."""
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES
 """Rows with more Variants than that are read again in smaller slices."""
@@ -50,7 +53,7 @@ class _TooLargeError(Exception):
 def materialized(
     batches: Iterator[pa.RecordBatch], location: Storage, columns: Mapping[str, tuple[int, ...]]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with the Variants of these columns. location: the directory of the table. columns: as in `Plan.late`.
+    """The batches with the Variants of these columns. location: the directory of the table. columns: their field ids, by name.
 
     Raises what reading a file does: FileNotFoundError, DamagedFileError, InvalidLayoutError, MalformedVariantError.
     """

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.membership.plan import IndexPlan
-    from delta_variant.messages import TextColumns
-    from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
-    from delta_variant.writer.blocks import SortedBlocks
+    from delta_variant.writer.row_sources import RowSource
 
 IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""
@@ -71,12 +68,8 @@ class Plan:
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
     index: IndexPlan | None = None
     """The paths whose filters are written with the files; None if there are none."""
-    json: TextColumns | None = None
-    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
-    """How to read the pieces of files that the rows name (`json_files`, `parquet_files`), or the blocks that they are
-    (`writer.blocks`); None if the rows are rows."""
-    late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """VARIANT columns whose rows say where a Variant is (`writer.late`), with their field ids if files are read by id."""
+    sources: tuple[RowSource, ...] = ()
+    """What makes rows of the batches, one after the other; nothing if batches have the rows."""
     closes_given: bool = False
     """Whether the objects of columns with given schemas are closed too."""
     steps: Mapping[str, bool] = field(default_factory=dict)

@@ -12,24 +12,23 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import types as t
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, pairs, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
-from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership.sidecars import APPLICATION
 from delta_variant.messages import ClusterReply, WriteReply
-from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
-from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
+from delta_variant.writer import clustering, file_sizes, indexing, mapping, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
-from delta_variant.writer.blocks import SortedBlocks
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
+from delta_variant.writer.row_sources import LateVariants, ParsedTexts
 from delta_variant.writer.task import write_messages
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     from delta_variant.messages import ClusterRequest, WriteRequest
     from delta_variant.storage import Storage
     from delta_variant.writer.arguments import Request
+    from delta_variant.writer.row_sources import RowSource
     from delta_variant.writer.shredding_schemas import Shred
     from delta_variant.writer.task_events import EventSender
 
 _FIELD_ID = "parquet.field.id"
-_LATE = t.StructType().add("file", "string").add("row", "long").add("variant", "variant")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The version that a worker must have to run a function that is pickled here."""
 WHOLE = 1 << 62
@@ -103,9 +102,8 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         random_prefix=table.random_prefix,
         first_bounds={paths[path]: keys for path, keys in first.items()},
         index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
-        late={name: mapping.ids_in_files(table)((name,)) for name in request.late},
+        sources=_sources(request, location, table, columns, asked),
         steps=request.steps,
-        **_sources(request, columns, asked, table.table),
     )
 
 
@@ -117,25 +115,22 @@ def _shred(table: TableFeatures) -> tuple[Shred, bool]:
     return False if value == "false" else "auto", value == "closed"
 
 
-def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:
-    """What tasks make rows of: JSON texts, pieces of files, or blocks; nothing for rows."""
-    texts, files = request.texts, None if asked is None else asked.files
-    if request.steps and (isinstance(files, JsonFiles) or request.read):
+def _sources(
+    request: WriteRequest, location: Storage, table: TableFeatures, columns: t.StructType, asked: Request | None
+) -> tuple[RowSource, ...]:
+    """What tasks make rows of; nothing if they get the rows."""
+    ids = mapping.ids_in_files(table)
+    late = [LateVariants(location, {name: ids((name,)) for name in request.late})] if request.late else []
+    texts = [ParsedTexts(request.texts)] if request.texts else []
+    pieces = None if asked is None or asked.pieces is None else asked.pieces.planned(request, pairs.arrow_schema(columns))
+    if pieces is None:
+        return (*late, *texts)
+    if request.steps:
         raise UnsupportedFeatureError(
-            f"{table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: write "
-            "the files to another table, and its rows to this one"
+            f"{table.table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: "
+            "write the files to another table, and its rows to this one"
         )
-    if isinstance(files, JsonFiles):
-        if texts is None or len(texts.columns) != 1:
-            raise UnsupportedFeatureError(
-                f"Spark needs the documents, as for a constraint or a generated column of {table} that uses them, and ingest "
-                "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
-            )
-        return {"files": replace(files, column=texts.columns[0])}
-    if files is not None and request.read:
-        read = t.StructType([field for field in columns if field.name in request.read])
-        return {"files": replace(files, schema=record_batches.schema_of(read, tuple(read.names)))}
-    return {"json": texts}
+    return (*late, pieces)
 
 
 def _indexed(
@@ -154,19 +149,16 @@ def _indexed(
         folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
         paths = [folded.get(parts, parts) for parts in column_names(named)]
         named = ",".join(".".join(map(quoted, path)) for path in paths)
-    return stats.indexed_columns(record_batches.schema_of(data, tuple(data.names)), variants, count, named)
+    return stats.indexed_columns(pairs.arrow_schema(data), variants, count, named)
 
 
 def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
-    columns, texts = _columns(request), request.texts.columns if request.texts else ()
-    sent = {**dict.fromkeys(texts, t.StringType()), **dict.fromkeys(request.late, _LATE)}
-    kinds = [t.StructField(field.name, sent.get(field.name, field.dataType)) for field in columns]
-    if request.read:
-        piece = t.BinaryType() if isinstance(plan.files, SortedBlocks) else t.StringType()
-        kinds = [t.StructField(PIECE, piece), *(field for field in columns if field.name not in request.read)]
-    rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
-    task = partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events)
+    columns = pairs.arrow_schema(_columns(request))
+    for source in reversed(plan.sources):
+        columns = source.sent(columns)
+    sent = [*((field.name, field.type) for field in columns), *((name, pa.string()) for name in request.partition_by)]
+    task = partial(write_messages, plan, pa.schema(sent), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
 
 

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from delta_variant import pairs
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql.types import StructType
-
-
-def schema_of(rows: StructType, names: tuple[str, ...]) -> pa.Schema:
-    """The schema of a record batch: VARIANT as struct<value, metadata>, timestamps in UTC.
-
-    names: the physical names of the columns, in the order of `rows`.
-    """
-    fields = pairs.arrow_schema(rows)
-    return pa.schema([field.with_name(name) for field, name in zip(fields, names, strict=True)])
 
 
 def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

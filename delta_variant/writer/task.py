@@ -1,8 +1,8 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In: the aligned columns, VARIANT as struct<value, metadata>, followed by one text column for each partition column; rows
-with the same partition values are adjacent. Out: for every file its Add action (PROTOCOL.md, "Add File and Remove File").
-This module does not know Spark: the plan is data.
+In: the columns of the table, VARIANT as struct<value, metadata>, or batches that the sources of the plan make such rows of
+(`row_sources`); then one text column for each partition column. Rows with the same partition values are adjacent. Out: for
+every file its Add action (PROTOCOL.md, "Add File and Remove File"). This module does not know Spark: the plan is data.
 
 A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
 and plain, and the smaller one is kept, with the bounds of the shredded one.
@@ -21,6 +21,7 @@ import io
 import json
 import time
 import uuid
+from collections import Counter
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -30,21 +31,16 @@ import pyarrow.compute as pc
 
 from delta_variant import errors, nested, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
-from delta_variant.json_files import documents
-from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
-from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.writer import blocks, late
-from delta_variant.writer.blocks import SortedBlocks
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import naming, parsed, physical, physical_type
+from delta_variant.writer.physical_columns import naming, physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
 from delta_variant.writer.record_batches import received
 from delta_variant.writer.shredding_schemas import Inference, leaves, named_apart, shreddable
@@ -101,18 +97,18 @@ def write_files(
     except RuntimeError as error:
         return [WriteReport(error=Failure(TableError.__name__, str(error)))]
     task = _Task(plan, number)
-    reader = _reader(plan)
-    if plan.late:
-        batches = late.materialized(batches, plan.location, plan.late)
+    malformed: Counter[str] = Counter()
     reports: list[WriteReport] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in batches if reader is None else reader.batches(batches):
+        for source in plan.sources:
+            batches = source.rows(batches, malformed)
+        for batch in batches:
             task.add(batch)
             del batch  # before the next one is read
         reports = task.close()
-        if reader is not None and reader.malformed:
-            reports.append(WriteReport(malformed=reader.malformed))
+        if malformed:
+            reports.append(WriteReport(malformed=malformed))
     except DeltaVariantError as error:
         task.abort()
         failure = error
@@ -132,15 +128,6 @@ def write_files(
     del task
     _release()
     return reports
-
-
-def _reader(plan: Plan) -> documents.Reader | parquet_reader.Reader | blocks.Reader | None:
-    """What reads the pieces of files that the rows name, or blocks; None if the rows are rows."""
-    if plan.files is None:
-        return None
-    if isinstance(plan.files, SortedBlocks):
-        return blocks.Reader(plan.files)
-    return documents.Reader(plan.files) if isinstance(plan.files, JsonFiles) else parquet_reader.Reader(plan.files)
 
 
 def _release() -> None:
@@ -178,8 +165,6 @@ class _Task:
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._plan.json is not None:
-            batch = parsed(batch, self._plan.json)
         for key, rows in partitions(batch, self._plan):
             if key != self._key:
                 self._finish()

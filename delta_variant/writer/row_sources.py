@@ -1,0 +1,225 @@
+"""The sources of a write's rows: batches as Spark sends them → the rows that a task writes.
+
+Rows that need nothing have no source. The others have one or two, in this order:
+
+    LateVariants   a VARIANT column says where its Variants are; they are read from older files (`writer.late`)
+    ParsedTexts    a VARIANT column is JSON texts
+    JsonPieces     a column has pieces of JSON files, whose documents are the rows (`json_files`)
+    ParquetPieces  the first column has pieces of Parquet files (`parquet_files`)
+    SortedBlocks   the first column has blocks of sorted rows (`writer.blocks`)
+
+A source is data, pickled with the plan. `planning` asks it for the columns that Spark sends, and `task` for the rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_variant.binary.parse import parse_texts
+from delta_variant.errors import InvalidJsonError, UnsupportedFeatureError
+from delta_variant.json_files import documents
+from delta_variant.parquet_files import reader
+from delta_variant.parquet_files.reader import PIECE
+from delta_variant.paths import quoted
+from delta_variant.writer import blocks, late
+from delta_variant.writer.physical_columns import naming
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Mapping
+
+    from typing_extensions import Self
+
+    from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.messages import TextColumns, WriteRequest
+    from delta_variant.parquet_files.reader import ParquetFiles
+    from delta_variant.storage import Storage
+
+_SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
+
+
+class RowSource(ABC):
+    """Makes the rows of a write in its tasks."""
+
+    @abstractmethod
+    def sent(self, columns: pa.Schema) -> pa.Schema:
+        """The columns that Spark sends. columns: those of the rows, as Spark has them, without partition columns."""
+
+    @abstractmethod
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, with the partition columns at the end. Raises errors of this package, and OSError.
+
+        batches: as Spark sends them. malformed: counts JSON documents that are left out, by file.
+        """
+
+
+class Pieces(RowSource):
+    """A source that a call has in the place of rows. Its pieces are read in the tasks that write, or Spark reads them."""
+
+    name: ClassVar[str]
+    """Its name in `Additions.pieces`."""
+
+    @abstractmethod
+    def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
+        """The source as the tasks of a write get it; None if Spark reads the pieces.
+
+        columns: those of the table without partition columns, in the types of the rows.
+        """
+
+
+@dataclass(frozen=True)
+class LateVariants(RowSource):
+    """VARIANT columns that are read from files of the table."""
+
+    location: Storage
+    """The directory of the table."""
+    columns: Mapping[str, tuple[int, ...]]
+    """Their field ids, by the names of the columns; no ids unless files are read by id."""
+
+    def sent(self, columns: pa.Schema) -> pa.Schema:
+        """The columns, with places in files for Variants."""
+        return _typed(columns, dict.fromkeys(self.columns, late.PLACE_TYPE))
+
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows with their Variants."""
+        return late.materialized(batches, self.location, self.columns)
+
+
+@dataclass(frozen=True)
+class ParsedTexts(RowSource):
+    """JSON texts that become Variants."""
+
+    texts: TextColumns
+
+    def sent(self, columns: pa.Schema) -> pa.Schema:
+        """The columns, with texts for Variants."""
+        return _typed(columns, dict.fromkeys(self.texts.columns, pa.string()))
+
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows with VARIANT columns in the place of texts. Raises InvalidJsonError, as `texts` says."""
+        return map(self._parsed, batches)
+
+    def _parsed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self.texts.columns:
+            texts = rows.column(name)
+            with naming((name,)):
+                variants, faults = parse_texts(
+                    texts,
+                    allow_duplicate_keys=self.texts.allow_duplicate_keys,
+                    validate_unicode=self.texts.validate_unicode,
+                    distinct=True,
+                )
+            if len(faults.row) and self.texts.fails:
+                row, byte = int(faults.row[0]), int(faults.byte[0])
+                text = texts[row].as_buffer().to_pybytes()
+                before = text[max(0, byte - _SHOWN_LENGTH) : byte].decode(errors="replace")
+                raise InvalidJsonError(
+                    f"column {name}: a text is not valid JSON: {faults.reason(0)}, at byte {byte} of {len(text)}, after "
+                    f"{before!r}, in the row with values:{_shown(rows, row)}; on_error='null' makes such texts NULL, and "
+                    "corrupt='…' keeps them in a column"
+                )
+            rows = rows.set_column(rows.schema.get_field_index(name), name, variants)
+            if self.texts.corrupt is not None and len(faults.row):
+                is_valid = np.ones(len(texts), np.bool_)
+                is_valid[faults.row] = False
+                kept = pc.if_else(pa.array(is_valid), pa.scalar(None, texts.type), texts)
+                rows = rows.set_column(rows.schema.get_field_index(self.texts.corrupt), self.texts.corrupt, _text(kept))
+        return rows
+
+
+@dataclass(frozen=True)
+class JsonPieces(Pieces):
+    """Pieces of JSON files. One row has the columns of the piece and, in the place of the piece, one document."""
+
+    name = "json"
+    files: JsonFiles
+    column: str = ""
+    """The VARIANT column, by its physical name; empty while it is not known."""
+
+    def planned(self, request: WriteRequest, columns: pa.Schema) -> Self:  # noqa: ARG002
+        """The source with its column. Raises UnsupportedFeatureError if Spark needs the documents."""
+        table, texts = f"delta.{quoted(request.location)}", request.texts
+        if texts is None or len(texts.columns) != 1:
+            raise UnsupportedFeatureError(
+                f"Spark needs the documents, as for a constraint or a generated column of {table} that uses them, and ingest "
+                "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
+            )
+        return replace(self, column=texts.columns[0])
+
+    def sent(self, columns: pa.Schema) -> pa.Schema:
+        """The columns, with pieces for Variants."""
+        return _typed(columns, {self.column: pa.string()})
+
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+        """A row for each document."""
+        return documents.Reader(self.files).batches(batches, self.column, malformed)
+
+
+@dataclass(frozen=True)
+class _WholeRows(Pieces):
+    """Pieces with rows of several columns: these columns are the first of the rows, and those beside the piece the next."""
+
+    name = "rows"
+    piece: ClassVar[pa.DataType]
+    """The type of a piece."""
+    schema: pa.Schema = field(default=pa.schema([]), kw_only=True)
+    """The columns; empty while they are not known."""
+
+    def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
+        """The source with its columns."""
+        read = [field for field in columns if field.name in request.read]
+        return replace(self, schema=pa.schema(read)) if read else None
+
+    def sent(self, columns: pa.Schema) -> pa.Schema:
+        """The column with pieces, and the columns that they do not have."""
+        beside = [field for field in columns if field.name not in self.schema.names]
+        return pa.schema([pa.field(PIECE, self.piece), *beside])
+
+
+@dataclass(frozen=True)
+class ParquetPieces(_WholeRows):
+    """Pieces of Parquet files."""
+
+    piece = pa.string()
+    files: ParquetFiles
+
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows of the pieces."""
+        return reader.Reader(replace(self.files, schema=self.schema)).batches(batches)
+
+
+@dataclass(frozen=True)
+class SortedBlocks(_WholeRows):
+    """Blocks of sorted rows."""
+
+    piece = pa.binary()
+
+    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows of the blocks, merged."""
+        return blocks.Reader(self.schema).batches(batches)
+
+
+def _typed(columns: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns, some of them with other types."""
+    return pa.schema([field.with_type(types.get(field.name, field.type)) for field in columns])
+
+
+def _text(array: pa.Array) -> pa.Array:
+    """Strings; bytes that are not UTF-8 become U+FFFD."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if v is None else v.decode(errors="replace") for v in array.to_pylist()], pa.string())
+
+
+def _shown(rows: pa.RecordBatch, row: int) -> str:
+    """Some values of a row, in the format of Delta's own error messages."""
+    simple = [number for number, kind in enumerate(rows.schema.types) if not pa.types.is_nested(kind)]
+    values = ((rows.schema.names[number], rows.column(number)[row].as_py()) for number in simple[:_SHOWN])
+    return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)
