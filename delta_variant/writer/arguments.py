@@ -154,13 +154,8 @@ def _check_mode(asked: Request) -> None:
         raise UnsupportedFeatureError(f"mode={asked.mode!r} is not one of {', '.join(_SAVE_MODES)}")
     if partitions is not None and partitions.lower() not in ("static", "dynamic"):
         raise UnsupportedFeatureError(f"partition_overwrite={partitions!r} is not one of static, dynamic")
-    given = {
-        "replace_where": asked.replace_where is not None,
-        "partition_overwrite": partitions is not None,
-        "overwrite_schema": asked.overwrite_schema,
-    }
-    for name, is_given in given.items():
-        if is_given and mode != "overwrite":
+    for name in ("replace_where", "partition_overwrite", "overwrite_schema"):
+        if getattr(asked, name) not in (None, False) and mode != "overwrite":
             raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
     partial = {
         "replace_where": asked.replace_where is not None,
