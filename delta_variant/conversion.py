@@ -5,7 +5,7 @@ leaves out those that the table has already, and merges the columns of the other
 tasks of each commit read the files themselves (`parquet_files`). If the table has constraints, computed columns, mapped names
 or other types, or if rows are sorted, the rows go through Spark instead.
 
-Invariant: a file's rows are added to the table once (`sources`).
+Invariant: a file's rows are added to the table once (`loading`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from delta_variant import pairs, reloading, sources
+from delta_variant import loading, pairs, reloading
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.json_files.pieces import Piece
-from delta_variant.parquet_files.columns import merged, variants
-from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
+from delta_variant.loading import COMMIT_BYTES, Load, Loaded, Written, own_errors
+from delta_variant.parquet.physical import with_types
+from delta_variant.parquet_files.reader import ParquetFiles, Reader
+from delta_variant.parquet_files.spark_schema import merged, variants
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
+from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, SourceFile
 from delta_variant.shredding.shredder import UNREADABLE
-from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written, own_errors
-from delta_variant.writer.record_batches import fitted
 from delta_variant.writer.row_sources import ParquetPieces
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def convert(
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
     what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """
-    sources.check_options("convert", options, _OPTIONS, "write(dv.VariantTable.forPath(…).toDF(), …)")
+    loading.check_options("convert", options, _OPTIONS, "write(dv.VariantTable.forPath(…).toDF(), …)")
     for name, given in (("columns", columns), ("drop", drop)):
         if isinstance(given, str):
             raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
@@ -143,7 +143,7 @@ class _Conversion(Load[Converted]):
         kept = [i for i, name in enumerate(schema.names) if name.lower() not in self.drop]
         self.folders = {schema.names[i]: schema[i].dataType for i in kept}
         visible = [file for file in found.files if file.named or not file.path.rpartition("/")[2].startswith("_")]  # _metadata
-        files, ignored = sources.chosen(visible, lambda name: name.lower().endswith(_SUFFIXES))
+        files, ignored = loading.chosen(visible, lambda name: name.lower().endswith(_SUFFIXES))
         for file in files:
             if schema and not file.folders:
                 raise TableError(f"{file.name} is in no folder {schema.names[0]}=…, and other files are: convert it alone")
@@ -246,4 +246,4 @@ def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of pieces, in record batches of PySpark's schema."""
-    return fitted(Reader(reading).batches(batches), schema)
+    return (with_types(batch, schema) for batch in Reader(reading).batches(batches))

@@ -24,13 +24,13 @@ from pyspark.sql import types as t
 from delta_variant import pairs
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.json_files.documents import Reader
-from delta_variant.parquet_files.reader import PIECE
+from delta_variant.pieces import PIECE
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame
 
-    from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.json_files.options import JsonFiles
 
 Counts = dict[tuple[int, str], int]
 """How many malformed documents each task left out, by task and file. A task that runs again gives the same counts."""

@@ -2,7 +2,7 @@
 
 In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`, whose tasks read the files
 themselves (`json_files`). The driver lists the files, leaves out those that the table has already, divides the others into
-pieces and the pieces among tasks (`sources`), and writes the malformed documents to a table of their own.
+pieces and the pieces among tasks (`loading`), and writes the malformed documents to a table of their own.
 
 Invariant: a file's documents are added to the table once. The table of malformed documents has identifiers that also name the
 table that they are missing in.
@@ -23,15 +23,15 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from delta_variant import extraction, reloading, sources
+from delta_variant import extraction, loading, reloading
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
-from delta_variant.parquet_files.reader import PIECE
+from delta_variant.json_files.options import FORMS, Form, JsonFiles, is_known
+from delta_variant.loading import COMMIT_BYTES, Load, Loaded, Written
 from delta_variant.paths import parse_variant_path, quoted
+from delta_variant.pieces import COMPRESSIONS, PIECE, Piece
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
-from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer.row_sources import JsonPieces
 
@@ -130,7 +130,7 @@ def ingest(
     TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
     generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
     """
-    sources.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
+    loading.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
     if format not in FORMS:
         raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
     if max_document_bytes < 1 or commit_bytes < 1:
@@ -168,7 +168,7 @@ class _Ingestion(Load[Ingested]):
 
     def found(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[list[SourceFile], int]:
         """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
-        files, ignored = sources.chosen(self.listed("list", source).files, is_known)
+        files, ignored = loading.chosen(self.listed("list", source).files, is_known)
         for file in files:
             if file.name.lower().endswith(_UNREADABLE):
                 raise TableError(

@@ -15,7 +15,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 import delta_variant as dv
-from delta_variant import sources
+from delta_variant import loading
 from delta_variant.errors import (
     InvalidJsonError,
     InvalidPathError,
@@ -23,7 +23,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.sources import Load
+from delta_variant.loading import Load
 from tests.logs import adds
 from tests.test_writer import canonicals, read
 
@@ -61,8 +61,8 @@ def test_as_by_write(spark, tmp_path):
 
 def test_pieces_of_a_large_file(spark, tmp_path, monkeypatch):
     """A file of lines is read in pieces by several tasks, each line once; several commits take several files."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 1_000)
-    monkeypatch.setattr(sources, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(loading, "TASK_BYTES", 5_000)
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(lines(number * 300, number * 300 + 300))
     seen: list[dv.Progress] = []
@@ -159,7 +159,7 @@ def test_forms(spark, tmp_path):
 
 def test_adjacent_documents(spark, tmp_path, monkeypatch):
     """As Firehose and `jq .` write them, they are rows, compressed or not, and what is malformed among them has its place."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 10)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 10)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id":1}{"id":2}\n{"id":3} {"id":4}')
     (tmp_path / "in" / "b.json").write_text('{\n  "id": 5\n}\n{\n  "id": 6\n}\n')

@@ -20,9 +20,10 @@ from delta_variant.errors import TableError
 from delta_variant.json_files import documents as documents_module
 from delta_variant.json_files import forms, texts
 from delta_variant.json_files.documents import Malformed, Reader
-from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
+from delta_variant.json_files.options import JsonFiles, is_known
 from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
+from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}

@@ -15,7 +15,7 @@ import pytest
 import delta_variant as dv
 from delta_variant import ingestion, parquet
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.sources import SourceFile
+from delta_variant.reloading import SourceFile
 from delta_variant.writer import planning
 from tests.logs import commits, last, live, newest
 from tests.test_convert import rows as variants

@@ -15,7 +15,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
 from delta_variant import jvm, pairs
-from delta_variant.writer import record_batches
+from delta_variant.writer import row_sources
 from tests.support import length
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     rows, location = df._jdf.queryExecution().toRdd(), jvm.option(spark)
     batches = jvm.companion(spark, "WriteFiles").batches(spark._jsparkSession, rows, df._jdf.schema(), location)
     messages = RDD(batches.toJavaRDD(), spark.sparkContext, NoOpSerializer())
-    return list(record_batches.received(iter(messages.map(bytes).collect()), pairs.arrow_schema(df.schema)))
+    return list(row_sources.received(iter(messages.map(bytes).collect()), pairs.arrow_schema(df.schema)))
 
 
 def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:

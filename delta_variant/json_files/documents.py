@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.pieces import Form, JsonFiles, Piece, opener
+from delta_variant.json_files.options import Form, JsonFiles
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
+from delta_variant.pieces import Piece, opener
 
 if TYPE_CHECKING:
     from collections import Counter

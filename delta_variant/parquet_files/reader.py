@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from delta_variant.buffers import size_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
-from delta_variant.json_files.pieces import Piece, opener
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
+from delta_variant.parquet.fitting import fitted, is_legacy
 from delta_variant.parquet.opening import CountedFile, batches, reading
 from delta_variant.parquet.physical import exact_schema, with_types
 from delta_variant.parquet.tables import beside, unshredded
-from delta_variant.parquet_files.columns import FileColumns
-from delta_variant.parquet_files.fitting import fitted
+from delta_variant.parquet_files.spark_schema import FileColumns
+from delta_variant.pieces import Piece, opener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +42,6 @@ BATCH_BYTES = 8 << 20
 BATCH_ROWS, FIRST_ROWS = 1 << 14, 1 << 4
 """The most rows of a batch, also while nothing is known of their size."""
 _TOO_LARGE = 4  # times
-PIECE = "delta_variant piece"
-"""The column with pieces (`Piece.json`) in the rows that a task gets; it is the first."""
-_VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Reader:
             def is_variant(_kind: pa.DataType, names: Names) -> bool:
                 return names in variants
 
-            exact, legacy = exact_schema(file, is_variant), is_legacy(file)
+            exact, legacy = exact_schema(file, is_variant), is_legacy(file.metadata)
             first_row = 0
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -166,9 +163,3 @@ def _start(group: Any) -> int:
         return 0
     column = group.column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)
-
-
-def is_legacy(file: pq.ParquetFile) -> bool:
-    """Whether times may be in the calendar that Spark had before version 3 (DataSourceUtils.getRebaseSpec; 3.1 for INT96)."""
-    keys = file.metadata.metadata or {}
-    return any(key in keys for key in _LEGACY) or keys.get(_VERSION, b"4") < b"3.1.0"

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
 from delta_variant.version import __version__
 from delta_variant.writer import late
 from delta_variant.writer.plan import check_version
-from delta_variant.writer.record_batches import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -149,8 +149,8 @@ class Reader:
                     own = row.select(range(1, row.num_columns))
                 file.flush()
                 merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
-                for batch in fitted((batch.select(self._schema.names) for batch in merged), self._schema):
-                    yield beside(batch, own)
+                for batch in merged:
+                    yield beside(with_types(batch.select(self._schema.names), self._schema), own)
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -161,7 +161,7 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         count = batch.num_columns - 1
         reader = Reader(pa.schema(list(schema)[: len(schema) - count]))
-        yield from fitted(reader.batches(chain([batch], batches)), schema)
+        yield from (with_types(rows, schema) for rows in reader.batches(chain([batch], batches)))
 
 
 def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from delta_variant.errors import TableError
 from delta_variant.parquet.columns import Columns, group_of, opened
+from delta_variant.parquet.fitting import VARIANT
 from delta_variant.parquet.opening import CountedFile, reading
-from delta_variant.parquet_files.columns import VARIANT
 from delta_variant.shredding import UNSHREDDED
 from delta_variant.writer.physical_columns import naming, required
 

@@ -38,24 +38,24 @@ class Plan:
     """The directory of the table."""
     variants: frozenset[ColumnPath]
     """The VARIANT columns, as paths of Parquet groups."""
-    partition_by: tuple[str, ...]
-    timestamps: frozenset[str]
+    partition_by: tuple[str, ...] = ()
+    timestamps: frozenset[str] = frozenset()
     """TIMESTAMP columns. As partition values they arrive as microseconds since 1970; the log has them as UTC timestamps."""
-    shredding_schemas: Mapping[ColumnPath, pa.DataType]
+    shredding_schemas: Mapping[ColumnPath, pa.DataType] = field(default_factory=dict)
     """Shredding schemas given by the user, or stored with the table."""
-    infer: bool
+    infer: bool = False
     """Whether the other VARIANT columns get a schema inferred from the first rows of each file. Their objects are closed."""
-    compression: str
-    max_rows: int | None
+    compression: str = "zstd"
+    max_rows: int | None = None
     """Rows after which a file ends; None for no limit."""
-    max_bytes: int
+    max_bytes: int = 128 << 20
     """Bytes after which a file ends."""
-    footer: Mapping[str, str]
+    footer: Mapping[str, str] = field(default_factory=dict)
     """Key-value metadata for the Parquet footer."""
-    annotates: bool
+    annotates: bool = True
     """Whether VARIANT groups get Parquet's logical type."""
-    string_prefix: int
-    tight_bounds: bool
+    string_prefix: int = 32
+    tight_bounds: bool = False
     indexed: frozenset[ColumnPath] | None = None
     """The leaf columns that get statistics; None for all."""
     tags: bool = False

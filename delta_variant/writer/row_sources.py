@@ -25,8 +25,8 @@ from delta_variant.binary.parse import parse_texts
 from delta_variant.errors import InvalidJsonError, UnsupportedFeatureError
 from delta_variant.json_files import documents
 from delta_variant.parquet_files import reader
-from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import quoted
+from delta_variant.pieces import PIECE
 from delta_variant.writer import blocks, late
 from delta_variant.writer.physical_columns import naming
 
@@ -36,12 +36,26 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.json_files.options import JsonFiles
     from delta_variant.messages import TextColumns, WriteRequest
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.storage import Storage
 
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
+
+
+def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Decodes the record batches in a task, without copying the messages.
+
+    `scala/Batches.java` makes them in the executor's JVM: one IPC message each, of at most 16,384 rows or about 8 MiB.
+    PySpark's `mapInArrow` is slower, and takes its batch size from session settings that are meant for users' own
+    functions.
+    """
+    for message in messages:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+        del message  # so that only the batch keeps its memory alive
+        yield batch
+        del batch
 
 
 class RowSource(ABC):

@@ -42,7 +42,7 @@ from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import naming, physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
-from delta_variant.writer.record_batches import received
+from delta_variant.writer.row_sources import received
 from delta_variant.writer.shredding_schemas import Inference, leaves, named_apart, shreddable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _CHANGE_DATA, _CHANGED = "_change_data", "true"
 def write_messages(
     plan: Plan, schema: pa.Schema, events: EventSender | None, number: int, messages: Iterator[bytes]
 ) -> Iterator[bytes]:
-    """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to WriteReports in JSON.
+    """Runs one task as Spark calls it: from serialized record batches to WriteReports in JSON.
 
     number: the number of the task. The reports are those of `write_files`. Without `events`, which would cancel the job, an
     error of this package is raised, so that Spark fails the job.

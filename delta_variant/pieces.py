@@ -1,11 +1,11 @@
-"""Pieces of files, and how to read JSON documents in them: what the driver of `ingest` tells its tasks."""
+"""Pieces of files: what `ingest` and `convert` tell a task to read. They are sent as text, in a column of rows."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
     from delta_variant.storage import Storage
 
-Form = Literal["auto", "lines", "array", "adjacent", "document"]
-FORMS: tuple[Form, ...] = ("auto", "lines", "array", "adjacent", "document")
+PIECE = "delta_variant piece"
+"""The column with pieces in the rows that a task gets; it is the first."""
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a file. A line belongs to the piece in which it begins."""
+    """A part of a file. A line belongs to the piece in which it begins, and so does a row group."""
 
     storage: int
     """The number of its storage among those of `JsonFiles` or `ParquetFiles`."""
@@ -54,29 +53,3 @@ def opener(storages: Sequence[Storage]) -> Callable[[Piece], fs.FileSystem]:
     """Gives the file systems of pieces in one task, each opened at its first use."""
     opened = cache(lambda number: storages[number].open())
     return lambda piece: opened(piece.storage)
-
-
-@dataclass(frozen=True)
-class JsonFiles:
-    """How the files are read; the same for all pieces."""
-
-    storages: tuple[Storage, ...]
-    form: Form
-    """How documents stand in a file: one a line, as the elements of an array, one after the other, or one a file. "auto":
-    `forms`."""
-    records: tuple[str, ...] | None
-    """The keys that lead from each document to the array whose elements are the rows; None if documents are rows."""
-    max_bytes: int
-    """The bytes that a document may have."""
-    fails: bool
-    """Whether a malformed document fails the task; else it is left out and counted."""
-    allow_duplicate_keys: bool
-    validate_unicode: bool = True
-
-
-def is_known(name: str) -> bool:
-    """Whether the name of a file says that it has JSON, compressed or not."""
-    name = name.lower()
-    for suffix in COMPRESSIONS:
-        name = name.removesuffix(suffix)
-    return name.endswith(SUFFIXES)

@@ -31,10 +31,9 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from delta_variant import errors, jvm, messages, pairs, reloading
 from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
-from delta_variant.json_files.pieces import Piece
 from delta_variant.messages import Additions, Listing, decoded
-from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import quoted
+from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
 from delta_variant.transaction import Table, Transaction, own_session
