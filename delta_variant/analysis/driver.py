@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pyspark.sql import types as t
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, mapping, stats
 from delta_variant.analysis.index import Indexed, index
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages, remove_messages
@@ -26,7 +26,7 @@ from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decod
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table, tags
-from delta_variant.writer import indexing, mapping, shredding_schemas
+from delta_variant.writer import indexing, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"

@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as t
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, mapping, stats
 from delta_variant.analysis import inspected
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
@@ -44,7 +44,7 @@ from delta_variant.rewriting.arrangement import (
     grouped,
 )
 from delta_variant.transaction import Table, Transaction
-from delta_variant.writer import clustering, every_write, file_sizes, mapping
+from delta_variant.writer import clustering, every_write, file_sizes
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.blocks import PLACE, Sorting
 from delta_variant.writer.calls import Call

@@ -27,9 +27,8 @@ from pyspark import TaskContext
 
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
-from delta_variant.version import __version__
+from delta_variant.version import __version__, check_version
 from delta_variant.writer import late
-from delta_variant.writer.plan import check_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from delta_variant import callbacks, errors, jvm
+from delta_variant import callbacks, errors, jvm, mapping
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning
 from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
-from delta_variant.writer import every_write, mapping, planning
+from delta_variant.writer import every_write, planning
 from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:

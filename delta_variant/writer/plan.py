@@ -21,15 +21,6 @@ IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""
 
 
-def check_version(driver: str) -> None:
-    """Raises RuntimeError if a task runs another version of this package than the driver, whose plan it has."""
-    if driver != __version__:
-        raise RuntimeError(
-            f"the executors run delta-variant {__version__} and the driver runs {driver}: install the same version in the "
-            "Python of both"
-        )
-
-
 @dataclass(frozen=True)
 class Plan:
     """The instructions of a write, the same for all of its tasks."""

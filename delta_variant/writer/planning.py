@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from delta_variant import jvm, pairs, stats
+from delta_variant import jvm, mapping, pairs, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
 from delta_variant.membership.sidecars import APPLICATION
 from delta_variant.messages import ClusterReply, WriteReply
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
-from delta_variant.writer import clustering, file_sizes, indexing, mapping, shredding_schemas
+from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan

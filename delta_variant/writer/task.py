@@ -31,27 +31,26 @@ import pyarrow.compute as pc
 
 from delta_variant import errors, nested, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
+from delta_variant.mapping import with_field_ids
 from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.paths import ColumnPath, dotted
+from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, leaves, named_apart, shreddable
+from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
-from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import naming, physical, physical_type
-from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
+from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.row_sources import received
-from delta_variant.writer.shredding_schemas import Inference, leaves, named_apart, shreddable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delta_variant.writer.task_events import EventSender
 
-SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
-"""The limits of the sample from which a shredding schema is inferred: rows and bytes at the start of a file."""
 SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size, because a slice and its shredded columns are in memory at the same time."""
 LEAF_BYTES = 8 << 10
