@@ -19,20 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from delta_variant import loading, pairs, reloading
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.loading import COMMIT_BYTES, Load, Loaded, Written, own_errors
+from delta_variant.loading import COMMIT_BYTES, Loaded, Loader, own_errors
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
 from delta_variant.parquet_files.spark_schema import merged, variants
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
 from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
-from delta_variant.reloading import Batch, Changed, SourceFile
+from delta_variant.reloading import Batch, Changed, ListedFile
 from delta_variant.shredding.shredder import UNREADABLE
+from delta_variant.writer.driver import Outcome
 from delta_variant.writer.row_sources import ParquetPieces
 
 if TYPE_CHECKING:
@@ -112,18 +113,18 @@ def convert(
 
 
 @dataclass(kw_only=True)
-class _Conversion(Load[Converted]):
+class _Conversion(Loader[Converted]):
     operation = "convert"
     columns: frozenset[ColumnPath] | None
     drop: frozenset[str]
     schema: pa.Schema = field(init=False)
     """The columns of the files whose footers were read first."""
-    read: Collection[SourceFile] = ()
+    read: Collection[ListedFile] = ()
     """These files."""
 
     def found(
         self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folders: Mapping[str, str]
-    ) -> tuple[list[SourceFile], int]:
+    ) -> tuple[list[ListedFile], int]:
         """The files to read, in the order of their names, and how many were left out because of their suffix.
 
         folders: types of columns of directories. All of these columns that are not dropped become `self.folders`. Raises
@@ -136,7 +137,7 @@ class _Conversion(Load[Converted]):
                 f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
             )
         self._check_target([file.path for file in found.files], found.directories)
-        schema = t.StructType.fromJson(json.loads(found.schema)) if found.schema else t.StructType()
+        schema = T.StructType.fromJson(json.loads(found.schema)) if found.schema else T.StructType()
         for name in folders:
             if name.lower() not in map(str.lower, schema.names):
                 raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
@@ -161,7 +162,7 @@ class _Conversion(Load[Converted]):
                     f"the table {self.target} would be in {source}, whose files are read: choose another directory"
                 )
 
-    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:  # noqa: ARG002
+    def begin(self, wanted: Sequence[ListedFile], there: Collection[ListedFile]) -> None:  # noqa: ARG002
         """Reads the columns of all files that are to be converted."""
         if wanted:
             self.schema, self.read = self._merged(wanted), frozenset(wanted)
@@ -170,7 +171,7 @@ class _Conversion(Load[Converted]):
         with self.table() as table:
             return table.exists()
 
-    def _merged(self, files: Sequence[SourceFile]) -> pa.Schema:
+    def _merged(self, files: Sequence[ListedFile]) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
         pieces, reading = self._pieces(files, lambda piece: [replace(piece, end=0)])  # the footer alone
         with own_errors("reading the footers"):
@@ -190,12 +191,12 @@ class _Conversion(Load[Converted]):
             )
         return schema
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> Outcome:
         """Commits the rows of files. A reload that was planned anew may have files that were not to be converted at first."""
         schema = self.schema if set(batch.files).issubset(self.read) else self._merged(batch.files)
         pieces, reading = self._pieces(batch.files, self.parts)
         reading = replace(reading, schema=schema)
-        columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
+        columns = T.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
         rows = pieces.mapInArrow(partial(_rows, reading, pairs.arrow_schema(columns)), columns)
         options = self.options
         if options.get("partition_by") is None:
@@ -213,7 +214,7 @@ class _Conversion(Load[Converted]):
                 raise UnsupportedFeatureError(found[0].error) from error
             raise
 
-    def _pieces(self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, ParquetFiles]:
+    def _pieces(self, files: Sequence[ListedFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, ParquetFiles]:
         """A DataFrame with a row for each piece and the columns of its file and directories, and how the pieces are read."""
         df, storages = self.pieces(files, parts)
         dropped = self.drop | {name.lower() for name in self.folders}

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import AccumulatorParam, TaskContext
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import pairs
 from delta_variant.errors import InvalidSchemaError
@@ -49,8 +49,8 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
 
     The function returns how many malformed documents the tasks left out, by file, when the job has ended.
     """
-    kinds = [t.StructField(f.name, t.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
-    schema = t.StructType(kinds)
+    kinds = [T.StructField(f.name, T.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
+    schema = T.StructType(kinds)
     counts = pieces.sparkSession.sparkContext.accumulator({}, _Counts())
     rows = partial(_rows, reading, pairs.arrow_schema(schema), counts)
 

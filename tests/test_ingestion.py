@@ -23,7 +23,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.loading import Load
+from delta_variant.loading import Loader
 from tests.logs import adds
 from tests.test_writer import canonicals, read
 
@@ -429,8 +429,8 @@ def test_advice(spark, tmp_path, content, options, message):
 def test_a_file_that_changed(spark, tmp_path, monkeypatch):
     """A file that is rewritten between its listing and its reading is an error, and nothing is committed."""
     (tmp_path / "a.json").write_text(lines(0, 5))
-    listed = Load.listed
-    monkeypatch.setattr(Load, "listed", lambda *args: (listed(*args), (tmp_path / "a.json").write_text(lines(0, 6)))[0])
+    listed = Loader.listed
+    monkeypatch.setattr(Loader, "listed", lambda *args: (listed(*args), (tmp_path / "a.json").write_text(lines(0, 6)))[0])
     with pytest.raises(TableError, match=r"a\.json had \d+ bytes when it was listed"):
         dv.ingest(spark, tmp_path / "a.json", tmp_path / "t")
     assert not list(tmp_path.glob("t/_delta_log/*.json"))

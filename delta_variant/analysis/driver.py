@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import jvm, mapping, stats
 from delta_variant.analysis.index import Indexed, index
@@ -83,7 +83,7 @@ def analyze(
     by_name = columns is not None or paths is not None
     to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
     if bloom is None and not by_name:
-        schema = t.StructType.fromJson(dict(features.schema))
+        schema = T.StructType.fromJson(dict(features.schema))
         to_index = shredding_schemas.paths_of(schema, features.properties, indexing.BLOOM)
     if where is not None:
         with jvm.delta_errors(f"analyzing {table.name}"):
@@ -150,8 +150,8 @@ def _asked(
 
     Raises InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that can have no bounds.
     """
-    schema = t.StructType.fromJson(dict(features.schema))
-    variants = {path for path, kind in leaves(schema) if isinstance(kind, t.VariantType)}
+    schema = T.StructType.fromJson(dict(features.schema))
+    variants = {path for path, kind in leaves(schema) if isinstance(kind, T.VariantType)}
     known = {tuple(map(str.lower, path)): path for path in variants}
 
     def named(names: ColumnPath, text: str) -> ColumnPath:

@@ -100,7 +100,7 @@ class Reader:
 
     def _batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
         for pieces in rows:
-            place = pieces.schema.get_field_index(column)
+            index = pieces.schema.get_field_index(column)
             for number, text in enumerate(pieces.column(column).to_pylist()):
                 piece = Piece.of(text)
                 for variants, bad in self.documents(piece):
@@ -113,8 +113,8 @@ class Reader:
                     for start in range(0, len(variants), _ROWS):
                         some = variants.slice(start, _ROWS)
                         own = pa.array(np.full(len(some), number))
-                        columns = [some if i == place else other.take(own) for i, other in enumerate(pieces.columns)]
-                        yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(place, pa.field(column, some.type)))
+                        columns = [some if i == index else other.take(own) for i, other in enumerate(pieces.columns)]
+                        yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(index, pa.field(column, some.type)))
 
     def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:
         """The documents of a piece, block by block: Variants, and what is malformed.

@@ -93,12 +93,12 @@ class Reader:
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
                 if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
-                    at = first_row
+                    row = first_row
                     for read in self._read(file, number):
-                        batch = unshredded(with_types(read, exact), is_variant, at, for_spark=self._files.for_spark)
+                        batch = unshredded(with_types(read, exact), is_variant, row, for_spark=self._files.for_spark)
                         fit = partial(_fitted, kind=whole, is_legacy=legacy)
-                        yield in_rows(fit, batch, at)
-                        at += batch.num_rows
+                        yield in_rows(fit, batch, row)
+                        row += batch.num_rows
                 first_row += group.num_rows
 
     def columns(self, piece: Piece) -> pa.Schema:
@@ -110,13 +110,13 @@ class Reader:
         """The rows of a row group, as pyarrow reads them."""
         group, done = file.metadata.row_group(number), 0
         while done < group.num_rows:
-            at, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
+            end, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
             for read in batches(file, rows, [number], use_threads=False):
-                at += read.num_rows
-                if at <= done:
+                end += read.num_rows
+                if end <= done:
                     continue
-                new = read.slice(read.num_rows - (at - done))
-                done = at
+                new = read.slice(read.num_rows - (end - done))
+                done = end
                 self._row_bytes = max(1.0, size_of(new) / new.num_rows)
                 yield new
                 if is_first or self._batch_rows(group) * _TOO_LARGE < rows:

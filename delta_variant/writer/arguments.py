@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.messages import Additions
@@ -36,7 +36,7 @@ _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
 _SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _CODEC_OF_SESSION, _ROWS_OF_SESSION = "spark.sql.parquet.compression.codec", "spark.sql.files.maxRecordsPerFile"
-_NO_PARTITION = (t.VariantType, t.StructType, t.ArrayType, t.MapType, t.BinaryType)
+_NO_PARTITION = (T.VariantType, T.StructType, T.ArrayType, T.MapType, T.BinaryType)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _is_txn(txn: object) -> bool:
     return isinstance(app_id, str) and bool(app_id) and isinstance(version, int) and 0 <= version < 1 << 63
 
 
-def partition_columns(partition_by: Sequence[str], schema: t.StructType) -> list[str]:
+def partition_columns(partition_by: Sequence[str], schema: T.StructType) -> list[str]:
     """The columns as the schema spells them. Raises InvalidSchemaError if a table cannot be partitioned by them."""
     spelled = {name.lower(): name for name in schema.names}
     columns = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_TOLD = 1000
 _told: set[str] = set()
-_log = logging.getLogger("delta_variant")
+_logger = logging.getLogger("delta_variant")
 
 
 def writes(spark: SparkSession, python: Any, call: Any) -> Any:
@@ -84,7 +84,7 @@ def tell(about: str, text: str) -> None:
     lines the reason, which may be the traceback of a Python worker or a message of Spark's.
     """
     if about in ("setting", "order"):
-        _log.warning("%s", text)
+        _logger.warning("%s", text)
         return
     table, reason = text.split("\n", 1)
     why = jvm.not_loaded(reason) or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
@@ -92,7 +92,7 @@ def tell(about: str, text: str) -> None:
     told = f"{done} a statement to {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
-        _log.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)
+        _logger.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)
 
 
 class _RegionWantedError(Exception):

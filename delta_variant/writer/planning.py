@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import jvm, mapping, pairs, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
@@ -61,7 +61,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     check_types(columns)
     schema, physical = mapping.schemas(table.schema)
     for field in physical:
-        if field.name in by and isinstance(field.dataType, t.BinaryType):
+        if field.name in by and isinstance(field.dataType, T.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
     option, closes_given = _shred(table)
     shred = option if asked is None or asked.follows_options else asked.shred
@@ -69,9 +69,9 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
         table.check_shredding(", or leave out shred=")
-    data = t.StructType([field for field in physical if field.name not in by])
-    stored = {path for path, kind in leaves(data) if isinstance(kind, t.VariantType)}
-    variants = frozenset(path for path, kind in leaves(columns) if isinstance(kind, t.VariantType))
+    data = T.StructType([field for field in physical if field.name not in by])
+    stored = {path for path, kind in leaves(data) if isinstance(kind, T.VariantType)}
+    variants = frozenset(path for path, kind in leaves(columns) if isinstance(kind, T.VariantType))
     if not variants <= stored:
         raise UnsupportedFeatureError("VARIANT columns of the rows are not those of the table")
     paths = mapping.physical_paths(table.schema)
@@ -85,7 +85,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         location=location,
         variants=variants,
         partition_by=by,
-        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
+        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, T.TimestampType)),
         shredding_schemas={paths[path]: kind for path, kind in given.items() if table.shredding and paths[path] in variants},
         infer=shred == "auto" and table.shredding and bool(variants),
         closes_given=closes_given,
@@ -116,7 +116,7 @@ def _shred(table: TableFeatures) -> tuple[Shred, bool]:
 
 
 def _sources(
-    request: WriteRequest, location: Storage, table: TableFeatures, columns: t.StructType, asked: Request | None
+    request: WriteRequest, location: Storage, table: TableFeatures, columns: T.StructType, asked: Request | None
 ) -> tuple[RowSource, ...]:
     """What tasks make rows of; nothing if they get the rows."""
     ids = mapping.ids_in_files(table)
@@ -135,7 +135,7 @@ def _sources(
 
 def _indexed(
     features: TableFeatures,
-    data: t.StructType,
+    data: T.StructType,
     variants: Collection[ColumnPath],
     physical_paths: Mapping[ColumnPath, ColumnPath],
 ) -> list[ColumnPath]:
@@ -173,8 +173,8 @@ def features(request: WriteRequest) -> TableFeatures:
     return replace(found, properties={**request.settings, **found.properties, **request.options})
 
 
-def _columns(request: WriteRequest) -> t.StructType:
-    return t.StructType.fromJson(json.loads(request.columns))
+def _columns(request: WriteRequest) -> T.StructType:
+    return T.StructType.fromJson(json.loads(request.columns))
 
 
 def cluster(request: ClusterRequest) -> ClusterReply:
@@ -183,7 +183,7 @@ def cluster(request: ClusterRequest) -> ClusterReply:
     task_bytes = 0
     try:
         task_bytes = file_sizes.target_bytes(table.properties)
-        keys = clustering.keys(t.StructType.fromJson(json.loads(request.columns)), listed(request.keys))
+        keys = clustering.keys(T.StructType.fromJson(json.loads(request.columns)), listed(request.keys))
     except DeltaVariantError as error:
         return ClusterReply((), task_bytes, str(error))
     return ClusterReply(tuple(keys), task_bytes, "")
