@@ -137,6 +137,7 @@ class WriteRequest(Message):
     protocol: str
     metadata: str
     columns: str
+    sent: str
     partition_by: tuple[str, ...]
     steps: Mapping[str, bool]
     texts: TextColumns | None

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from delta_variant.errors import TableError
 from delta_variant.parquet.columns import Columns, group_of, opened
-from delta_variant.parquet.fitting import VARIANT
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.shredding import UNSHREDDED
 from delta_variant.writer.physical_columns import naming, required
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from delta_variant.parquet.footer import Names
     from delta_variant.storage import Storage
 
-PLACE_TYPE = pa.struct([("file", pa.string()), ("row", pa.int64()), ("variant", VARIANT)])
-"""What Spark sends in the place of a Variant."""
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES
 """Rows with more Variants than that are read again in smaller slices."""

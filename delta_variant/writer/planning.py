@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import types as T
 
 from delta_variant import jvm, mapping, pairs, stats
@@ -56,7 +55,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for what tasks do not write, and for
     arguments, options and properties that do not fit the table.
     """
-    table, columns, by = features(request), _columns(request), request.partition_by
+    table, columns, by = features(request), _struct(request.columns), request.partition_by
     table.check_writable()
     check_types(columns)
     schema, physical = mapping.schemas(table.schema)
@@ -154,11 +153,7 @@ def _indexed(
 
 def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
-    columns = pairs.arrow_schema(_columns(request))
-    for source in reversed(plan.sources):
-        columns = source.sent(columns)
-    sent = [*((field.name, field.type) for field in columns), *((name, pa.string()) for name in request.partition_by)]
-    task = partial(write_messages, plan, pa.schema(sent), events)
+    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent)), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
 
 
@@ -173,8 +168,8 @@ def features(request: WriteRequest) -> TableFeatures:
     return replace(found, properties={**request.settings, **found.properties, **request.options})
 
 
-def _columns(request: WriteRequest) -> T.StructType:
-    return T.StructType.fromJson(json.loads(request.columns))
+def _struct(text: str) -> T.StructType:
+    return T.StructType.fromJson(json.loads(text))
 
 
 def cluster(request: ClusterRequest) -> ClusterReply:
@@ -183,7 +178,7 @@ def cluster(request: ClusterRequest) -> ClusterReply:
     task_bytes = 0
     try:
         task_bytes = file_sizes.target_bytes(table.properties)
-        keys = clustering.keys(T.StructType.fromJson(json.loads(request.columns)), listed(request.keys))
+        keys = clustering.keys(_struct(request.columns), listed(request.keys))
     except DeltaVariantError as error:
         return ClusterReply((), task_bytes, str(error))
     return ClusterReply(tuple(keys), task_bytes, "")

@@ -1,14 +1,14 @@
 """The sources of a write's rows: batches as Spark sends them → the rows that a task writes.
 
-Rows that need nothing have no source. The others have one or two, in this order:
+Rows that Spark sends have no source. The others have one, or the first two of these:
 
-    LateVariants   a VARIANT column says where its Variants are; they are read from older files (`writer.late`)
-    ParsedTexts    a VARIANT column is JSON texts
+    LateVariants   a VARIANT column has places in older files, and the Variants are read there (`writer.late`)
+    ParsedTexts    a VARIANT column has JSON texts
     JsonPieces     a column has pieces of JSON files, whose documents are the rows (`json_files`)
     ParquetPieces  the first column has pieces of Parquet files (`parquet_files`)
     SortedBlocks   the first column has blocks of sorted rows (`writer.blocks`)
 
-A source is data, pickled with the plan. `planning` asks it for the columns that Spark sends, and `task` for the rows.
+A source is data, and part of the plan. `planning` makes it of what Spark sends, and `task` asks it for the rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from delta_variant.errors import InvalidJsonError, UnsupportedFeatureError
 from delta_variant.json_files import documents
 from delta_variant.parquet_files import reader
 from delta_variant.paths import quoted
-from delta_variant.pieces import PIECE
 from delta_variant.writer import blocks, late
 from delta_variant.writer.physical_columns import naming
 
@@ -41,10 +40,12 @@ if TYPE_CHECKING:
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.storage import Storage
 
+    Batches = Iterator[pa.RecordBatch]
+
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 
 
-def received(messages: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def received(messages: Iterator[bytes], schema: pa.Schema) -> Batches:
     """Decodes the record batches in a task, without copying the messages.
 
     `scala/Batches.java` makes them in the executor's JVM: one IPC message each, of at most 16,384 rows or about 8 MiB.
@@ -62,11 +63,7 @@ class RowSource(ABC):
     """Makes the rows of a write in its tasks."""
 
     @abstractmethod
-    def sent(self, columns: pa.Schema) -> pa.Schema:
-        """The columns that Spark sends. columns: those of the rows, as Spark has them, without partition columns."""
-
-    @abstractmethod
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:
         """The rows, with the partition columns at the end. Raises errors of this package, and OSError.
 
         batches: as Spark sends them. malformed: counts JSON documents that are left out, by file.
@@ -74,49 +71,32 @@ class RowSource(ABC):
 
 
 class Pieces(RowSource):
-    """A source that a call has in the place of rows. Its pieces are read in the tasks that write, or Spark reads them."""
+    """What a call has in the place of rows. Tasks that write read it, unless Spark needs the rows."""
 
     name: ClassVar[str]
     """Its name in `Additions.pieces`."""
 
     @abstractmethod
     def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
-        """The source as the tasks of a write get it; None if Spark reads the pieces.
-
-        columns: those of the table without partition columns, in the types of the rows.
-        """
+        """The source as tasks get it; None if Spark reads the pieces. columns: those of files, in the types of the rows."""
 
 
 @dataclass(frozen=True)
 class LateVariants(RowSource):
-    """VARIANT columns that are read from files of the table."""
-
     location: Storage
     """The directory of the table."""
     columns: Mapping[str, tuple[int, ...]]
-    """Their field ids, by the names of the columns; no ids unless files are read by id."""
+    """The field ids of the columns, by name; no ids unless files are read by id."""
 
-    def sent(self, columns: pa.Schema) -> pa.Schema:
-        """The columns, with places in files for Variants."""
-        return _typed(columns, dict.fromkeys(self.columns, late.PLACE_TYPE))
-
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows with their Variants."""
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:  # noqa: ARG002
         return late.materialized(batches, self.location, self.columns)
 
 
 @dataclass(frozen=True)
 class ParsedTexts(RowSource):
-    """JSON texts that become Variants."""
-
     texts: TextColumns
 
-    def sent(self, columns: pa.Schema) -> pa.Schema:
-        """The columns, with texts for Variants."""
-        return _typed(columns, dict.fromkeys(self.texts.columns, pa.string()))
-
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows with VARIANT columns in the place of texts. Raises InvalidJsonError, as `texts` says."""
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:  # noqa: ARG002
         return map(self._parsed, batches)
 
     def _parsed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -149,79 +129,47 @@ class ParsedTexts(RowSource):
 
 @dataclass(frozen=True)
 class JsonPieces(Pieces):
-    """Pieces of JSON files. One row has the columns of the piece and, in the place of the piece, one document."""
-
     name = "json"
     files: JsonFiles
     column: str = ""
     """The VARIANT column, by its physical name; empty while it is not known."""
 
     def planned(self, request: WriteRequest, columns: pa.Schema) -> Self:  # noqa: ARG002
-        """The source with its column. Raises UnsupportedFeatureError if Spark needs the documents."""
-        table, texts = f"delta.{quoted(request.location)}", request.texts
-        if texts is None or len(texts.columns) != 1:
+        if request.texts is None or len(request.texts.columns) != 1:
             raise UnsupportedFeatureError(
-                f"Spark needs the documents, as for a constraint or a generated column of {table} that uses them, and ingest "
-                "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
+                "Spark needs the documents, as for a constraint or a generated column of "
+                f"delta.{quoted(request.location)} that uses them, and ingest reads them in the tasks that write: use "
+                "write(spark.read.text(…), …, parse_json={…})"
             )
-        return replace(self, column=texts.columns[0])
+        return replace(self, column=request.texts.columns[0])
 
-    def sent(self, columns: pa.Schema) -> pa.Schema:
-        """The columns, with pieces for Variants."""
-        return _typed(columns, {self.column: pa.string()})
-
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
-        """A row for each document."""
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:
         return documents.Reader(self.files).batches(batches, self.column, malformed)
 
 
 @dataclass(frozen=True)
 class _WholeRows(Pieces):
-    """Pieces with rows of several columns: these columns are the first of the rows, and those beside the piece the next."""
-
     name = "rows"
-    piece: ClassVar[pa.DataType]
-    """The type of a piece."""
     schema: pa.Schema = field(default=pa.schema([]), kw_only=True)
-    """The columns; empty while they are not known."""
+    """The columns that pieces have, which are the first of the rows; empty while they are not known."""
 
     def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
-        """The source with its columns."""
-        read = [field for field in columns if field.name in request.read]
+        read = [column for column in columns if column.name in request.read]
         return replace(self, schema=pa.schema(read)) if read else None
-
-    def sent(self, columns: pa.Schema) -> pa.Schema:
-        """The column with pieces, and the columns that they do not have."""
-        beside = [field for field in columns if field.name not in self.schema.names]
-        return pa.schema([pa.field(PIECE, self.piece), *beside])
 
 
 @dataclass(frozen=True)
 class ParquetPieces(_WholeRows):
-    """Pieces of Parquet files."""
-
-    piece = pa.string()
     files: ParquetFiles
 
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows of the pieces."""
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:  # noqa: ARG002
         return reader.Reader(replace(self.files, schema=self.schema)).batches(batches)
 
 
 @dataclass(frozen=True)
 class SortedBlocks(_WholeRows):
-    """Blocks of sorted rows."""
-
-    piece = pa.binary()
-
-    def rows(self, batches: Iterator[pa.RecordBatch], malformed: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows of the blocks, merged."""
+    def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:  # noqa: ARG002
         return blocks.Reader(self.schema).batches(batches)
-
-
-def _typed(columns: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns, some of them with other types."""
-    return pa.schema([field.with_type(types.get(field.name, field.type)) for field in columns])
 
 
 def _text(array: pa.Array) -> pa.Array:
