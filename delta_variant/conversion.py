@@ -225,15 +225,11 @@ class _Conversion(Loader[Converted]):
 def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The different schemas of the files of a task, each with the first file that has it."""
     reader, known = Reader(reading), set()
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            piece = Piece.of(text)
-            schema = reader.columns(piece).serialize().to_pybytes()
-            if schema not in known:
-                known.add(schema)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([piece.name]), pa.array([schema], pa.binary())], names=["file", "schema"]
-                )
+    for piece in Piece.each(batches):
+        schema = reader.columns(piece).serialize().to_pybytes()
+        if schema not in known:
+            known.add(schema)
+            yield pa.RecordBatch.from_pydict({"file": [piece.name], "schema": pa.array([schema], pa.binary())})
 
 
 def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

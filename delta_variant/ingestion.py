@@ -275,12 +275,11 @@ class _Ingestion(Loader[Ingested]):
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     reader = Reader(reading)
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            for _, malformed in reader.documents(Piece.of(text)):
-                rows = [(bad.name, bad.line, bad.offset, bad.reason, bad.text.decode(errors="replace")) for bad in malformed]
-                if rows:
-                    yield pa.RecordBatch.from_pylist([dict(zip(_BAD.names, row, strict=True)) for row in rows], _BAD)
+    for piece in Piece.each(batches):
+        for _, malformed in reader.documents(piece):
+            rows = [(bad.name, bad.line, bad.offset, bad.reason, bad.text.decode(errors="replace")) for bad in malformed]
+            if rows:
+                yield pa.RecordBatch.from_pylist([dict(zip(_BAD.names, row, strict=True)) for row in rows], _BAD)
 
 
 def _folder(name: str, column: str) -> str | None:

@@ -8,8 +8,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import pyarrow as pa
     from pyarrow import fs
 
     from delta_variant.storage import Storage
@@ -42,6 +43,11 @@ class Piece:
     def of(cls, text: str) -> Piece:
         """The piece from its text."""
         return cls(**json.loads(text))
+
+    @classmethod
+    def each(cls, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+        """The pieces in the first column of batches."""
+        return (cls.of(text) for batch in batches for text in batch.column(0).to_pylist())
 
     @property
     def compression(self) -> str | None:

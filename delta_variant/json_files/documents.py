@@ -84,17 +84,15 @@ class Reader:
         small: list[pa.RecordBatch] = []
         count = size = 0
         for batch in self._batches(rows, column, malformed):
-            if batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES:
-                if small:
-                    yield pa.concat_batches(small)
-                    small, count, size = [], 0, 0
-                yield batch
-                continue
-            small.append(batch)
-            count, size = count + batch.num_rows, size + batch.nbytes
-            if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            is_large = batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES
+            if not is_large:
+                small.append(batch)
+                count, size = count + batch.num_rows, size + batch.nbytes
+            if small and (is_large or count >= _BATCH_ROWS or size >= _BATCH_BYTES):
                 yield pa.concat_batches(small)
                 small, count, size = [], 0, 0
+            if is_large:
+                yield batch
         if small:
             yield pa.concat_batches(small)
 

@@ -175,8 +175,8 @@ class Call:
             return None
         if _UNKNOWN_FEATURES.match(condition):
             return errors.UnsupportedFeatureError(f"{doing} failed: {text}")
-        is_of_rows = state.startswith(_OF_ROWS)
-        return (errors.InvalidSchemaError if is_of_rows else errors.TableError)(f"{doing} failed: {text}")
+        error_class = errors.InvalidSchemaError if state.startswith(_OF_ROWS) else errors.TableError
+        return error_class(f"{doing} failed: {text}")
 
     def _delete_files(self) -> None:
         """Deletes the files of finished tasks as far as possible, if no commit can have them; VACUUM deletes the rest."""

@@ -44,17 +44,14 @@ def given(
     """
     if shred is False:
         return {}
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
-    schemas: dict[ColumnPath, pa.DataType] = {}
-    for key, text in properties.items():
-        if key.startswith(SHREDDING):
-            path, type_name = columns.get(_folded(parse_column(key[len(SHREDDING) :])), ((), ""))
-            if type_name == "variant":
-                schemas[path] = _checked(text, path, f"table property {key}")
+    schemas = {
+        path: _checked(text, path, f"table property {key}") for path, key, text in _stored(schema, properties, SHREDDING)
+    }
     if shred == "auto":
         return schemas
     if not hasattr(shred, "items"):
         raise InvalidSchemaError(f"shred={shred!r} must be 'auto', False, or a mapping from VARIANT columns to their schemas")
+    columns = _columns(schema)
     for name, wanted in shred.items():
         path, type_name = columns.get(_folded(parse_column(name)), ((), ""))
         if type_name != "variant":
@@ -74,7 +71,7 @@ def first_bounds(
     Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property for bounds
     raises InvalidPathError, as does invalid text.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
+    columns = _columns(schema)
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for text in (*cluster_by, *listed(properties.get(CLUSTER_BY, ""))):
         column, variant_path = parse_column_path(text)
@@ -93,15 +90,26 @@ def paths_of(schema: StructType, properties: Mapping[str, str], prefix: str) -> 
 
     Raises InvalidPathError for text that is no path, and for a path that leads into an array.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
     found: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
+    for path, key, text in _stored(schema, properties, prefix):
+        keys = [_keys(item, key) for item in listed(text)]
+        found[path] = tuple(dict.fromkeys((*found.get(path, ()), *keys)))
+    return found
+
+
+def _stored(schema: StructType, properties: Mapping[str, str], prefix: str) -> Iterator[tuple[ColumnPath, str, str]]:
+    """The properties `<prefix><column>`: the VARIANT column, the name and the text of each."""
+    columns = _columns(schema)
     for key, text in properties.items():
         if key.startswith(prefix):
             path, type_name = columns.get(_folded(parse_column(key[len(prefix) :])), ((), ""))
             if type_name == "variant":
-                keys = [_keys(item, key) for item in listed(text)]
-                found[path] = tuple(dict.fromkeys((*found.get(path, ()), *keys)))
-    return found
+                yield path, key, text
+
+
+def _columns(schema: StructType) -> dict[ColumnPath, tuple[ColumnPath, str]]:
+    """The columns and fields of a schema, with the names of their types, by their paths in lower case."""
+    return {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
 
 
 def _keys(text: str, key: str) -> ColumnPath:

@@ -108,18 +108,12 @@ def write_files(
         reports = task.close()
         if malformed:
             reports.append(WriteReport(malformed=malformed))
-    except DeltaVariantError as error:
+    except BaseException as error:
         task.abort()
-        failure = error
-    except OSError as error:
-        task.abort()
-        explained = plan.location.explained(error)
-        if explained is None:
+        explained = plan.location.explained(error) if isinstance(error, OSError) else error
+        if not isinstance(explained, DeltaVariantError):
             raise
         failure = explained
-    except BaseException:
-        task.abort()
-        raise
     if failure is not None:
         reports = [WriteReport(error=Failure(type(failure).__name__, str(failure)))]
     if events is not None:
@@ -172,7 +166,7 @@ class _Task:
                 room = self._room(rows)
                 self._take(rows.slice(0, room))
                 rows = rows.slice(room)  # noqa: PLW2901  # the rows that are left
-                if self._is_full():
+                if self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes:
                     self._finish()
 
     def _room(self, rows: pa.RecordBatch) -> int:
@@ -185,9 +179,6 @@ class _Task:
             space = SAMPLE_BYTES - self._pending_bytes
             room = min(room, SAMPLE_ROWS - self._rows, max(1, space * rows.num_rows // max(1, rows.nbytes)))
         return room
-
-    def _is_full(self) -> bool:
-        return self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes
 
     def _estimate(self) -> float:
         """The estimated size of the current file if it were closed now."""
@@ -219,18 +210,14 @@ class _Task:
         self._pending_bytes += rows.nbytes
         enough = self._rows >= SAMPLE_ROWS or self._pending_bytes >= min(SAMPLE_BYTES, self._plan.max_bytes)
         if enough or not self._plan.infer:
-            self._open()
+            pending = self._taken()
+            schemas = self._schemas(pending)
+            self._file = self._encoder(self._sink(), pending, schemas)
 
     def _taken(self) -> list[pa.RecordBatch]:
         """The pending rows, which are pending no more."""
         rows, self._pending, self._pending_bytes = self._pending, [], 0
         return rows
-
-    def _open(self) -> None:
-        """Opens a file and writes the pending rows to it."""
-        rows = self._taken()
-        schemas = self._schemas(rows)
-        self._file = self._encoder(self._sink(), rows, schemas)
 
     def _write_small(self) -> None:
         """Writes a file whose rows are all pending. A small file is also encoded plain, and the smaller encoding is kept."""
@@ -259,8 +246,7 @@ class _Task:
 
     def _sink(self) -> pa.NativeFile:
         """Opens a new file for rows of the current partition."""
-        values = self._partition_values()
-        is_change = values.pop(IS_CHANGE, None) == _CHANGED
+        values, is_change = self._partition()
         folders = [_CHANGE_DATA] * is_change + [directory(name, value) for name, value in values.items()]
         if self._plan.random_prefix:
             folders = [uuid.uuid4().hex[: self._plan.random_prefix]]
@@ -275,8 +261,10 @@ class _Task:
         self.paths.append(f"{root}/{self._path}")
         return self._fs.open_output_stream(self.paths[-1])
 
-    def _partition_values(self) -> dict[str, str | None]:
-        return dict(zip(self._plan.partition_by, self._key or (), strict=True))
+    def _partition(self) -> tuple[dict[str, str | None], bool]:
+        """The values of the partition columns, and whether the rows are change data."""
+        values = dict(zip(self._plan.partition_by, self._key or (), strict=True))
+        return values, values.pop(IS_CHANGE, None) == _CHANGED
 
     def _schemas(self, rows: list[pa.RecordBatch]) -> dict[ColumnPath, pa.DataType]:
         """The shredding schemas, by column, of a file that begins with these rows. Columns that stay plain are left out."""
@@ -307,21 +295,20 @@ class _Task:
         """Adds the report of a file. shredded: its shredded encoding, which has the bounds. kept: the one that was written."""
         if kept is shredded:
             self._sizes.learn(kept.writer, kept.incoming_bytes)
-        values = self._partition_values()
+        values, is_change = self._partition()
         file = {"path": uri(self._path), "partitionValues": values, "size": kept.size}
-        if values.pop(IS_CHANGE, None) == _CHANGED:
-            self._add_report({"cdc": {**file, "dataChange": False}}, kept)
-        else:
-            self._add_report({"add": self._add(file, shredded, kept)}, kept, left_plain=kept is not shredded)
+        action = {"cdc": {**file, "dataChange": False}} if is_change else {"add": self._add(file, shredded, kept)}
+        report = WriteReport(
+            add=json.dumps(action, ensure_ascii=False, separators=(",", ":")), rows=kept.rows, size=kept.size,
+            shredded=tuple(sorted(map(dotted, kept.shredding_schemas))), left_plain=kept is not shredded and not is_change,
+            marks=kept.marks,
+        )  # fmt: skip
+        self._reports.append(report)
 
     def _add(self, file: Mapping[str, Any], shredded: _File, kept: _File) -> dict[str, Any]:
         """The Add action of a file, and its filters. file: the fields that it shares with other actions."""
-        add: dict[str, Any] = {
-            **file,
-            "modificationTime": int(time.time() * 1000),
-            "dataChange": True,
-            "stats": shredded.stats.json(),
-        }
+        now = int(time.time() * 1000)
+        add: dict[str, Any] = {**file, "modificationTime": now, "dataChange": True, "stats": shredded.stats.json()}
         if shredded.shredding_schemas:
             readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
             marker = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
@@ -330,21 +317,9 @@ class _Task:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                indexed = DataFile(add["path"], kept.size, add["modificationTime"])
+                indexed = DataFile(add["path"], kept.size, now)
                 self._sidecars.add(index_file(source, indexed, self._plan.index, self._plan.index.paths))
         return add
-
-    def _add_report(self, action: Mapping[str, Any], kept: _File, *, left_plain: bool = False) -> None:
-        self._reports.append(
-            WriteReport(
-                add=json.dumps(action, ensure_ascii=False, separators=(",", ":")),
-                rows=kept.rows,
-                size=kept.size,
-                shredded=tuple(sorted(map(dotted, kept.shredding_schemas))),
-                left_plain=left_plain,
-                marks=kept.marks,
-            )
-        )
 
 
 class _File:
