@@ -34,8 +34,8 @@ from benchmarks.events import EVENT, session
 from benchmarks.jsonbench import documents
 from delta_variant import schema, shredding, stats
 from delta_variant.features import delta_settings
+from delta_variant.json_files import JsonFiles
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.options import JsonFiles
 from delta_variant.parquet.files import FileWriter
 from delta_variant.pieces import Piece
 from delta_variant.storage import Storage

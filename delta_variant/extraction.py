@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame
 
-    from delta_variant.json_files.options import JsonFiles
+    from delta_variant.json_files import JsonFiles
 
 Counts = dict[tuple[int, str], int]
 """How many malformed documents each task left out, by task and file. A task that runs again gives the same counts."""

@@ -25,8 +25,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from delta_variant import extraction, loading, reloading
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.json_files import FORMS, Form, JsonFiles, is_known
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.options import FORMS, Form, JsonFiles, is_known
 from delta_variant.loading import COMMIT_BYTES, Loaded, Loader
 from delta_variant.paths import parse_variant_path, quoted
 from delta_variant.pieces import COMPRESSIONS, PIECE, Piece

@@ -233,7 +233,7 @@ class Loader(ABC, Generic[Done]):
         """Commits the rows of a batch. pieces: what the rows are pieces of; None if they are rows. options: of `write`."""
         own = {file.identifier(self.operation, self.missing_in): file.modified for file in batch.files}
         additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal)
-        request = replace(Request.of(rows, "append", **options), pieces=pieces, additions=additions)
+        request = Request.of(rows, "append", pieces=pieces, additions=additions, **options)
         with own_errors(doing):
             return write_rows(rows, self.target, request, self.storage_options)
 

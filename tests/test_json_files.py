@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from delta_variant import binary
 from delta_variant.errors import TableError
+from delta_variant.json_files import JsonFiles, forms, is_known, texts
 from delta_variant.json_files import documents as documents_module
-from delta_variant.json_files import forms, texts
 from delta_variant.json_files.documents import Malformed, Reader
-from delta_variant.json_files.options import JsonFiles, is_known
 from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
 from delta_variant.pieces import Piece

@@ -11,7 +11,7 @@ import click
 from delta_variant.cli.shared import command, pairs, running, step, table_of
 from delta_variant.conversion import convert
 from delta_variant.ingestion import ingest
-from delta_variant.json_files.options import FORMS
+from delta_variant.json_files import FORMS
 from delta_variant.loading import Loaded
 from delta_variant.reloading import CHOICES
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.options import Form, JsonFiles
+from delta_variant.json_files import Form, JsonFiles
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END

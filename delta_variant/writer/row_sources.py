@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from delta_variant.json_files.options import JsonFiles
+    from delta_variant.json_files import JsonFiles
     from delta_variant.messages import TextColumns, WriteRequest
     from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.storage import Storage
