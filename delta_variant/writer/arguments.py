@@ -60,6 +60,8 @@ class Request:
     """What is committed besides; `calls` fills in `pieces`."""
     max_bytes: int | None = None
     """Bytes after which a file ends; None for the target size of the table's files."""
+    has_new_rows: bool = True
+    """Whether the rows are new to the table: options and properties then say how VARIANT columns are shredded by "auto"."""
 
     @classmethod
     def of(
@@ -111,18 +113,13 @@ class Request:
         """The request for rows that the table has already. pieces: if the rows may be pieces."""
         return cls(
             "overwrite", shred, cluster_by=cluster_by, compression=_codec(spark, None), max_rows=_max_rows(spark, None),
-            pieces=pieces, max_bytes=max_bytes,
+            pieces=pieces, max_bytes=max_bytes, has_new_rows=False,
         )  # fmt: skip
 
     @property
     def save_mode(self) -> str:
         """Spark's name of the mode: Append, Overwrite, ErrorIfExists or Ignore."""
         return _SAVE_MODES[self.mode.lower()]
-
-    @property
-    def follows_options(self) -> bool:
-        """Whether options, properties and settings say how VARIANT columns are shredded, for new rows."""
-        return self.shred == "auto" and self.max_bytes is None
 
     @property
     def options(self) -> dict[str, str]:

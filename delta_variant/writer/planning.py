@@ -24,7 +24,7 @@ from delta_variant.messages import ClusterReply, WriteReply
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
-from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
+from delta_variant.writer.arguments import CLUSTER_BY, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.row_sources import LateVariants, ParsedTexts
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from delta_variant.messages import ClusterRequest, WriteRequest
     from delta_variant.storage import Storage
-    from delta_variant.writer.arguments import Request
     from delta_variant.writer.row_sources import RowSource
     from delta_variant.writer.shredding_schemas import Shred
     from delta_variant.writer.task_events import EventSender
@@ -50,7 +49,7 @@ _UNKNOWN = 1 << 31
 
 
 def plan(request: WriteRequest, location: Storage, asked: Request | None = None) -> Plan:
-    """The plan of a write. asked: what a call of `write` asks for.
+    """The plan of a write. asked: what a call of `write` asks for; None for a command of Delta's.
 
     Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for what tasks do not write, and for
     arguments, options and properties that do not fit the table.
@@ -62,9 +61,10 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     for field in physical:
         if field.name in by and isinstance(field.dataType, T.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
+    asked = asked or _command(request)
     option, closes_given = _shred(table)
-    shred = option if asked is None or asked.follows_options else asked.shred
-    cluster_by = (asked and asked.cluster_by) or listed(table.properties.get(CLUSTER_BY, ""))
+    shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
+    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
         table.check_shredding(", or leave out shred=")
@@ -88,9 +88,9 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         shredding_schemas={paths[path]: kind for path, kind in given.items() if table.shredding and paths[path] in variants},
         infer=shred == "auto" and table.shredding and bool(variants),
         closes_given=closes_given,
-        compression=sparks_codec(request.compression) if asked is None else asked.compression,
-        max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
-        max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
+        compression=asked.compression,
+        max_rows=asked.max_rows,
+        max_bytes=asked.max_bytes or max_bytes,
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         annotates=request.annotates,
         string_prefix=request.string_prefix,
@@ -106,6 +106,12 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     )
 
 
+def _command(request: WriteRequest) -> Request:
+    """What a command of Delta's asks for."""
+    max_rows = request.max_rows if request.max_rows > 0 else None
+    return Request("append", compression=sparks_codec(request.compression), max_rows=max_rows, max_bytes=WHOLE)
+
+
 def _shred(table: TableFeatures) -> tuple[Shred, bool]:
     """How the options say that columns are shredded, and whether objects of given schemas are closed."""
     value = table.properties.get(SHRED, "auto").lower()
@@ -115,13 +121,13 @@ def _shred(table: TableFeatures) -> tuple[Shred, bool]:
 
 
 def _sources(
-    request: WriteRequest, location: Storage, table: TableFeatures, columns: T.StructType, asked: Request | None
+    request: WriteRequest, location: Storage, table: TableFeatures, columns: T.StructType, asked: Request
 ) -> tuple[RowSource, ...]:
     """What tasks make rows of; nothing if they get the rows."""
     ids = mapping.ids_in_files(table)
     late = [LateVariants(location, {name: ids((name,)) for name in request.late})] if request.late else []
     texts = [ParsedTexts(request.texts)] if request.texts else []
-    pieces = None if asked is None or asked.pieces is None else asked.pieces.planned(request, pairs.arrow_schema(columns))
+    pieces = asked.pieces and asked.pieces.planned(request, pairs.arrow_schema(columns))
     if pieces is None:
         return (*late, *texts)
     if request.steps:
