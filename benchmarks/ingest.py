@@ -21,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,9 +34,10 @@ from benchmarks.events import EVENT, session
 from benchmarks.jsonbench import documents
 from delta_variant import schema, shredding, stats
 from delta_variant.features import delta_settings
+from delta_variant.json_files import JsonFiles
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import JsonFiles, Piece
 from delta_variant.parquet.files import FileWriter
+from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 
 ROUNDS = 5
@@ -98,11 +100,11 @@ def steps(work: Path, rows: int) -> None:
     """Prints the time of each step of a task on documents like Bluesky's, the best of three runs."""
     bluesky(None, work, rows)
     pieces = [Piece(0, str(file), file.name, file.stat().st_size).json() for file in sorted(work.glob("*.jsonl"))]
-    files = JsonFiles((Storage.of(str(work)),), "lines", None, 1 << 24, fails=True, allow_duplicate_keys=False, column="v")
+    files = JsonFiles((Storage.of(str(work)),), "lines", None, 1 << 24, fails=True, allow_duplicate_keys=False)
     made: dict[str, list[pa.RecordBatch]] = {}
 
     def read() -> None:
-        made["plain"] = list(Reader(files).batches(iter([pa.record_batch({"v": pieces})])))
+        made["plain"] = list(Reader(files).batches(iter([pa.record_batch({"v": pieces})]), "v", Counter()))
 
     def shred() -> None:
         columns = [shredding.shred(batch.column("v"), shape, for_spark=True) for batch in made["plain"]]

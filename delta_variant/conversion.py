@@ -5,7 +5,7 @@ leaves out those that the table has already, and merges the columns of the other
 tasks of each commit read the files themselves (`parquet_files`). If the table has constraints, computed columns, mapped names
 or other types, or if rows are sorted, the rows go through Spark instead.
 
-Invariant: a file's rows are added to the table once (`sources`).
+Invariant: a file's rows are added to the table once (`loading`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from delta_variant import pairs, reloading, sources
+from delta_variant import loading, pairs, reloading
 from delta_variant.errors import InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.json_files.pieces import Piece
-from delta_variant.parquet_files.columns import merged, variants
-from delta_variant.parquet_files.reader import PIECE, ParquetFiles, Reader
+from delta_variant.loading import COMMIT_BYTES, Loaded, Loader, own_errors
+from delta_variant.parquet.physical import with_types
+from delta_variant.parquet_files.reader import ParquetFiles, Reader
+from delta_variant.parquet_files.spark_schema import merged, variants
 from delta_variant.paths import ColumnPath, dotted, parse_column, quoted
+from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
-from delta_variant.reloading import Batch, Changed, SourceFile
+from delta_variant.reloading import Batch, Changed, ListedFile
 from delta_variant.shredding.shredder import UNREADABLE
-from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written, own_errors
-from delta_variant.writer.record_batches import fitted
+from delta_variant.writer.driver import Outcome
+from delta_variant.writer.row_sources import ParquetPieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +95,7 @@ def convert(
     TableError for a file that cannot be read, for no files, and for a source that is a Delta table or holds the target; and
     what `write` raises. Messages about a value name the file, the column or the path, and the row of the file, from 0.
     """
-    sources.check_options("convert", options, _OPTIONS, "write(dv.VariantTable.forPath(…).toDF(), …)")
+    loading.check_options("convert", options, _OPTIONS, "write(dv.VariantTable.forPath(…).toDF(), …)")
     for name, given in (("columns", columns), ("drop", drop)):
         if isinstance(given, str):
             raise InvalidSchemaError(f"{name}={given!r} must be a list of columns: [{given!r}]")
@@ -111,18 +113,18 @@ def convert(
 
 
 @dataclass(kw_only=True)
-class _Conversion(Load[Converted]):
+class _Conversion(Loader[Converted]):
     operation = "convert"
     columns: frozenset[ColumnPath] | None
     drop: frozenset[str]
     schema: pa.Schema = field(init=False)
     """The columns of the files whose footers were read first."""
-    read: Collection[SourceFile] = ()
+    read: Collection[ListedFile] = ()
     """These files."""
 
     def found(
         self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folders: Mapping[str, str]
-    ) -> tuple[list[SourceFile], int]:
+    ) -> tuple[list[ListedFile], int]:
         """The files to read, in the order of their names, and how many were left out because of their suffix.
 
         folders: types of columns of directories. All of these columns that are not dropped become `self.folders`. Raises
@@ -135,14 +137,14 @@ class _Conversion(Load[Converted]):
                 f"{table} is a Delta table: read it with spark.read.format('delta') and use write, or VariantTable.convert"
             )
         self._check_target([file.path for file in found.files], found.directories)
-        schema = t.StructType.fromJson(json.loads(found.schema)) if found.schema else t.StructType()
+        schema = T.StructType.fromJson(json.loads(found.schema)) if found.schema else T.StructType()
         for name in folders:
             if name.lower() not in map(str.lower, schema.names):
                 raise InvalidSchemaError(f"folders: no file is in a folder {name}=…; the folders are {', '.join(schema.names)}")
         kept = [i for i, name in enumerate(schema.names) if name.lower() not in self.drop]
         self.folders = {schema.names[i]: schema[i].dataType for i in kept}
         visible = [file for file in found.files if file.named or not file.path.rpartition("/")[2].startswith("_")]  # _metadata
-        files, ignored = sources.chosen(visible, lambda name: name.lower().endswith(_SUFFIXES))
+        files, ignored = loading.chosen(visible, lambda name: name.lower().endswith(_SUFFIXES))
         for file in files:
             if schema and not file.folders:
                 raise TableError(f"{file.name} is in no folder {schema.names[0]}=…, and other files are: convert it alone")
@@ -160,7 +162,7 @@ class _Conversion(Load[Converted]):
                     f"the table {self.target} would be in {source}, whose files are read: choose another directory"
                 )
 
-    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:  # noqa: ARG002
+    def begin(self, wanted: Sequence[ListedFile], there: Collection[ListedFile]) -> None:  # noqa: ARG002
         """Reads the columns of all files that are to be converted."""
         if wanted:
             self.schema, self.read = self._merged(wanted), frozenset(wanted)
@@ -169,7 +171,7 @@ class _Conversion(Load[Converted]):
         with self.table() as table:
             return table.exists()
 
-    def _merged(self, files: Sequence[SourceFile]) -> pa.Schema:
+    def _merged(self, files: Sequence[ListedFile]) -> pa.Schema:
         """The columns of the files, without those that their directories give. Raises InvalidSchemaError."""
         pieces, reading = self._pieces(files, lambda piece: [replace(piece, end=0)])  # the footer alone
         with own_errors("reading the footers"):
@@ -189,18 +191,18 @@ class _Conversion(Load[Converted]):
             )
         return schema
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> Outcome:
         """Commits the rows of files. A reload that was planned anew may have files that were not to be converted at first."""
         schema = self.schema if set(batch.files).issubset(self.read) else self._merged(batch.files)
         pieces, reading = self._pieces(batch.files, self.parts)
         reading = replace(reading, schema=schema)
-        columns = t.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
+        columns = T.StructType([*from_arrow_schema(schema), *pieces.schema.fields[1:]])
         rows = pieces.mapInArrow(partial(_rows, reading, pairs.arrow_schema(columns)), columns)
         options = self.options
         if options.get("partition_by") is None:
             options = {**options, "partition_by": () if self._exists() else tuple(self.folders)}
         try:
-            return self.save(rows, batch, reading, **options)
+            return self.save(rows, batch, ParquetPieces(reading), **options)
         except UnsupportedFeatureError as error:
             if UNREADABLE not in str(error):
                 raise
@@ -212,7 +214,7 @@ class _Conversion(Load[Converted]):
                 raise UnsupportedFeatureError(found[0].error) from error
             raise
 
-    def _pieces(self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, ParquetFiles]:
+    def _pieces(self, files: Sequence[ListedFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, ParquetFiles]:
         """A DataFrame with a row for each piece and the columns of its file and directories, and how the pieces are read."""
         df, storages = self.pieces(files, parts)
         dropped = self.drop | {name.lower() for name in self.folders}
@@ -223,15 +225,11 @@ class _Conversion(Load[Converted]):
 def _schemas(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The different schemas of the files of a task, each with the first file that has it."""
     reader, known = Reader(reading), set()
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            piece = Piece.of(text)
-            schema = reader.columns(piece).serialize().to_pybytes()
-            if schema not in known:
-                known.add(schema)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([piece.name]), pa.array([schema], pa.binary())], names=["file", "schema"]
-                )
+    for piece in Piece.each(batches):
+        schema = reader.columns(piece).serialize().to_pybytes()
+        if schema not in known:
+            known.add(schema)
+            yield pa.RecordBatch.from_pydict({"file": [piece.name], "schema": pa.array([schema], pa.binary())})
 
 
 def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -245,4 +243,4 @@ def _checked(reading: ParquetFiles, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 def _rows(reading: ParquetFiles, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of pieces, in record batches of PySpark's schema."""
-    return fitted(Reader(reading).batches(batches), schema)
+    return (with_types(batch, schema) for batch in Reader(reading).batches(batches))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,18 +19,18 @@ import pyarrow as pa
 from pyspark import AccumulatorParam, TaskContext
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import pairs
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.json_files.documents import Reader
-from delta_variant.parquet_files.reader import PIECE
+from delta_variant.pieces import PIECE
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame
 
-    from delta_variant.json_files.pieces import JsonFiles
+    from delta_variant.json_files import JsonFiles
 
 Counts = dict[tuple[int, str], int]
 """How many malformed documents each task left out, by task and file. A task that runs again gives the same counts."""
@@ -50,10 +49,10 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
 
     The function returns how many malformed documents the tasks left out, by file, when the job has ended.
     """
-    kinds = [t.StructField(f.name, t.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
-    schema = t.StructType(kinds)
+    kinds = [T.StructField(f.name, T.VariantType() if f.name == PIECE else f.dataType) for f in pieces.schema]
+    schema = T.StructType(kinds)
     counts = pieces.sparkSession.sparkContext.accumulator({}, _Counts())
-    rows = partial(_rows, replace(reading, column=PIECE), pairs.arrow_schema(schema), counts)
+    rows = partial(_rows, reading, pairs.arrow_schema(schema), counts)
 
     def malformed() -> Counter[str]:
         found: Counter[str] = Counter()
@@ -67,16 +66,16 @@ def documents(pieces: DataFrame, reading: JsonFiles) -> tuple[DataFrame, Callabl
 def _rows(
     reading: JsonFiles, schema: pa.Schema, counts: Accumulator[Counts], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    reader = Reader(reading)
-    place = schema.get_field_index(reading.column)
-    for batch in reader.batches(batches):
+    malformed: Counter[str] = Counter()
+    index = schema.get_field_index(PIECE)
+    kind = schema.field(index).type
+    for batch in Reader(reading).batches(batches, PIECE, malformed):
         columns = batch.columns
-        variants = [columns[place].field(field.name) for field in schema.field(place).type]
-        columns[place] = pa.StructArray.from_arrays(variants, fields=list(schema.field(place).type))
+        columns[index] = pa.StructArray.from_arrays([columns[index].field(field.name) for field in kind], fields=list(kind))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
     context = TaskContext.get()
     assert context is not None
-    counts.add({(context.partitionId(), name): count for name, count in reader.malformed.items()})
+    counts.add({(context.partitionId(), name): count for name, count in malformed.items()})
 
 
 def check(rows: DataFrame, columns: Mapping[str, str]) -> None:

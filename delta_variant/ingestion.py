@@ -2,7 +2,7 @@
 
 In: files, directories and globs, on any storage that `write` supports. Out: commits of `write`, whose tasks read the files
 themselves (`json_files`). The driver lists the files, leaves out those that the table has already, divides the others into
-pieces and the pieces among tasks (`sources`), and writes the malformed documents to a table of their own.
+pieces and the pieces among tasks (`loading`), and writes the malformed documents to a table of their own.
 
 Invariant: a file's documents are added to the table once. The table of malformed documents has identifiers that also name the
 table that they are missing in.
@@ -23,16 +23,18 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from delta_variant import extraction, reloading, sources
+from delta_variant import extraction, loading, reloading
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError, UnsupportedFeatureError
+from delta_variant.json_files import FORMS, Form, JsonFiles, is_known
 from delta_variant.json_files.documents import Reader
-from delta_variant.json_files.pieces import COMPRESSIONS, FORMS, Form, JsonFiles, Piece, is_known
-from delta_variant.parquet_files.reader import PIECE
+from delta_variant.loading import COMMIT_BYTES, Loaded, Loader
 from delta_variant.paths import parse_variant_path, quoted
+from delta_variant.pieces import COMPRESSIONS, PIECE, Piece
 from delta_variant.progress import Progress
-from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
-from delta_variant.sources import COMMIT_BYTES, Load, Loaded, Written
+from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches, committed
 from delta_variant.transaction import Table, Transaction
+from delta_variant.writer.driver import Outcome
+from delta_variant.writer.row_sources import JsonPieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +131,7 @@ def ingest(
     TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
     generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
     """
-    sources.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
+    loading.check_options("ingest", options, _OPTIONS, "write(spark.read.text(…), …, parse_json={…})")
     if format not in FORMS:
         raise UnsupportedFeatureError(f"format={format!r} is not one of {', '.join(FORMS)}")
     if max_document_bytes < 1 or commit_bytes < 1:
@@ -155,7 +157,7 @@ def _keys(records: str) -> tuple[str, ...]:
 
 
 @dataclass(kw_only=True)
-class _Ingestion(Load[Ingested]):
+class _Ingestion(Loader[Ingested]):
     operation = "ingest"
     column: str
     form: Form
@@ -165,9 +167,9 @@ class _Ingestion(Load[Ingested]):
     columns: Mapping[str, str]
     max_bytes: int
 
-    def found(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[list[SourceFile], int]:
+    def found(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[list[ListedFile], int]:
         """The files at paths and globs, in the order of their names, and how many were left out because of their suffix."""
-        files, ignored = sources.chosen(self.listed("list", source).files, is_known)
+        files, ignored = loading.chosen(self.listed("list", source).files, is_known)
         for file in files:
             if file.name.lower().endswith(_UNREADABLE):
                 raise TableError(
@@ -196,19 +198,19 @@ class _Ingestion(Load[Ingested]):
             if table.log.dataPath().toString() == bad.log.dataPath().toString():
                 raise UnsupportedFeatureError(f"bad_records names the target, {self.target}: name another table")
 
-    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:  # noqa: ARG002
+    def begin(self, wanted: Sequence[ListedFile], there: Collection[ListedFile]) -> None:  # noqa: ARG002
         """Writes the malformed documents of files that the table has: an earlier ingestion may have ended before it did."""
         if self.bad_records is not None:
             for batch in batches((Batch([file]) for file in sorted(there, key=attrgetter("name"))), self.commit_bytes):
                 self._write_bad(batch.files, None)
 
-    def end(self, done: Ingested, files: Sequence[SourceFile], bad: Mapping[str, int]) -> Ingested:
+    def end(self, done: Ingested, files: Sequence[ListedFile], bad: Mapping[str, int]) -> Ingested:
         """Writes the malformed documents of the files of a commit."""
         if self.bad_records is not None:
             self._write_bad(files, set(bad))
         return replace(done, bad=done.bad + sum(bad.values()))
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> Outcome:
         """Commits the documents of files, and counts the malformed ones."""
         pieces, reading = self._pieces(batch.files, self.parts)
         if self.columns:
@@ -216,18 +218,18 @@ class _Ingestion(Load[Ingested]):
             rows = extraction.computed(self._rows(documents), self.columns)
             commit, _ = self.save(rows, batch, None, **self.options)
             return commit, malformed()
-        return self.save(self._rows(pieces), batch, reading, **self.options, parse_json={self.column: self.column})
+        return self.save(self._rows(pieces), batch, JsonPieces(reading), **self.options, parse_json={self.column: self.column})
 
     def parts(self, piece: Piece) -> Iterable[Piece]:
         """The pieces of a file."""
         is_whole = piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document")
         return [piece] if is_whole else super().parts(piece)
 
-    def values(self, file: SourceFile) -> Sequence[str | None]:
+    def values(self, file: ListedFile) -> Sequence[str | None]:
         """The values of the folders of a file."""
         return [_folder(file.name, name) for name in self.folders]
 
-    def _pieces(self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, JsonFiles]:
+    def _pieces(self, files: Sequence[ListedFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, JsonFiles]:
         """A DataFrame with a row for each piece and what is known of its file, and how the pieces are read."""
         df, storages = self.pieces(files, parts)
 
@@ -242,7 +244,7 @@ class _Ingestion(Load[Ingested]):
         constants = [F.lit(value).alias(name) for name, value in self.constants.items()]
         return df.select(F.col(quoted(PIECE)).alias(self.column), *self.of_files(), *constants, *self.of_folders())
 
-    def _write_bad(self, files: Sequence[SourceFile], bad: set[str] | None) -> None:
+    def _write_bad(self, files: Sequence[ListedFile], bad: set[str] | None) -> None:
         """Writes the malformed documents of files to their table, in the place of those from before the files changed.
 
         bad: the files that have some; None if that is not known.
@@ -251,7 +253,7 @@ class _Ingestion(Load[Ingested]):
         with self.table() as table:
             to = replace(self, target=self.bad_records, missing_in=str(table.snapshot().metadata().id()))
 
-        def write(batch: Batch) -> Written:
+        def write(batch: Batch) -> Outcome:
             schema = from_arrow_schema(_BAD)
             rows = self.spark.createDataFrame([], schema)
             if with_bad := [file for file in batch.files if bad is None or file.name in bad]:
@@ -273,12 +275,11 @@ class _Ingestion(Load[Ingested]):
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     reader = Reader(reading)
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            for _, malformed in reader.documents(Piece.of(text)):
-                rows = [(bad.name, bad.line, bad.offset, bad.reason, bad.text.decode(errors="replace")) for bad in malformed]
-                if rows:
-                    yield pa.RecordBatch.from_pylist([dict(zip(_BAD.names, row, strict=True)) for row in rows], _BAD)
+    for piece in Piece.each(batches):
+        for _, malformed in reader.documents(piece):
+            rows = [(bad.name, bad.line, bad.offset, bad.reason, bad.text.decode(errors="replace")) for bad in malformed]
+            if rows:
+                yield pa.RecordBatch.from_pylist([dict(zip(_BAD.names, row, strict=True)) for row in rows], _BAD)
 
 
 def _folder(name: str, column: str) -> str | None:

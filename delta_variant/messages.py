@@ -137,6 +137,7 @@ class WriteRequest(Message):
     protocol: str
     metadata: str
     columns: str
+    sent: str
     partition_by: tuple[str, ...]
     steps: Mapping[str, bool]
     texts: TextColumns | None
@@ -473,11 +474,11 @@ class Written(Message):
 
 
 class Additions(Message):
-    identifiers: Mapping[str, int]
-    known: Mapping[str, int]
-    again: bool
-    removal: Removal | None
-    pieces: str
+    identifiers: Mapping[str, int] = field(default_factory=dict)
+    known: Mapping[str, int] = field(default_factory=dict)
+    again: bool = False
+    removal: Removal | None = None
+    pieces: str = ""
 
 
 class Removal(Message):

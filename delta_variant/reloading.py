@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class SourceFile:
+class ListedFile:
     """A file of a listing."""
 
     name: str
@@ -86,8 +86,8 @@ def check(changed: str, *, force: bool) -> None:
 
 
 def changed_files(
-    files: Sequence[SourceFile], times: Mapping[str, int], choice: Changed, target: str | os.PathLike[str]
-) -> list[SourceFile]:
+    files: Sequence[ListedFile], times: Mapping[str, int], choice: Changed, target: str | os.PathLike[str]
+) -> list[ListedFile]:
     """The files that the table took with another modification time. times: those that the table has, by name.
 
     A DeltaVariantWarning says which they are if they are to be left out. Raises TableError if they are to be an error.
@@ -108,7 +108,7 @@ def changed_files(
 class Batch:
     """What one commit loads."""
 
-    files: Sequence[SourceFile] = ()
+    files: Sequence[ListedFile] = ()
     known: Mapping[str, int] = field(default_factory=dict)
     """The transaction identifiers that the table has for files whose rows are replaced: versions by application."""
     removal: Removal | None = None
@@ -154,12 +154,12 @@ class Reloads:
     """`ingest` or `convert`."""
     column: str | None
     """The column with the URI of the file, if the table has one."""
-    listed: Mapping[str, SourceFile] = field(default_factory=dict)
+    listed: Mapping[str, ListedFile] = field(default_factory=dict)
     """All files of the source, by their identifiers."""
     bad_records: str | os.PathLike[str] | None = None
     """The table of malformed documents."""
 
-    def plan(self, changed: Sequence[SourceFile], commit_bytes: int) -> list[Batch]:
+    def plan(self, changed: Sequence[ListedFile], commit_bytes: int) -> list[Batch]:
         """The commits that load files anew, with whole commits of earlier loads where the log says what to remove.
 
         Raises TableError for a file whose old rows are not known for certain.
@@ -195,7 +195,7 @@ class Reloads:
         kept = jvm.data_frame(users, rows.logicalPlan()).where(column.isNull() | ~column.isin(list(texts)))
         return Batch((), known, Removal(None, tuple(paths)), kept)
 
-    def _by_column(self, changed: Sequence[SourceFile], times: Mapping[str, int]) -> tuple[list[Batch], list[SourceFile]]:
+    def _by_column(self, changed: Sequence[ListedFile], times: Mapping[str, int]) -> tuple[list[Batch], list[ListedFile]]:
         """The reloads of files whose rows the column is certain to name, and the other files.
 
         Rows without the URI may be from a load without the column, so the column is certain if it has no NULLs and the URI is
@@ -232,10 +232,10 @@ class Reloads:
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
             values = self.transaction.rows().select(F.col(quoted(name))).distinct().limit(_MOST_URIS + 1).collect()
         names = [unquote(str(value)) for (value,) in values if value is not None]
-        taken = {SourceFile(name, 0, 0).identifier(self.operation) for name in names}
+        taken = {ListedFile(name, 0, 0).identifier(self.operation) for name in names}
         return len(names) == len(values) <= _MOST_URIS and self.transaction.identifiers(taken).keys() == taken
 
-    def _by_log(self, files: Sequence[SourceFile], times: Mapping[str, int]) -> list[Batch]:
+    def _by_log(self, files: Sequence[ListedFile], times: Mapping[str, int]) -> list[Batch]:
         """The reloads of whole commits."""
         if not files:
             return []
@@ -294,10 +294,10 @@ class Reloads:
 
 
 def committed(
-    files: Sequence[SourceFile],
+    files: Sequence[ListedFile],
     write: Callable[[Batch], Result],
-    taken: Callable[[Sequence[SourceFile]], Collection[str]],
-    plan: Callable[[Sequence[SourceFile]], Iterable[Batch]] = lambda files: [Batch(files)],
+    taken: Callable[[Sequence[ListedFile]], Collection[str]],
+    plan: Callable[[Sequence[ListedFile]], Iterable[Batch]] = lambda files: [Batch(files)],
     first: Iterable[Batch] | None = None,
     *,
     again: bool,

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import VariantType
 
-from delta_variant import jvm, rewriting
+from delta_variant import jvm, mapping, rewriting
 from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
@@ -32,7 +32,7 @@ from delta_variant.rewriting import Advice, Rewritten
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.summary import summary
 from delta_variant.transaction import Table, own_session
-from delta_variant.writer import Commit, mapping
+from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import retype
 

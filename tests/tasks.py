@@ -22,13 +22,7 @@ from delta_variant.writer.task import write_files
 
 def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Plan:
     """A plan for a table without partitions, in a directory that exists."""
-    given = {
-        "location": Storage.of(str(directory)), "variants": frozenset(variants), "partition_by": (),
-        "timestamps": frozenset(), "shredding_schemas": {}, "infer": True, "compression": "zstd", "max_rows": None,
-        "max_bytes": 128 << 20,
-        "footer": {}, "annotates": True, "string_prefix": 32, "tight_bounds": False,
-    }  # fmt: skip
-    return Plan(**{**given, **changes})
+    return Plan(Storage.of(str(directory)), frozenset(variants), **{"infer": True, **changes})
 
 
 def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:

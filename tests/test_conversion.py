@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 import delta_variant as dv
-from delta_variant import binary, jvm, parquet, schema, shredding, sources
+from delta_variant import binary, jvm, loading, parquet, schema, shredding
 from delta_variant.errors import (
     ConflictError,
     InvalidJsonError,
@@ -236,8 +236,8 @@ def test_variants_inside(spark, tmp_path):
 
 def test_large_files_and_several_commits(spark, tmp_path, known, monkeypatch):
     """Files are read in pieces by several tasks, and a commit takes several files; every row is there once."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 5_000)
-    monkeypatch.setattr(sources, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 5_000)
+    monkeypatch.setattr(loading, "TASK_BYTES", 20_000)
     (tmp_path / "in").mkdir()
     for number in range(4):
         parquet.write_table(rows(number * 500, number * 500 + 500), tmp_path / "in" / f"{number}.parquet", shred="auto")
@@ -252,7 +252,7 @@ def test_large_files_and_several_commits(spark, tmp_path, known, monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"cluster_by": ["n"]}, {"path_column": "file"}])
 def test_the_row_of_an_error(spark, tmp_path, options, monkeypatch):
     """A value that Spark cannot hold, or that is none, is an error with the file, the path and the row of the file."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 20_000)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 20_000)
     for kind, error in (("time", UnsupportedFeatureError), ("byte", MalformedVariantError)):
         (tmp_path / kind).mkdir()
         for number, at in enumerate((None, 1777)):

@@ -15,7 +15,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 import delta_variant as dv
-from delta_variant import sources
+from delta_variant import loading
 from delta_variant.errors import (
     InvalidJsonError,
     InvalidPathError,
@@ -23,7 +23,7 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.sources import Load
+from delta_variant.loading import Loader
 from tests.contents import canonicals, read
 from tests.logs import adds
 from tests.sources import bad_lines, ids, lines
@@ -48,8 +48,8 @@ def test_as_by_write(spark, tmp_path):
 
 def test_pieces_of_a_large_file(spark, tmp_path, monkeypatch):
     """A file of lines is read in pieces by several tasks, each line once; several commits take several files."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 1_000)
-    monkeypatch.setattr(sources, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(loading, "TASK_BYTES", 5_000)
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(lines(number * 300, number * 300 + 300))
     seen: list[dv.Progress] = []
@@ -146,7 +146,7 @@ def test_forms(spark, tmp_path):
 
 def test_adjacent_documents(spark, tmp_path, monkeypatch):
     """As Firehose and `jq .` write them, they are rows, compressed or not, and what is malformed among them has its place."""
-    monkeypatch.setattr(sources, "PIECE_BYTES", 10)
+    monkeypatch.setattr(loading, "PIECE_BYTES", 10)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id":1}{"id":2}\n{"id":3} {"id":4}')
     (tmp_path / "in" / "b.json").write_text('{\n  "id": 5\n}\n{\n  "id": 6\n}\n')
@@ -416,8 +416,8 @@ def test_advice(spark, tmp_path, content, options, message):
 def test_a_file_that_changed(spark, tmp_path, monkeypatch):
     """A file that is rewritten between its listing and its reading is an error, and nothing is committed."""
     (tmp_path / "a.json").write_text(lines(0, 5))
-    listed = Load.listed
-    monkeypatch.setattr(Load, "listed", lambda *args: (listed(*args), (tmp_path / "a.json").write_text(lines(0, 6)))[0])
+    listed = Loader.listed
+    monkeypatch.setattr(Loader, "listed", lambda *args: (listed(*args), (tmp_path / "a.json").write_text(lines(0, 6)))[0])
     with pytest.raises(TableError, match=r"a\.json had \d+ bytes when it was listed"):
         dv.ingest(spark, tmp_path / "a.json", tmp_path / "t")
     assert not list(tmp_path.glob("t/_delta_log/*.json"))

@@ -15,7 +15,7 @@ import pytest
 import delta_variant as dv
 from delta_variant import ingestion, parquet
 from delta_variant.errors import DeltaVariantWarning, InvalidSchemaError, TableError, UnsupportedFeatureError
-from delta_variant.sources import SourceFile
+from delta_variant.reloading import ListedFile
 from delta_variant.writer import planning
 from tests.contents import read
 from tests.logs import commits, last, live, newest
@@ -257,7 +257,7 @@ def test_a_path_column_with_other_values(spark, tmp_path):
 def test_times_in_seconds():
     """A time in whole seconds and one in milliseconds of the same second are one time (W3). Other times differ."""
     for modified in (5_000, 5_250):
-        file = SourceFile("file:/a", 1, modified)
+        file = ListedFile("file:/a", 1, modified)
         same = {5_000, 5_250} if modified == 5_250 else {5_000, 5_250, 5_999}
         assert {time for time in (4_000, 4_999, 5_000, 5_250, 5_999, 6_000) if file.has_time(time)} == same
         assert not file.has_time(None)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from pyspark.sql.types import StructType, VariantType
+from pyspark.sql import types as T
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, mapping, stats
 from delta_variant.analysis.index import Indexed, index
 from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.analysis.task import analyze_messages, remove_messages
@@ -26,7 +26,7 @@ from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decod
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table, tags
-from delta_variant.writer import indexing, mapping, shredding_schemas
+from delta_variant.writer import indexing, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
 _STRING_PREFIX = "spark.databricks.io.skipping.stringPrefixLength"
@@ -86,7 +86,7 @@ def analyze(
     by_name = columns is not None or paths is not None
     to_index: Mapping[ColumnPath, Sequence[ColumnPath]] = _asked(features, None, bloom) if bloom else {}
     if bloom is None and not by_name:
-        schema = StructType.fromJson(dict(features.schema))
+        schema = T.StructType.fromJson(dict(features.schema))
         to_index = shredding_schemas.paths_of(schema, features.properties, indexing.BLOOM)
     if where is not None:
         with jvm.delta_errors(f"analyzing {table.name}"):
@@ -153,8 +153,8 @@ def _asked(
 
     Raises InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a path that can have no bounds.
     """
-    schema = StructType.fromJson(dict(features.schema))
-    variants = {path for path, kind in leaves(schema) if isinstance(kind, VariantType)}
+    schema = T.StructType.fromJson(dict(features.schema))
+    variants = {path for path, kind in leaves(schema) if isinstance(kind, T.VariantType)}
     known = {tuple(map(str.lower, path)): path for path in variants}
 
     def named(names: ColumnPath, text: str) -> ColumnPath:

@@ -30,13 +30,12 @@ from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
 from delta_variant.parquet.statistics import Footer, Known, Read
 from delta_variant.paths import ColumnPath, dotted, parse_normalized
+from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, named_apart
 from delta_variant.stats import rewriting, variants
 from delta_variant.stats.files import MAX_BOUNDS_SIZE, MAX_PATHS
 from delta_variant.stats.values import Extremes, has_order
 from delta_variant.stats.variants import VariantStats, children_of
 from delta_variant.types import is_string
-from delta_variant.writer.shredding_schemas import Inference, named_apart
-from delta_variant.writer.task import SAMPLE_BYTES, SAMPLE_ROWS
 
 SOURCES = ("footer", "columns", "values")
 """The sources of bounds: the footer, typed columns, whole VARIANT columns."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from delta_variant import mapping
 from delta_variant.analysis.index_task import IndexReport, index_files
 from delta_variant.features import TableFeatures
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
@@ -24,7 +25,7 @@ from delta_variant.membership.sidecars import APPLICATION, Sidecars
 from delta_variant.paths import ColumnPath, dotted
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
-from delta_variant.writer import indexing, mapping
+from delta_variant.writer import indexing
 
 _BATCH_FILES = 5000
 _TASKS_PER_CORE, _FILES_PER_TASK = 4, 8

@@ -14,7 +14,7 @@ from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.parquet.opening import CountedFile, reading
-from delta_variant.writer.plan import check_version
+from delta_variant.version import check_version
 
 
 @dataclass

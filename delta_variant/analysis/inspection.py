@@ -14,13 +14,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from delta_variant import jvm
+from delta_variant import jvm, mapping
 from delta_variant.errors import DeltaVariantError
 from delta_variant.parquet import inspect
 from delta_variant.schema import ddl
 from delta_variant.storage import Storage
 from delta_variant.transaction import Table
-from delta_variant.writer import mapping
 
 SCHEMA = pa.schema({
     "file": pa.string(), "column": pa.string(), "layout": pa.string(), "schema": pa.string(), "rows": pa.int64(),

@@ -15,9 +15,9 @@ from delta_variant.errors import DeltaVariantError
 from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.paths import ColumnPath
+from delta_variant.schema.of_files import Inference
 from delta_variant.stats import rewriting
-from delta_variant.writer.plan import check_version
-from delta_variant.writer.shredding_schemas import Inference
+from delta_variant.version import check_version
 
 OWN_TAGS = "delta_variant."
 """How the names of this package's tags begin."""

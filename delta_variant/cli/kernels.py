@@ -22,7 +22,7 @@ from delta_variant.kernels import compiler
 from delta_variant.schema import parse
 from delta_variant.storage import Storage
 from delta_variant.writer.plan import Plan
-from delta_variant.writer.record_batches import received
+from delta_variant.writer.row_sources import received
 from delta_variant.writer.task import write_files
 
 _ROWS = 200
@@ -53,9 +53,7 @@ def compiled(documents: Sequence[str], shredding_schema: str) -> Kernels:
     message = batch.serialize().to_pybytes()  # Numba treats read-only arrays as a different type
     with tempfile.TemporaryDirectory(prefix="delta-variant-") as folder:
         plan = Plan(
-            location=Storage.of(folder), variants=frozenset({("v",)}), partition_by=(), timestamps=frozenset(),
-            shredding_schemas={("v",): parse(shredding_schema)}, infer=True, compression="zstd", max_rows=None,
-            max_bytes=128 << 20, footer={}, annotates=True, string_prefix=32, tight_bounds=False, tags=True,
+            Storage.of(folder), frozenset({("v",)}), shredding_schemas={("v",): parse(shredding_schema)}, infer=True, tags=True
         )  # fmt: skip
         for each in (plan, replace(plan, shredding_schemas={}, infer=False)):
             for report in write_files(each, received(iter([message]), batch.schema)):

@@ -11,9 +11,9 @@ import click
 from delta_variant.cli.shared import command, pairs, running, step, table_of
 from delta_variant.conversion import convert
 from delta_variant.ingestion import ingest
-from delta_variant.json_files.pieces import FORMS
+from delta_variant.json_files import FORMS
+from delta_variant.loading import Loaded
 from delta_variant.reloading import CHOICES
-from delta_variant.sources import Loaded
 
 changed_option = click.option(
     "--changed", type=click.Choice(CHOICES), default="skip", show_default=True,

@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
-from delta_variant.json_files.pieces import Form, JsonFiles, Piece, opener
+from delta_variant.json_files import Form, JsonFiles
 from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
+from delta_variant.pieces import Piece, opener
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from delta_variant.buffers import Int64s
@@ -72,49 +74,45 @@ class Reader:
             allow_duplicate_keys=files.allow_duplicate_keys, validate_unicode=files.validate_unicode, strict=True
         )
         self._file_system = opener(files.storages)
-        self.malformed: dict[str, int] = {}
-        """How many malformed documents were left out, by file."""
 
-    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
         """One row for each document: the columns of its piece, with the Variant in the place of the piece.
 
-        Raises InvalidJsonError for a malformed document if `JsonFiles.fails`.
+        column: the one with pieces (`Piece.json`). malformed: counts the documents that are left out, by file. Raises
+        InvalidJsonError for a malformed document if `JsonFiles.fails`.
         """
         small: list[pa.RecordBatch] = []
         count = size = 0
-        for batch in self._batches(rows):
-            if batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES:
-                if small:
-                    yield pa.concat_batches(small)
-                    small, count, size = [], 0, 0
-                yield batch
-                continue
-            small.append(batch)
-            count, size = count + batch.num_rows, size + batch.nbytes
-            if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+        for batch in self._batches(rows, column, malformed):
+            is_large = batch.num_rows >= _BATCH_ROWS or batch.nbytes >= _BATCH_BYTES
+            if not is_large:
+                small.append(batch)
+                count, size = count + batch.num_rows, size + batch.nbytes
+            if small and (is_large or count >= _BATCH_ROWS or size >= _BATCH_BYTES):
                 yield pa.concat_batches(small)
                 small, count, size = [], 0, 0
+            if is_large:
+                yield batch
         if small:
             yield pa.concat_batches(small)
 
-    def _batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        column = self._files.column
+    def _batches(self, rows: Iterator[pa.RecordBatch], column: str, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
         for pieces in rows:
-            place = pieces.schema.get_field_index(column)
+            index = pieces.schema.get_field_index(column)
             for number, text in enumerate(pieces.column(column).to_pylist()):
                 piece = Piece.of(text)
-                for variants, malformed in self.documents(piece):
-                    if malformed and self._files.fails:
-                        first = malformed[0]
+                for variants, bad in self.documents(piece):
+                    if bad and self._files.fails:
+                        first = bad[0]
                         line = first.line or line_of(piece, self._file_system(piece), first.offset)
                         raise first.error(line, self._files.form)
-                    if malformed:
-                        self.malformed[piece.name] = self.malformed.get(piece.name, 0) + len(malformed)
+                    if bad:
+                        malformed[piece.name] += len(bad)
                     for start in range(0, len(variants), _ROWS):
                         some = variants.slice(start, _ROWS)
                         own = pa.array(np.full(len(some), number))
-                        columns = [some if i == place else other.take(own) for i, other in enumerate(pieces.columns)]
-                        yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(place, pa.field(column, some.type)))
+                        columns = [some if i == index else other.take(own) for i, other in enumerate(pieces.columns)]
+                        yield pa.RecordBatch.from_arrays(columns, schema=pieces.schema.set(index, pa.field(column, some.type)))
 
     def documents(self, piece: Piece) -> Iterator[tuple[pa.StructArray, list[Malformed]]]:
         """The documents of a piece, block by block: Variants, and what is malformed.

@@ -26,7 +26,7 @@ from delta_variant.kernels.adjacent import RECORD_SEPARATOR, documents
 
 if TYPE_CHECKING:
     from delta_variant.buffers import Bytes
-    from delta_variant.json_files.pieces import Form, JsonFiles
+    from delta_variant.json_files import Form, JsonFiles
 
 BOM = b"\xef\xbb\xbf"
 BLANKS = b" \t\r\n"

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from delta_variant.buffers import Bytes, Int64s
-    from delta_variant.json_files.pieces import JsonFiles, Piece
+    from delta_variant.json_files import JsonFiles
+    from delta_variant.pieces import Piece
 
     Find = Callable[[Int64s, Int64s, Int64s, Int64s], int]
 

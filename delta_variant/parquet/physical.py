@@ -73,7 +73,7 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
 
 
 def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the exact types of its file (`exact_schema`)."""
+    """The batch with the types of a schema, whose columns it has in its order."""
     columns = [without_views(column) for column in batch.columns]
     columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant import types as t
+from delta_variant.parquet.fitting import is_legacy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 WRITER = b"org.apache.spark.version"
 """The key of files of Spark and of this package. Both follow VariantShredding, "Objects": a typed field is never in `value`."""
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _JSON_NULL = b"\0"
 _LARGEST = {32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
 """The largest finite number by the bits of a type. pyarrow before 25 states it as the minimum of a row group that has infinity
@@ -68,7 +68,7 @@ class Footer:
         self.has_sparks_key = WRITER in keys
         """Whether Spark or this package wrote the file."""
         self.is_ours = self.has_sparks_key and self._by_pyarrow
-        self.is_legacy = any(key in keys for key in _LEGACY)
+        self.is_legacy = is_legacy(metadata)
         """Whether its dates and timestamps are in the calendar that Spark had before version 3."""
 
     @property

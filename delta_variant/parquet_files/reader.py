@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from delta_variant.buffers import size_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
-from delta_variant.json_files.pieces import Piece, opener
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
+from delta_variant.parquet.fitting import fitted, is_legacy
 from delta_variant.parquet.opening import CountedFile, batches, reading
 from delta_variant.parquet.physical import exact_schema, with_types
 from delta_variant.parquet.tables import beside, unshredded
-from delta_variant.parquet_files.columns import FileColumns
-from delta_variant.parquet_files.fitting import fitted
+from delta_variant.parquet_files.spark_schema import FileColumns
+from delta_variant.pieces import Piece, opener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +42,6 @@ _BATCH_BYTES = 8 << 20
 _BATCH_ROWS, _FIRST_ROWS = 1 << 14, 1 << 4
 """The most rows of a batch, also while nothing is known of their size."""
 _TOO_LARGE = 4  # times
-PIECE = "delta_variant piece"
-"""The column with pieces (`Piece.json`) in the rows that a task gets; it is the first."""
-_VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,6 @@ class Reader:
         self._schema = pa.schema([]) if files.schema is None else files.schema
         self._file_system = opener(files.storages)
         self._row_bytes = 0.0
-        self.malformed: dict[str, int] = {}
-        """What a reader of JSON files counts. A malformed Variant is an error."""
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of pieces, followed by the columns of their piece.
@@ -96,17 +91,17 @@ class Reader:
             def is_variant(_kind: pa.DataType, names: Names) -> bool:
                 return names in variants
 
-            exact, legacy = exact_schema(file, is_variant), is_legacy(file)
+            exact, legacy = exact_schema(file, is_variant), is_legacy(file.metadata)
             first_row = 0
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
                 if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
-                    at = first_row
+                    row = first_row
                     for read in self._read(file, number):
-                        batch = unshredded(with_types(read, exact), is_variant, at, for_spark=self._files.for_spark)
+                        batch = unshredded(with_types(read, exact), is_variant, row, for_spark=self._files.for_spark)
                         fit = partial(_fitted, kind=whole, is_legacy=legacy)
-                        yield in_rows(fit, batch, at)
-                        at += batch.num_rows
+                        yield in_rows(fit, batch, row)
+                        row += batch.num_rows
                 first_row += group.num_rows
 
     def columns(self, piece: Piece) -> pa.Schema:
@@ -118,13 +113,13 @@ class Reader:
         """The rows of a row group, as pyarrow reads them."""
         group, done = file.metadata.row_group(number), 0
         while done < group.num_rows:
-            at, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
+            end, rows, is_first = 0, self._batch_rows(group), not self._row_bytes
             for read in batches(file, rows, [number], use_threads=False):
-                at += read.num_rows
-                if at <= done:
+                end += read.num_rows
+                if end <= done:
                     continue
-                new = read.slice(read.num_rows - (at - done))
-                done = at
+                new = read.slice(read.num_rows - (end - done))
+                done = end
                 self._row_bytes = max(1.0, size_of(new) / new.num_rows)
                 yield new
                 if is_first or self._batch_rows(group) * _TOO_LARGE < rows:
@@ -171,9 +166,3 @@ def _start(group: Any) -> int:
         return 0
     column = group.column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)
-
-
-def is_legacy(file: pq.ParquetFile) -> bool:
-    """Whether times may be in the calendar that Spark had before version 3 (DataSourceUtils.getRebaseSpec; 3.1 for INT96)."""
-    keys = file.metadata.metadata or {}
-    return any(key in keys for key in _LEGACY) or keys.get(_VERSION, b"4") < b"3.1.0"

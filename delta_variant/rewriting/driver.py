@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, mapping, stats
 from delta_variant.analysis import inspected
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
@@ -44,11 +44,12 @@ from delta_variant.rewriting.arrangement import (
     grouped,
 )
 from delta_variant.transaction import Table, Transaction
-from delta_variant.writer import clustering, every_write, file_sizes, mapping
+from delta_variant.writer import clustering, every_write, file_sizes
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.blocks import PLACE, SortedBlocks, Sorting
+from delta_variant.writer.blocks import PLACE, Sorting
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
+from delta_variant.writer.row_sources import SortedBlocks
 
 if TYPE_CHECKING:
     from delta_variant.writer.shredding_schemas import Shred
@@ -255,7 +256,7 @@ def _statistic(snapshot: Transaction, add: DataFrame, side: str, key: str) -> Co
     column, _ = parse_column_path(key)
     found: Any = add.schema
     for name in (names := ("stats", side, *physical[tuple(map(str.lower, column))])):
-        if not isinstance(found, t.StructType) or name not in found.names:
+        if not isinstance(found, T.StructType) or name not in found.names:
             raise TableError(
                 f"{snapshot.features.table} keeps no statistics of {key}: Delta keeps them for the first "
                 "delta.dataSkippingNumIndexedCols columns, and not for all types"
@@ -376,9 +377,9 @@ class _Work:
             done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
         )  # fmt: skip
 
-    def _placed(self, transaction: Transaction, rows: DataFrame, schema: t.StructType) -> tuple[DataFrame, Sorting] | None:
+    def _placed(self, transaction: Transaction, rows: DataFrame, schema: T.StructType) -> tuple[DataFrame, Sorting] | None:
         """The rows with their places, and how they are sorted into blocks; None if Spark has to read VARIANT columns."""
-        variants = {field.name: () for field in schema if isinstance(field.dataType, t.VariantType)}
+        variants = {field.name: () for field in schema if isinstance(field.dataType, T.VariantType)}
         features = transaction.features
         if not variants or features.mapping != "none":
             return None

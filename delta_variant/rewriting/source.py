@@ -16,7 +16,7 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import jvm, pairs
 from delta_variant.paths import quoted
@@ -29,11 +29,11 @@ SAMPLED = "1000"
 """How many rows are sampled for each range: the sizes of files differ by about 3 %."""
 _SAMPLE = "spark.sql.execution.rangeExchange.sampleSizePerPartition"
 _POSITION = "delta_variant position"
-_NESTED = (t.StructType, t.ArrayType)
+_NESTED = (T.StructType, T.ArrayType)
 
 
 def clustered(
-    rows: DataFrame, schema: t.StructType, cluster_by: Sequence[str], partition_by: Sequence[str], files: int,
+    rows: DataFrame, schema: T.StructType, cluster_by: Sequence[str], partition_by: Sequence[str], files: int,
     placed: tuple[DataFrame, Sorting] | None = None,
 ) -> DataFrame:  # fmt: skip
     """The rows in `files` tasks, each with a range of the keys, sorted by them.
@@ -61,18 +61,18 @@ def clustered(
     return rows.sortWithinPartitions(*partitions, F.col(_POSITION)).select(*(quoted(name) for name in columns))
 
 
-def _merged(rows: DataFrame, schema: t.StructType, partition_by: Sequence[str], files: int, sorting: Sorting) -> DataFrame:
+def _merged(rows: DataFrame, schema: T.StructType, partition_by: Sequence[str], files: int, sorting: Sorting) -> DataFrame:
     """The rows by way of sorted blocks."""
     position = rows.schema[_POSITION].dataType
-    assert isinstance(position, t.StructType)
+    assert isinstance(position, T.StructType)
     keys = [F.col(f"{quoted(_POSITION)}.{quoted(name)}") for name in position.names if name.startswith(KEY)]
     file = F.col(quoted(FILE)) if files > 1 else F.lit(0).alias(FILE)
     read = [quoted(name) for name in schema.names if name not in sorting.variants]
     partitions = [schema[name] for name in partition_by]
-    block = t.StructType([t.StructField(FILE, t.IntegerType()), t.StructField(BLOCK, t.BinaryType()), *partitions])
+    block = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(BLOCK, T.BinaryType()), *partitions])
     made = rows.select(file, quoted(PLACE), *keys, *read).mapInArrow(partial(sorted_blocks, sorting), block)
     sent = pairs.by_number(made, files, F.col(quoted(FILE))).drop(FILE)
-    columns = t.StructType([*(field for field in schema if field.name not in partition_by), *partitions])
+    columns = T.StructType([*(field for field in schema if field.name not in partition_by), *partitions])
     merged = sent.mapInArrow(partial(unpacked, pairs.arrow_schema(columns)), columns)
     return merged.select(*(quoted(name) for name in schema.names))
 

@@ -122,10 +122,11 @@ object Messages {
       protocol: String, // Delta's JSON, as that of the metadata
       metadata: String,
       columns: String, // those of files, by their physical names, as a StructType in JSON
+      sent: String, // those that tasks get: what they make columns of, and the partition values as text
       partitionBy: Seq[String], // physical names, behind that of Delta's column that marks change data
       steps: Map[String, Boolean], // physical names of the columns whose highest value, or else lowest, is reported
       texts: Option[TextColumns],
-      read: Seq[String], // the columns of files that tasks read from pieces of files, which the first column of the rows has
+      read: Seq[String], // the columns of files that tasks read from pieces of files, which the first column sent has
       late: Seq[String], // the VARIANT columns of files that tasks read from older files (LateVariants.RowType)
       isCall: Boolean, // of `write`
       settings: Map[String, String], // the session's, as the names of options

@@ -265,6 +265,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
           protocol.json,
           metadata.json,
           columns.json,
+          rowSchema.json,
           partitioning.map(_.name),
           steps,
           texts.map { texts =>

@@ -26,9 +26,9 @@ from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import VALUE_ERRORS, in_rows, part
+from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
-from delta_variant.parquet_files.fitting import fitted
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.expressions import Get, Keys, Value, evaluate, inputs
 from delta_variant.scanning.groups import Group

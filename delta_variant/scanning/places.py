@@ -20,7 +20,6 @@ from delta_variant import schema as shredding_schemas
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.columns import Columns, TypedColumn, child
 from delta_variant.parquet.statistics import Footer
-from delta_variant.parquet_files.reader import is_legacy
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, object_keys
 from delta_variant.scanning.schemas import Field, Kind, List, Map, Struct, Variant
 
@@ -63,7 +62,7 @@ class Places:
         self.columns = Columns(parquet, self.variants)
         self._top = pa.struct(list(self.columns.schema))
         self.footer = Footer(parquet.metadata)
-        self.is_legacy = is_legacy(parquet)
+        self.is_legacy = self.footer.is_legacy
         """Whether dates and timestamps are in the calendar that Spark had before version 3."""
         self._places: dict[tuple[tuple[Field, ...], Keys], Place] = {}
 

@@ -48,7 +48,7 @@ class RowGroupEvidence(Evidence):
         ):
             return Known()
         number = self._places.columns.leaves(names)[0]
-        # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet_files.fitting`).
+        # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet.fitting`).
         low, high = (cast_one(value, found, kind, dt.timezone.utc) for value in self._extremes(number, found))
         nulls = self._footer.null_count(number)
         return Known(low, high, all_null=nulls == self._footer.count(number), no_null=nulls == 0)

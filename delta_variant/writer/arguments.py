@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.messages import Additions
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from delta_variant.json_files.pieces import JsonFiles
-    from delta_variant.parquet_files.reader import ParquetFiles
-    from delta_variant.writer.blocks import SortedBlocks
+    from delta_variant.writer.row_sources import Pieces
     from delta_variant.writer.shredding_schemas import Shred
 
 CLUSTER_BY = "delta_variant.cluster_by"
@@ -28,17 +26,14 @@ CLUSTER_BY = "delta_variant.cluster_by"
 SHRED = "delta_variant.shred"
 """Those for whether VARIANT columns are shredded: `auto` or `false`."""
 _SAVE_MODES = {
-    "append": "Append",
-    "overwrite": "Overwrite",
-    "error": "ErrorIfExists",
-    "errorifexists": "ErrorIfExists",
-    "ignore": "Ignore",
-}
+    "append": "Append", "overwrite": "Overwrite", "ignore": "Ignore",
+    "error": "ErrorIfExists", "errorifexists": "ErrorIfExists",
+}  # fmt: skip
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
 _SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _CODEC_OF_SESSION, _ROWS_OF_SESSION = "spark.sql.parquet.compression.codec", "spark.sql.files.maxRecordsPerFile"
-_NO_PARTITION = (t.VariantType, t.StructType, t.ArrayType, t.MapType, t.BinaryType)
+_NO_PARTITION = (T.VariantType, T.StructType, T.ArrayType, T.MapType, T.BinaryType)
 
 
 @dataclass(frozen=True)
@@ -58,13 +53,15 @@ class Request:
     compression: str = "zstd"
     max_rows: int | None = None
     """The rows after which a file ends; None for no limit."""
-    texts: JsonTexts = JsonTexts({}, fails=True, corrupt=None)  # noqa: RUF009  # it is frozen
-    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
-    """How tasks read the files whose pieces the rows name, or the blocks that they are; None if the rows are rows."""
-    additions: Additions = Additions({}, {}, again=False, removal=None, pieces="")  # noqa: RUF009
+    texts: JsonTexts = field(default_factory=JsonTexts)
+    pieces: Pieces | None = None
+    """What the rows are pieces of; None if they are rows."""
+    additions: Additions = field(default_factory=Additions)
     """What is committed besides; `calls` fills in `pieces`."""
     max_bytes: int | None = None
     """Bytes after which a file ends; None for the target size of the table's files."""
+    has_new_rows: bool = True
+    """Whether the rows are new to the table: options and properties then say how VARIANT columns are shredded by "auto"."""
 
     @classmethod
     def of(
@@ -111,23 +108,18 @@ class Request:
         shred: Shred | Mapping[str, str | pa.DataType],
         cluster_by: Sequence[str],
         max_bytes: int,
-        blocks: SortedBlocks | None = None,
+        pieces: Pieces | None = None,
     ) -> Request:
-        """The request for rows that the table has already. blocks: if the rows may be blocks."""
-        compression, max_rows = _codec(spark, None), _max_rows(spark, None)
+        """The request for rows that the table has already. pieces: if the rows may be pieces."""
         return cls(
-            "overwrite", shred, (), cluster_by, compression=compression, max_rows=max_rows, files=blocks, max_bytes=max_bytes
-        )
+            "overwrite", shred, cluster_by=cluster_by, compression=_codec(spark, None), max_rows=_max_rows(spark, None),
+            pieces=pieces, max_bytes=max_bytes, has_new_rows=False,
+        )  # fmt: skip
 
     @property
     def save_mode(self) -> str:
         """Spark's name of the mode: Append, Overwrite, ErrorIfExists or Ignore."""
         return _SAVE_MODES[self.mode.lower()]
-
-    @property
-    def follows_options(self) -> bool:
-        """Whether options, properties and settings say how VARIANT columns are shredded, for new rows."""
-        return self.shred == "auto" and self.max_bytes is None
 
     @property
     def options(self) -> dict[str, str]:
@@ -156,13 +148,8 @@ def _check_mode(asked: Request) -> None:
         raise UnsupportedFeatureError(f"mode={asked.mode!r} is not one of {', '.join(_SAVE_MODES)}")
     if partitions is not None and partitions.lower() not in ("static", "dynamic"):
         raise UnsupportedFeatureError(f"partition_overwrite={partitions!r} is not one of static, dynamic")
-    given = {
-        "replace_where": asked.replace_where is not None,
-        "partition_overwrite": partitions is not None,
-        "overwrite_schema": asked.overwrite_schema,
-    }
-    for name, is_given in given.items():
-        if is_given and mode != "overwrite":
+    for name in ("replace_where", "partition_overwrite", "overwrite_schema"):
+        if getattr(asked, name) not in (None, False) and mode != "overwrite":
             raise UnsupportedFeatureError(f"{name} says what an overwrite replaces: use it with mode='overwrite'")
     partial = {
         "replace_where": asked.replace_where is not None,
@@ -207,7 +194,7 @@ def _is_txn(txn: object) -> bool:
     return isinstance(app_id, str) and bool(app_id) and isinstance(version, int) and 0 <= version < 1 << 63
 
 
-def partition_columns(partition_by: Sequence[str], schema: t.StructType) -> list[str]:
+def partition_columns(partition_by: Sequence[str], schema: T.StructType) -> list[str]:
     """The columns as the schema spells them. Raises InvalidSchemaError if a table cannot be partitioned by them."""
     spelled = {name.lower(): name for name in schema.names}
     columns = []

@@ -25,11 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
-from delta_variant.version import __version__
+from delta_variant.version import __version__, check_version
 from delta_variant.writer import late
-from delta_variant.writer.plan import check_version
-from delta_variant.writer.record_batches import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,18 +54,10 @@ class Sorting:
     location: Storage
     """The directory of the table."""
     variants: Mapping[str, tuple[int, ...]]
-    """The VARIANT columns that tasks read, as in `Plan.late`."""
+    """The VARIANT columns that tasks read, as in `row_sources.LateVariants`."""
     partition_by: tuple[str, ...]
     version: str = __version__
     """The version of this package on the driver."""
-
-
-@dataclass(frozen=True)
-class SortedBlocks:
-    """How blocks are read."""
-
-    schema: pa.Schema | None = None
-    """The columns of the rows, without partition columns; None while they are not known."""
 
 
 def sorted_blocks(sorting: Sorting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,11 +129,9 @@ def _order(rows: pa.Table, names: list[str]) -> pa.Array:
 class Reader:
     """Reads blocks for one task of the second stage."""
 
-    def __init__(self, blocks: SortedBlocks) -> None:
-        assert blocks.schema is not None
-        self._schema = blocks.schema
-        self.malformed: dict[str, int] = {}
-        """What a reader of JSON files counts."""
+    def __init__(self, schema: pa.Schema) -> None:
+        """schema: the columns of the rows, without partition columns."""
+        self._schema = schema
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of blocks, followed by the partition columns of their blocks.
@@ -159,8 +148,8 @@ class Reader:
                     own = row.select(range(1, row.num_columns))
                 file.flush()
                 merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
-                for batch in fitted((batch.select(self._schema.names) for batch in merged), self._schema):
-                    yield beside(batch, own)
+                for batch in merged:
+                    yield beside(with_types(batch.select(self._schema.names), self._schema), own)
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -170,8 +159,8 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     """
     for batch in batches:
         count = batch.num_columns - 1
-        reader = Reader(SortedBlocks(pa.schema(list(schema)[: len(schema) - count])))
-        yield from fitted(reader.batches(chain([batch], batches)), schema)
+        reader = Reader(pa.schema(list(schema)[: len(schema) - count]))
+        yield from (with_types(rows, schema) for rows in reader.batches(chain([batch], batches)))
 
 
 def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from delta_variant import callbacks, errors, jvm
+from delta_variant import callbacks, errors, jvm, mapping
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning
-from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
-from delta_variant.writer import every_write, mapping, planning
+from delta_variant.writer import every_write, planning
 from delta_variant.writer.task_events import TaskEvents
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from delta_variant.messages import WriteRequest
     from delta_variant.writer.arguments import Request
-    from delta_variant.writer.plan import Plan
     from delta_variant.writer.task_events import EventSender
 
 _WORKER_GONE = "Python worker exited unexpectedly"
@@ -56,9 +54,8 @@ class Call:
         self._events = TaskEvents(spark)
         self._sender: EventSender | None = None
         self._error: DeltaVariantError | None = None
-        self._plan: Plan | None = None
-        self._names: Mapping[str, str] = {}
-        pieces = "" if request.files is None else "json" if isinstance(request.files, JsonFiles) else "rows"
+        self._write: WriteRequest | None = None
+        pieces = "" if request.pieces is None else request.pieces.name
         self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
         self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell)
         writes = every_write.writes(spark, self._callbacks.python, self._call)
@@ -85,7 +82,13 @@ class Call:
     @property
     def shredded(self) -> tuple[str, ...]:
         """The logical names of the VARIANT columns that were shredded in at least one file."""
-        return tuple(sorted({self._names.get(name, name) for columns in self.written.shredded for name in columns}))
+        names = self._names
+        return tuple(sorted({names.get(name, name) for columns in self.written.shredded for name in columns}))
+
+    @property
+    def _names(self) -> Mapping[str, str]:
+        """The logical names of columns by the physical ones, where the two differ."""
+        return {} if self._write is None else mapping.logical_names(planning.features(self._write).schema)
 
     @contextmanager
     def running(self, doing: str) -> Iterator[None]:
@@ -121,12 +124,9 @@ class Call:
         # The keys of the call are checked. Rows that Delta copies, as in an auto compaction, are not those of the call.
         if isinstance(request, ClusterRequest) or not request.is_call:
             return every_write.answer(request)
+        self._write = request
         try:
-            self._plan = planning.plan(request, every_write.storage(request), self._request)
-            self._names = mapping.logical_names(planning.features(request).schema)
-            return planning.reply(request, self._plan, self._sender)
-        except every_write.RegionWantedError:
-            return WriteReply(wants_region=True)
+            return every_write.tasks(request, self._request, self._sender)
         except DeltaVariantError as error:
             self._error = error
             return WriteReply(reason=str(error))
@@ -175,14 +175,14 @@ class Call:
             return None
         if _UNKNOWN_FEATURES.match(condition):
             return errors.UnsupportedFeatureError(f"{doing} failed: {text}")
-        kind = errors.InvalidSchemaError if state.startswith(_OF_ROWS) else errors.TableError
-        return kind(f"{doing} failed: {text}")
+        error_class = errors.InvalidSchemaError if state.startswith(_OF_ROWS) else errors.TableError
+        return error_class(f"{doing} failed: {text}")
 
     def _delete_files(self) -> None:
         """Deletes the files of finished tasks as far as possible, if no commit can have them; VACUUM deletes the rest."""
-        if self._plan is None or self._call.isCommitting():
+        if self._write is None or not self._events.files or self._call.isCommitting():
             return
-        storage = self._plan.location.open()
+        storage = every_write.storage(self._write).open()
         for file in self._events.files:
             with suppress(OSError):
                 storage.delete_file(file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import paths
 from delta_variant.errors import InvalidPathError, InvalidSchemaError
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 CLUSTER_BY = "delta_variant.clusterBy"
 """The table property with the keys of `VariantTable.optimize`, separated by commas."""
-_NO_ORDER = (t.VariantType, t.MapType)
+_NO_ORDER = (T.VariantType, T.MapType)
 
 
-def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[str]:
+def keys(schema: T.StructType, cluster_by: Sequence[str]) -> list[str]:
     """The SQL expressions that rows are sorted by, the first key first; a path of a VARIANT column gives two of them.
 
     cluster_by: columns of the schema (`id`, `s.x`) and paths of VARIANT columns (`v:actor.id`, `s.w:$.ts`). A name with a dot,
@@ -32,19 +32,19 @@ def keys(schema: t.StructType, cluster_by: Sequence[str]) -> list[str]:
     return [key for text in cluster_by for key in _keys(schema, text)]
 
 
-def _keys(schema: t.StructType, text: str) -> list[str]:
+def _keys(schema: T.StructType, text: str) -> list[str]:
     try:
         names, path = paths.parse_column_path(text)
     except (InvalidPathError, InvalidSchemaError) as error:
         raise type(error)(f"cluster_by: {text}: {error}") from error
     column, data_type = _column(schema, names, text)
     if path is None:
-        if isinstance(data_type, t.VariantType):
+        if isinstance(data_type, T.VariantType):
             raise InvalidSchemaError(f"cluster_by: {text} is VARIANT, which has no order: name a path in it, as in {text}:id")
         if not _has_order(data_type):
             raise InvalidSchemaError(f"cluster_by: {text} is {data_type.simpleString().upper()}, which has no order")
         return [column]
-    if not isinstance(data_type, t.VariantType):
+    if not isinstance(data_type, T.VariantType):
         raise InvalidSchemaError(
             f"cluster_by: {paths.dotted(names)} is {data_type.simpleString().upper()}, and only VARIANT columns have paths"
         )
@@ -64,20 +64,20 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _has_order(data_type: t.DataType) -> bool:
+def _has_order(data_type: T.DataType) -> bool:
     """Whether Spark can sort by the type."""
-    if isinstance(data_type, t.StructType):
+    if isinstance(data_type, T.StructType):
         return all(_has_order(field.dataType) for field in data_type)
-    if isinstance(data_type, t.ArrayType):
+    if isinstance(data_type, T.ArrayType):
         return _has_order(data_type.elementType)
     return not isinstance(data_type, _NO_ORDER)
 
 
-def _column(schema: t.StructType, names: paths.ColumnPath, text: str) -> tuple[str, t.DataType]:
+def _column(schema: T.StructType, names: paths.ColumnPath, text: str) -> tuple[str, T.DataType]:
     found: list[str] = []
-    data_type: t.DataType = schema
+    data_type: T.DataType = schema
     for step in names:
-        fields = {field.name.lower(): field for field in data_type} if isinstance(data_type, t.StructType) else {}
+        fields = {field.name.lower(): field for field in data_type} if isinstance(data_type, T.StructType) else {}
         field = fields.get(step.lower())
         if field is None:
             raise InvalidSchemaError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ATOMIC = (
-    t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType, t.StringType,
-    t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType, t.VariantType,
+    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType, T.StringType,
+    T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.VariantType,
 )  # fmt: skip
 
 
-def _children(data_type: t.DataType, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], t.DataType]]:
+def _children(data_type: T.DataType, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], T.DataType]]:
     """The types inside a type, and their paths as Parquet names them (`list`, `element`; `key_value`, `key`, `value`)."""
-    if isinstance(data_type, t.StructType):
+    if isinstance(data_type, T.StructType):
         return [((*path, field.name), field.dataType) for field in data_type]
-    if isinstance(data_type, t.MapType):
+    if isinstance(data_type, T.MapType):
         return [((*path, *MAP_KEY), data_type.keyType), ((*path, *MAP_VALUE), data_type.valueType)]
-    return [((*path, *ELEMENT), data_type.elementType)] if isinstance(data_type, t.ArrayType) else []
+    return [((*path, *ELEMENT), data_type.elementType)] if isinstance(data_type, T.ArrayType) else []
 
 
-def type_name(data_type: t.DataType) -> str:
+def type_name(data_type: T.DataType) -> str:
     """The name of a type in messages: `BIGINT`."""
     return data_type.simpleString().upper()
 
 
-def check_types(schema: t.StructType) -> None:
+def check_types(schema: T.StructType) -> None:
     """Raises UnsupportedFeatureError, with the column, for a type that `write` does not handle."""
     for path, data_type in leaves(schema):
-        collated = isinstance(data_type, t.StringType) and data_type.collation not in (None, "UTF8_BINARY")
+        collated = isinstance(data_type, T.StringType) and data_type.collation not in (None, "UTF8_BINARY")
         if type(data_type) not in _ATOMIC or collated:
             raise UnsupportedFeatureError(
                 f"column {'.'.join(path)} is {type_name(data_type)}, which delta_variant.write does not handle: cast or drop it"
             )
 
 
-def leaves(data_type: t.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], t.DataType]]:
+def leaves(data_type: T.DataType, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], T.DataType]]:
     """The types without children, and their paths; nothing for a schema without columns."""
     children = _children(data_type, path)
     for own, inner in children:

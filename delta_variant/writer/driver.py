@@ -12,11 +12,12 @@ The rows are computed once, under the settings of the caller's session.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
@@ -29,7 +30,7 @@ from delta_variant.writer.column_types import leaves, type_name
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,10 @@ class Commit:
     """How many files of few rows have a column that was left plain because shredding would have made the file larger."""
     txn_version: int | None = field(default=None, compare=False)
     """If nothing was written because of `txn`: the version of the application that the table has already. Else None."""
+
+
+Outcome = tuple[Commit, Mapping[str, int]]
+"""A commit, and how many JSON documents were left out because they are malformed, by file."""
 
 
 def write(
@@ -137,8 +142,8 @@ def write(
 
 def write_rows(
     df: DataFrame, target: str | os.PathLike[str], request: Request, storage_options: Mapping[str, str] | None
-) -> tuple[Commit, Mapping[str, int]]:
-    """Write the rows as the request says. Returns the commit, and how many JSON documents were left out, by file."""
+) -> Outcome:
+    """Write the rows as the request says."""
     with own_session(df.sparkSession, storage_options) as spark:
         table = Table.of(spark, target)
         snapshot = table.found()
@@ -164,24 +169,24 @@ def write_rows(
         return _committed(table, call, request)
 
 
-def _check_types(rows: t.StructType, texts: JsonTexts, features: TableFeatures, spark: SparkSession) -> None:
+def _check_types(rows: T.StructType, texts: JsonTexts, features: TableFeatures, spark: SparkSession) -> None:
     """Raises InvalidSchemaError for a column that Spark's rules for storing values do not allow: Delta would cast all.
 
     A column that is made of texts has to be VARIANT, and that for malformed ones STRING.
 
     Delta checks the types inside structs, arrays and maps, and the names of columns.
     """
-    wanted = {column.name.lower(): column.dataType for column in t.StructType.fromJson(dict(features.schema))}
+    wanted = {column.name.lower(): column.dataType for column in T.StructType.fromJson(dict(features.schema))}
     cast = jvm.scala_object(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
     for column in rows:
         have, want = column.dataType, wanted.get(column.name.lower(), column.dataType)
-        nested = (t.StructType, t.ArrayType, t.MapType)
+        nested = (T.StructType, T.ArrayType, T.MapType)
         if have == want or (isinstance(have, nested) and isinstance(want, nested)):
             continue
         if column.name in texts.columns or column.name == texts.corrupt:
             raise InvalidSchemaError(f"parse_json: {column.name} is {type_name(want)} in the table, and not {type_name(have)}")
         if not cast.canANSIStoreAssign(jvm.data_type(spark, have), jvm.data_type(spark, want)):
-            way = "make it one with parse_json={…}" if isinstance(want, t.VariantType) else "cast it first"
+            way = "make it one with parse_json={…}" if isinstance(want, T.VariantType) else "cast it first"
             raise InvalidSchemaError(
                 f"column {column.name} is {type_name(have)} in the DataFrame and {type_name(want)} in {features.table}: {way}"
             )
@@ -198,7 +203,7 @@ def _run(rows: DataFrame, table: Table, request: Request, partition_by: Sequence
         else:
             into.append()
         return
-    if is_new and request.shred is not False and any(isinstance(kind, t.VariantType) for _, kind in leaves(rows.schema)):
+    if is_new and request.shred is not False and any(isinstance(kind, T.VariantType) for _, kind in leaves(rows.schema)):
         rows.sparkSession.conf.set(_SHREDDING_BY_DEFAULT, "true")
     writer = rows.write.format("delta").mode(request.save_mode).options(**options).partitionBy(*partition_by)
     if table.path is not None:
@@ -221,7 +226,7 @@ def retype(table: Table, request: Request) -> Commit:
     return _committed(table, call, request)[0]
 
 
-def _committed(table: Table, call: Call, request: Request) -> tuple[Commit, Mapping[str, int]]:
+def _committed(table: Table, call: Call, request: Request) -> Outcome:
     version, done = call.version, None
     if version is None:
         version = int(table.snapshot().version())

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_variant.messages import Workers, WriteRequest
+    from delta_variant.writer.arguments import Request
+    from delta_variant.writer.task_events import EventSender
 
 _MOST_TOLD = 1000
 _told: set[str] = set()
-_log = logging.getLogger("delta_variant")
+_logger = logging.getLogger("delta_variant")
 
 
 def writes(spark: SparkSession, python: Any, call: Any) -> Any:
@@ -57,11 +59,21 @@ def answer(request: WriteRequest | ClusterRequest) -> WriteReply | ClusterReply:
     if reason:
         return WriteReply(reason=reason, is_failure=True)
     try:
-        return planning.reply(request, planning.plan(request, storage(request)), None)
-    except RegionWantedError:
-        return WriteReply(wants_region=True)
+        return tasks(request)
     except DeltaVariantError as error:
         return WriteReply(reason=str(error))
+
+
+def tasks(request: WriteRequest, asked: Request | None = None, events: EventSender | None = None) -> WriteReply:
+    """The function for a write. Raises errors of this package for what tasks do not write.
+
+    asked: what a call of `write` asks for. events: what the tasks send their events to.
+    """
+    try:
+        location = storage(request)
+    except _RegionWantedError:
+        return WriteReply(wants_region=True)
+    return planning.reply(request, planning.plan(request, location, asked), events)
 
 
 def tell(about: str, text: str) -> None:
@@ -72,7 +84,7 @@ def tell(about: str, text: str) -> None:
     lines the reason, which may be the traceback of a Python worker or a message of Spark's.
     """
     if about in ("setting", "order"):
-        _log.warning("%s", text)
+        _logger.warning("%s", text)
         return
     table, reason = text.split("\n", 1)
     why = jvm.not_loaded(reason) or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
@@ -80,19 +92,19 @@ def tell(about: str, text: str) -> None:
     told = f"{done} a statement to {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
-        _log.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)
+        _logger.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)
 
 
-class RegionWantedError(Exception):
+class _RegionWantedError(Exception):
     """The region of the bucket has to be in the request."""
 
 
 def storage(request: WriteRequest) -> Storage:
-    """Where the data files of a write go. Raises RegionWantedError."""
+    """Where the data files of a write go. The request has the region of the bucket, if `tasks` asked for it."""
 
     def region() -> str | None:
         if request.storage.region is None:
-            raise RegionWantedError
+            raise _RegionWantedError
         return request.storage.region or None
 
     return hadoop.storage(request.location, request.storage, region)

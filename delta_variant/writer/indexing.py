@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delta_variant import mapping
 from delta_variant.errors import TableError
 from delta_variant.membership.plan import IndexedColumn, IndexPlan
 from delta_variant.membership.ribbon import MAX_COLUMNS
-from delta_variant.writer import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

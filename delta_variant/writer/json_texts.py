@@ -7,11 +7,11 @@ what a constraint or a computed column of the table uses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # what PySpark programs call it
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import quoted
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class JsonTexts:
     """Which columns of the rows are JSON texts, and what becomes of malformed ones."""
 
-    columns: Mapping[str, t.StructField]
+    columns: Mapping[str, T.StructField] = dataclasses.field(default_factory=dict)
     """The columns with texts, by the VARIANT columns that they become."""
-    fails: bool
+    fails: bool = True
     """Whether a malformed text is an error; else it becomes NULL."""
-    corrupt: str | None
+    corrupt: str | None = None
     """The column that gets malformed texts; None if there is none."""
 
     @classmethod
-    def of(cls, rows: t.StructType, parse_json: Mapping[str, str] | None, on_error: str, corrupt: str | None) -> JsonTexts:
+    def of(cls, rows: T.StructType, parse_json: Mapping[str, str] | None, on_error: str, corrupt: str | None) -> JsonTexts:
         """The texts of a write; empty without `parse_json`.
 
         rows: the schema of its rows. Raises InvalidSchemaError for columns that are missing, of another type, or there already,
@@ -46,7 +46,7 @@ class JsonTexts:
         if not parse_json:
             if corrupt is not None or on_error != "fail":
                 raise UnsupportedFeatureError("on_error and corrupt are for the texts that parse_json names: use them with it")
-            return cls({}, fails=True, corrupt=None)
+            return cls()
         if not hasattr(parse_json, "items"):
             raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
         if corrupt is not None and len(parse_json) > 1:
@@ -60,7 +60,7 @@ class JsonTexts:
                 raise InvalidSchemaError(f"parse_json: {source} may be {names}: rename one")
             if field is None:
                 raise InvalidSchemaError(f"parse_json: there is no column {source}; the columns are {', '.join(rows.names)}")
-            if not isinstance(field.dataType, t.StringType | t.BinaryType):
+            if not isinstance(field.dataType, T.StringType | T.BinaryType):
                 raise InvalidSchemaError(f"parse_json: {source} is {type_name(field.dataType)}, and texts are STRING or BINARY")
             columns[name] = field
         texts = cls(columns, fails=corrupt is None and on_error == "fail", corrupt=corrupt)
@@ -72,13 +72,13 @@ class JsonTexts:
             taken.add(name.lower())
         return texts
 
-    def schema(self, rows: t.StructType) -> t.StructType:
+    def schema(self, rows: T.StructType) -> T.StructType:
         """The schema of the rows with VARIANT columns in the place of their texts, and the column for malformed ones."""
         fields = []
         for field in rows:
             named = [name for name, source in self.columns.items() if source.name == field.name]
-            fields += [t.StructField(name, t.VariantType()) for name in named] or [field]
-        return t.StructType([*fields, *([] if self.corrupt is None else [t.StructField(self.corrupt, t.StringType())])])
+            fields += [T.StructField(name, T.VariantType()) for name in named] or [field]
+        return T.StructType([*fields, *([] if self.corrupt is None else [T.StructField(self.corrupt, T.StringType())])])
 
     def parsed(self, rows: DataFrame) -> DataFrame:
         """The rows with the columns of `schema`."""
@@ -98,6 +98,6 @@ class JsonTexts:
         return rows.select(*columns)
 
 
-def _text(source: t.StructField) -> Column:
+def _text(source: T.StructField) -> Column:
     text = F.col(quoted(source.name))
-    return text if isinstance(source.dataType, t.StringType) else text.cast("string")
+    return text if isinstance(source.dataType, T.StringType) else text.cast("string")

@@ -50,7 +50,7 @@ class _TooLargeError(Exception):
 def materialized(
     batches: Iterator[pa.RecordBatch], location: Storage, columns: Mapping[str, tuple[int, ...]]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with the Variants of these columns. location: the directory of the table. columns: as in `Plan.late`.
+    """The batches with the Variants of these columns. location: the directory of the table. columns: their field ids, by name.
 
     Raises what reading a file does: FileNotFoundError, DamagedFileError, InvalidLayoutError, MalformedVariantError.
     """
@@ -89,19 +89,19 @@ def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArra
     file, row = column.field(0), column.field(1)
     known = file.dictionary_encode()
     is_late = file.is_valid().to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(is_late)
-    numbers = known.indices.fill_null(0).to_numpy()[at]
-    index = row.fill_null(0).to_numpy()[at]
+    late_rows = np.flatnonzero(is_late)
+    numbers = known.indices.fill_null(0).to_numpy()[late_rows]
+    index = row.fill_null(0).to_numpy()[late_rows]
     order = np.lexsort((index, numbers))
     starts = np.searchsorted(numbers[order], np.arange(len(known.dictionary) + 1))
     parts: list[pa.StructArray] = []
     for number, uri in enumerate(known.dictionary.to_pylist()):
         parts += files.variants(uri, name, index[order[starts[number] : starts[number + 1]]])
-    if len(at) < len(column):
+    if len(late_rows) < len(column):
         parts.append(required(column.field(2).filter(pa.array(~is_late)), ()))
     found = np.empty(len(column), np.int64)
-    found[at[order]] = np.arange(len(at))
-    found[~is_late] = np.arange(len(at), len(column))
+    found[late_rows[order]] = np.arange(len(late_rows))
+    found[~is_late] = np.arange(len(late_rows), len(column))
     variants = pa.concat_arrays(parts)
     return variants if (np.diff(found) == 1).all() else variants.take(pa.array(found))
 
@@ -171,10 +171,10 @@ class _Column:
             return pa.nulls(len(indices), UNSHREDDED)
         if not self._first <= indices[0] < self._first + len(self._batch):
             self._seek(int(indices[0]))
-        at = indices[: np.searchsorted(indices, self._first + len(self._batch))] - self._first
-        if (np.diff(at) == 1).all():
-            return self._batch.slice(at[0], len(at))
-        return self._batch.take(pa.array(at))
+        rows = indices[: np.searchsorted(indices, self._first + len(self._batch))] - self._first
+        if (np.diff(rows) == 1).all():
+            return self._batch.slice(rows[0], len(rows))
+        return self._batch.take(pa.array(rows))
 
     def _seek(self, row: int) -> None:
         """Reads on to the batch with a row. Row groups between are left out; for a row behind, its row group is read again."""

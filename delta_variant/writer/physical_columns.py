@@ -1,6 +1,6 @@
 """Physical columns: Arrow arrays as Spark sends them → arrays as Parquet stores them.
 
-In: Arrow arrays from Spark, VARIANT as struct<value, metadata> or as JSON text, timestamps in UTC. Out: arrays of the
+In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the
 physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding). All fields but the children of a VARIANT
 are optional, as in Spark's own files. VARIANT columns at the top or in structs can be shredded. Inside arrays and maps they
 stay plain, since Delta has no bounds for them.
@@ -14,21 +14,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_variant import nested, shredding
-from delta_variant.binary.parse import parse_texts
-from delta_variant.errors import DeltaVariantError, InvalidJsonError
+from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from delta_variant.messages import TextColumns
-
-_SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 
 
 def physical_type(
@@ -94,46 +87,3 @@ def required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:
         children.append(child)
     nulls = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(shredding.UNSHREDDED), mask=nulls)
-
-
-def parsed(rows: pa.RecordBatch, columns: TextColumns) -> pa.RecordBatch:
-    """The rows with VARIANT columns in the place of JSON texts. Raises InvalidJsonError, as `columns` says."""
-    for name in columns.columns:
-        texts = rows.column(name)
-        with naming((name,)):
-            variants, faults = parse_texts(
-                texts,
-                allow_duplicate_keys=columns.allow_duplicate_keys,
-                validate_unicode=columns.validate_unicode,
-                distinct=True,
-            )
-        if len(faults.row) and columns.fails:
-            row, text = int(faults.row[0]), texts[int(faults.row[0])].as_buffer().to_pybytes()
-            start = max(0, int(faults.byte[0]) - _SHOWN_LENGTH)
-            raise InvalidJsonError(
-                f"column {name}: a text is not valid JSON: {faults.reason(0)}, at byte {int(faults.byte[0])} of {len(text)}, "
-                f"after {text[start : int(faults.byte[0])].decode(errors='replace')!r}, in the row with values:"
-                f"{_shown(rows, row)}; on_error='null' makes such texts NULL, and corrupt='…' keeps them in a column"
-            )
-        rows = rows.set_column(rows.schema.get_field_index(name), name, variants)
-        if columns.corrupt is not None and len(faults.row):
-            is_valid = np.ones(len(texts), np.bool_)
-            is_valid[faults.row] = False
-            kept = pc.if_else(pa.array(is_valid), pa.scalar(None, texts.type), texts)
-            rows = rows.set_column(rows.schema.get_field_index(columns.corrupt), columns.corrupt, _text(kept))
-    return rows
-
-
-def _text(array: pa.Array) -> pa.Array:
-    """Strings; bytes that are not UTF-8 become U+FFFD."""
-    try:
-        return array.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([None if v is None else v.decode(errors="replace") for v in array.to_pylist()], pa.string())
-
-
-def _shown(rows: pa.RecordBatch, row: int) -> str:
-    """Some values of a row, in the format of Delta's own error messages."""
-    simple = [number for number, kind in enumerate(rows.schema.types) if not pa.types.is_nested(kind)]
-    values = ((rows.schema.names[number], rows.column(number)[row].as_py()) for number in simple[:_SHOWN])
-    return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

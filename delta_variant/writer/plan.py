@@ -12,25 +12,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from delta_variant.json_files.pieces import JsonFiles
     from delta_variant.membership.plan import IndexPlan
-    from delta_variant.messages import TextColumns
-    from delta_variant.parquet_files.reader import ParquetFiles
     from delta_variant.paths import ColumnPath
     from delta_variant.storage import Storage
-    from delta_variant.writer.blocks import SortedBlocks
+    from delta_variant.writer.row_sources import RowSource
 
 IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""
-
-
-def check_version(driver: str) -> None:
-    """Raises RuntimeError if a task runs another version of this package than the driver, whose plan it has."""
-    if driver != __version__:
-        raise RuntimeError(
-            f"the executors run delta-variant {__version__} and the driver runs {driver}: install the same version in the "
-            "Python of both"
-        )
 
 
 @dataclass(frozen=True)
@@ -41,24 +29,24 @@ class Plan:
     """The directory of the table."""
     variants: frozenset[ColumnPath]
     """The VARIANT columns, as paths of Parquet groups."""
-    partition_by: tuple[str, ...]
-    timestamps: frozenset[str]
+    partition_by: tuple[str, ...] = ()
+    timestamps: frozenset[str] = frozenset()
     """TIMESTAMP columns. As partition values they arrive as microseconds since 1970; the log has them as UTC timestamps."""
-    shredding_schemas: Mapping[ColumnPath, pa.DataType]
+    shredding_schemas: Mapping[ColumnPath, pa.DataType] = field(default_factory=dict)
     """Shredding schemas given by the user, or stored with the table."""
-    infer: bool
+    infer: bool = False
     """Whether the other VARIANT columns get a schema inferred from the first rows of each file. Their objects are closed."""
-    compression: str
-    max_rows: int | None
+    compression: str = "zstd"
+    max_rows: int | None = None
     """Rows after which a file ends; None for no limit."""
-    max_bytes: int
+    max_bytes: int = 128 << 20
     """Bytes after which a file ends."""
-    footer: Mapping[str, str]
+    footer: Mapping[str, str] = field(default_factory=dict)
     """Key-value metadata for the Parquet footer."""
-    annotates: bool
+    annotates: bool = True
     """Whether VARIANT groups get Parquet's logical type."""
-    string_prefix: int
-    tight_bounds: bool
+    string_prefix: int = 32
+    tight_bounds: bool = False
     indexed: frozenset[ColumnPath] | None = None
     """The leaf columns that get statistics; None for all."""
     tags: bool = False
@@ -71,12 +59,8 @@ class Plan:
     """For VARIANT columns, the paths that get bounds before all others, each as its keys."""
     index: IndexPlan | None = None
     """The paths whose filters are written with the files; None if there are none."""
-    json: TextColumns | None = None
-    files: JsonFiles | ParquetFiles | SortedBlocks | None = None
-    """How to read the pieces of files that the rows name (`json_files`, `parquet_files`), or the blocks that they are
-    (`writer.blocks`); None if the rows are rows."""
-    late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """VARIANT columns whose rows say where a Variant is (`writer.late`), with their field ids if files are read by id."""
+    sources: tuple[RowSource, ...] = ()
+    """What makes rows of the batches, one after the other; nothing if batches have the rows."""
     closes_given: bool = False
     """Whether the objects of columns with given schemas are closed too."""
     steps: Mapping[str, bool] = field(default_factory=dict)

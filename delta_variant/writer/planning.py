@@ -12,24 +12,22 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
-from delta_variant import jvm, stats
+from delta_variant import jvm, mapping, pairs, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
-from delta_variant.json_files.pieces import JsonFiles
 from delta_variant.membership.sidecars import APPLICATION
 from delta_variant.messages import ClusterReply, WriteReply
-from delta_variant.parquet_files.reader import PIECE
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
-from delta_variant.writer import clustering, file_sizes, indexing, mapping, record_batches, shredding_schemas
-from delta_variant.writer.arguments import CLUSTER_BY, SHRED, sparks_codec
-from delta_variant.writer.blocks import SortedBlocks
+from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
+from delta_variant.writer.arguments import CLUSTER_BY, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
+from delta_variant.writer.row_sources import LateVariants, ParsedTexts
 from delta_variant.writer.task import write_messages
 
 if TYPE_CHECKING:
@@ -37,12 +35,11 @@ if TYPE_CHECKING:
 
     from delta_variant.messages import ClusterRequest, WriteRequest
     from delta_variant.storage import Storage
-    from delta_variant.writer.arguments import Request
+    from delta_variant.writer.row_sources import RowSource
     from delta_variant.writer.shredding_schemas import Shred
     from delta_variant.writer.task_events import EventSender
 
 _FIELD_ID = "parquet.field.id"
-_LATE = t.StructType().add("file", "string").add("row", "long").add("variant", "variant")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The version that a worker must have to run a function that is pickled here."""
 WHOLE = 1 << 62
@@ -52,27 +49,28 @@ _UNKNOWN = 1 << 31
 
 
 def plan(request: WriteRequest, location: Storage, asked: Request | None = None) -> Plan:
-    """The plan of a write. asked: what a call of `write` asks for.
+    """The plan of a write. asked: what a call of `write` asks for; None for a command of Delta's.
 
     Raises InvalidSchemaError, InvalidPathError, UnsupportedFeatureError and TableError for what tasks do not write, and for
     arguments, options and properties that do not fit the table.
     """
-    table, columns, by = features(request), _columns(request), request.partition_by
+    table, columns, by = features(request), _struct(request.columns), request.partition_by
     table.check_writable()
     check_types(columns)
     schema, physical = mapping.schemas(table.schema)
     for field in physical:
-        if field.name in by and isinstance(field.dataType, t.BinaryType):
+        if field.name in by and isinstance(field.dataType, T.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
+    asked = asked or _command(request)
     option, closes_given = _shred(table)
-    shred = option if asked is None or asked.follows_options else asked.shred
-    cluster_by = (asked and asked.cluster_by) or listed(table.properties.get(CLUSTER_BY, ""))
+    shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
+    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
         table.check_shredding(", or leave out shred=")
-    data = t.StructType([field for field in physical if field.name not in by])
-    stored = {path for path, kind in leaves(data) if isinstance(kind, t.VariantType)}
-    variants = frozenset(path for path, kind in leaves(columns) if isinstance(kind, t.VariantType))
+    data = T.StructType([field for field in physical if field.name not in by])
+    stored = {path for path, kind in leaves(data) if isinstance(kind, T.VariantType)}
+    variants = frozenset(path for path, kind in leaves(columns) if isinstance(kind, T.VariantType))
     if not variants <= stored:
         raise UnsupportedFeatureError("VARIANT columns of the rows are not those of the table")
     paths = mapping.physical_paths(table.schema)
@@ -86,13 +84,13 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         location=location,
         variants=variants,
         partition_by=by,
-        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, t.TimestampType)),
+        timestamps=frozenset(f.name for f in physical if isinstance(f.dataType, T.TimestampType)),
         shredding_schemas={paths[path]: kind for path, kind in given.items() if table.shredding and paths[path] in variants},
         infer=shred == "auto" and table.shredding and bool(variants),
         closes_given=closes_given,
-        compression=sparks_codec(request.compression) if asked is None else asked.compression,
-        max_rows=(request.max_rows if request.max_rows > 0 else None) if asked is None else asked.max_rows,
-        max_bytes=WHOLE if asked is None else asked.max_bytes or max_bytes,
+        compression=asked.compression,
+        max_rows=asked.max_rows,
+        max_bytes=asked.max_bytes or max_bytes,
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         annotates=request.annotates,
         string_prefix=request.string_prefix,
@@ -103,10 +101,15 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         random_prefix=table.random_prefix,
         first_bounds={paths[path]: keys for path, keys in first.items()},
         index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
-        late={name: mapping.ids_in_files(table)((name,)) for name in request.late},
+        sources=_sources(request, location, table, columns, asked),
         steps=request.steps,
-        **_sources(request, columns, asked, table.table),
     )
+
+
+def _command(request: WriteRequest) -> Request:
+    """What a command of Delta's asks for."""
+    max_rows = request.max_rows if request.max_rows > 0 else None
+    return Request("append", compression=sparks_codec(request.compression), max_rows=max_rows, max_bytes=WHOLE)
 
 
 def _shred(table: TableFeatures) -> tuple[Shred, bool]:
@@ -117,30 +120,27 @@ def _shred(table: TableFeatures) -> tuple[Shred, bool]:
     return False if value == "false" else "auto", value == "closed"
 
 
-def _sources(request: WriteRequest, columns: t.StructType, asked: Request | None, table: str) -> dict[str, Any]:
-    """What tasks make rows of: JSON texts, pieces of files, or blocks; nothing for rows."""
-    texts, files = request.texts, None if asked is None else asked.files
-    if request.steps and (isinstance(files, JsonFiles) or request.read):
+def _sources(
+    request: WriteRequest, location: Storage, table: TableFeatures, columns: T.StructType, asked: Request
+) -> tuple[RowSource, ...]:
+    """What tasks make rows of; nothing if they get the rows."""
+    ids = mapping.ids_in_files(table)
+    late = [LateVariants(location, {name: ids((name,)) for name in request.late})] if request.late else []
+    texts = [ParsedTexts(request.texts)] if request.texts else []
+    pieces = asked.pieces and asked.pieces.planned(request, pairs.arrow_schema(columns))
+    if pieces is None:
+        return (*late, *texts)
+    if request.steps:
         raise UnsupportedFeatureError(
-            f"{table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: write "
-            "the files to another table, and its rows to this one"
+            f"{table.table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: "
+            "write the files to another table, and its rows to this one"
         )
-    if isinstance(files, JsonFiles):
-        if texts is None or len(texts.columns) != 1:
-            raise UnsupportedFeatureError(
-                f"Spark needs the documents, as for a constraint or a generated column of {table} that uses them, and ingest "
-                "reads them in the tasks that write: use write(spark.read.text(…), …, parse_json={…})"
-            )
-        return {"files": replace(files, column=texts.columns[0])}
-    if files is not None and request.read:
-        read = t.StructType([field for field in columns if field.name in request.read])
-        return {"files": replace(files, schema=record_batches.schema_of(read, tuple(read.names)))}
-    return {"json": texts}
+    return (*late, pieces)
 
 
 def _indexed(
     features: TableFeatures,
-    data: t.StructType,
+    data: T.StructType,
     variants: Collection[ColumnPath],
     physical_paths: Mapping[ColumnPath, ColumnPath],
 ) -> list[ColumnPath]:
@@ -154,19 +154,12 @@ def _indexed(
         folded = {tuple(map(str.lower, logical)): physical for logical, physical in physical_paths.items()}
         paths = [folded.get(parts, parts) for parts in column_names(named)]
         named = ",".join(".".join(map(quoted, path)) for path in paths)
-    return stats.indexed_columns(record_batches.schema_of(data, tuple(data.names)), variants, count, named)
+    return stats.indexed_columns(pairs.arrow_schema(data), variants, count, named)
 
 
 def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
-    columns, texts = _columns(request), request.texts.columns if request.texts else ()
-    sent = {**dict.fromkeys(texts, t.StringType()), **dict.fromkeys(request.late, _LATE)}
-    kinds = [t.StructField(field.name, sent.get(field.name, field.dataType)) for field in columns]
-    if request.read:
-        piece = t.BinaryType() if isinstance(plan.files, SortedBlocks) else t.StringType()
-        kinds = [t.StructField(PIECE, piece), *(field for field in columns if field.name not in request.read)]
-    rows = t.StructType([*kinds, *(t.StructField(name, t.StringType()) for name in request.partition_by)])
-    task = partial(write_messages, plan, record_batches.schema_of(rows, tuple(rows.names)), events)
+    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent)), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
 
 
@@ -181,8 +174,8 @@ def features(request: WriteRequest) -> TableFeatures:
     return replace(found, properties={**request.settings, **found.properties, **request.options})
 
 
-def _columns(request: WriteRequest) -> t.StructType:
-    return t.StructType.fromJson(json.loads(request.columns))
+def _struct(text: str) -> T.StructType:
+    return T.StructType.fromJson(json.loads(text))
 
 
 def cluster(request: ClusterRequest) -> ClusterReply:
@@ -191,7 +184,7 @@ def cluster(request: ClusterRequest) -> ClusterReply:
     task_bytes = 0
     try:
         task_bytes = file_sizes.target_bytes(table.properties)
-        keys = clustering.keys(t.StructType.fromJson(json.loads(request.columns)), listed(request.keys))
+        keys = clustering.keys(_struct(request.columns), listed(request.keys))
     except DeltaVariantError as error:
         return ClusterReply((), task_bytes, str(error))
     return ClusterReply(tuple(keys), task_bytes, "")

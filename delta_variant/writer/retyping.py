@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import jvm
 from delta_variant.constants import PREVIEW_NAMES
@@ -117,7 +117,7 @@ def _expressions(transaction: Transaction, column: str) -> list[str]:
         ]
         expressions += [
             (f"the generated column {field.name}", parser.parseExpression(field.metadata[_GENERATED]))
-            for field in t.StructType.fromJson(dict(transaction.features.schema))
+            for field in T.StructType.fromJson(dict(transaction.features.schema))
             if _GENERATED in field.metadata
         ]
         return [name for name, expression in expressions if column.lower() in _names(expression)]

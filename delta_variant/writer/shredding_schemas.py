@@ -1,18 +1,12 @@
-"""The shredding schema of each VARIANT column, and the paths that get bounds first.
+"""The shredding schemas that are given for VARIANT columns, and the paths that get bounds first.
 
-In: the argument `shred=`, the table's properties, or the first rows of a file. Out: shredding schemas by column. The
-argument goes before the property, and the property before inference. Only VARIANT columns at the top and in structs are
-shredded; those in arrays and maps stay plain.
+In: the argument `shred=`, and the table's properties. Out: shredding schemas by column. The argument goes before the property,
+and the property before inference (`schema.of_files`). Only VARIANT columns at the top and in structs are shredded; those in
+arrays and maps stay plain.
 
 The property `delta_variant.shredding.<column>` holds a schema as DDL text. `delta_variant.bounds.<column>` holds paths in
 the syntax of `variant_get`, separated by commas. Columns are written as in SQL (`s.w`, odd names in backquotes).
 Properties of dropped or non-VARIANT columns are ignored.
-
-Inferred schemas of different files should agree, because bounds can only be compared between types of one class. Integers
-of every width become bigint, and integers and decimals are one class (`schema.infer`). Numbers can still go wrong: if the
-sampled rows miss a file's largest precision or scale, some values do not fit the column, and the path loses its bounds. A
-task therefore keeps its counts from file to file, and numbers get the type that fits those of all files so far. A stored
-schema avoids this altogether.
 
 Invariant: Spark can read every schema that this module returns.
 """
@@ -23,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from delta_variant import nested
 from delta_variant import schema as shredding_schema
-from delta_variant import types as variant_types
 from delta_variant.errors import DeltaVariantError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import ColumnPath, dotted, listed, parse_column, parse_column_path, parse_variant_path, rooted
+from delta_variant.schema.of_files import is_readable
 from delta_variant.writer.clustering import CLUSTER_BY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -39,9 +32,6 @@ Shred = Literal["auto", False]
 
 SHREDDING = "delta_variant.shredding."
 BOUNDS = "delta_variant.bounds."
-
-
-# ------------------------------------------------------------------------------------------------- given, on the driver
 
 
 def given(
@@ -54,17 +44,14 @@ def given(
     """
     if shred is False:
         return {}
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
-    schemas: dict[ColumnPath, pa.DataType] = {}
-    for key, text in properties.items():
-        if key.startswith(SHREDDING):
-            path, type_name = columns.get(_folded(parse_column(key[len(SHREDDING) :])), ((), ""))
-            if type_name == "variant":
-                schemas[path] = _checked(text, path, f"table property {key}")
+    schemas = {
+        path: _checked(text, path, f"table property {key}") for path, key, text in _stored(schema, properties, SHREDDING)
+    }
     if shred == "auto":
         return schemas
     if not hasattr(shred, "items"):
         raise InvalidSchemaError(f"shred={shred!r} must be 'auto', False, or a mapping from VARIANT columns to their schemas")
+    columns = _columns(schema)
     for name, wanted in shred.items():
         path, type_name = columns.get(_folded(parse_column(name)), ((), ""))
         if type_name != "variant":
@@ -84,7 +71,7 @@ def first_bounds(
     Each path is given as its keys. A path of `cluster_by` that leads into an array is left out; one of the property for bounds
     raises InvalidPathError, as does invalid text.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
+    columns = _columns(schema)
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for text in (*cluster_by, *listed(properties.get(CLUSTER_BY, ""))):
         column, variant_path = parse_column_path(text)
@@ -103,15 +90,26 @@ def paths_of(schema: StructType, properties: Mapping[str, str], prefix: str) -> 
 
     Raises InvalidPathError for text that is no path, and for a path that leads into an array.
     """
-    columns = {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
     found: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
+    for path, key, text in _stored(schema, properties, prefix):
+        keys = [_keys(item, key) for item in listed(text)]
+        found[path] = tuple(dict.fromkeys((*found.get(path, ()), *keys)))
+    return found
+
+
+def _stored(schema: StructType, properties: Mapping[str, str], prefix: str) -> Iterator[tuple[ColumnPath, str, str]]:
+    """The properties `<prefix><column>`: the VARIANT column, the name and the text of each."""
+    columns = _columns(schema)
     for key, text in properties.items():
         if key.startswith(prefix):
             path, type_name = columns.get(_folded(parse_column(key[len(prefix) :])), ((), ""))
             if type_name == "variant":
-                keys = [_keys(item, key) for item in listed(text)]
-                found[path] = tuple(dict.fromkeys((*found.get(path, ()), *keys)))
-    return found
+                yield path, key, text
+
+
+def _columns(schema: StructType) -> dict[ColumnPath, tuple[ColumnPath, str]]:
+    """The columns and fields of a schema, with the names of their types, by their paths in lower case."""
+    return {_folded(path): (path, type_name) for path, type_name in in_structs(schema)}
 
 
 def _keys(text: str, key: str) -> ColumnPath:
@@ -144,13 +142,8 @@ def _unreadable(schema: pa.DataType, path: str) -> Iterator[str]:
             yield from _unreadable(field.type, f"{path}.{field.name}")
     elif shredding_schema.is_list(schema):
         yield from _unreadable(schema.value_type, f"{path}[*]")
-    elif not pa.types.is_null(schema) and not _is_readable(schema):
+    elif not pa.types.is_null(schema) and not is_readable(schema):
         yield f"{path} is {schema}"
-
-
-def _is_readable(leaf: pa.DataType) -> bool:
-    primitive = variant_types.of_arrow(leaf)
-    return primitive is not None and primitive.spark is not None
 
 
 def in_structs(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPath, str]]:
@@ -164,74 +157,3 @@ def in_structs(schema: Any, parents: ColumnPath = ()) -> Iterator[tuple[ColumnPa
 
 def _folded(path: ColumnPath) -> ColumnPath:
     return tuple(name.lower() for name in path)
-
-
-# ------------------------------------------------------------------------------------------------ inferred, by the tasks
-
-
-def shreddable(schema: pa.Schema, variants: frozenset[ColumnPath]) -> list[ColumnPath]:
-    """The VARIANT columns that can be shredded: those at the top level and in structs."""
-    return [path for path in nested.columns(schema, variants) if path in variants]
-
-
-class Inference:
-    """Shredding schemas for the files of one task, inferred from their first rows and from the numbers of earlier files."""
-
-    def __init__(self) -> None:
-        self._seen: dict[ColumnPath, shredding_schema.Sample] = {}
-
-    def schema(self, path: ColumnPath, arrays: Iterable[pa.Array]) -> pa.DataType | None:
-        """The shredding schema of a column in a file that begins with these rows; None if no path is worth shredding.
-
-        Raises MalformedVariantError.
-        """
-        sample = shredding_schema.Sample()
-        for array in arrays:
-            sample.add(array)
-        schema = _readable(sample.schema())
-        if path not in self._seen:
-            self._seen[path] = sample
-            return schema
-        self._seen[path].merge(sample)
-        known = self._seen[path].schema()
-        return schema if schema is None or known is None else _agreed(schema, known)
-
-
-def _agreed(schema: pa.DataType, known: pa.DataType) -> pa.DataType:
-    """The schema with the number types of `known`, which fits all files so far."""
-    if pa.types.is_struct(schema) and pa.types.is_struct(known):
-        types = {field.name: field.type for field in known}
-        return pa.struct([(f.name, _agreed(f.type, types[f.name]) if f.name in types else f.type) for f in schema])
-    if shredding_schema.is_list(schema) and shredding_schema.is_list(known):
-        return pa.list_(_agreed(schema.value_type, known.value_type))
-    return known if variant_types.is_exact(schema) and variant_types.is_exact(known) else schema
-
-
-def leaves(schema: pa.DataType) -> int:
-    """The number of typed columns of a shredding schema."""
-    return sum(1 for _ in nested.leaves(schema))
-
-
-def named_apart(schema: pa.DataType) -> bool:
-    """Whether no two fields of an object have names that differ only by case.
-
-    Spark's Parquet reader may take one such field for the other.
-    """
-    if pa.types.is_struct(schema):
-        names = {field.name.casefold() for field in schema}
-        return len(names) == schema.num_fields and all(named_apart(field.type) for field in schema)
-    return not shredding_schema.is_list(schema) or named_apart(schema.value_type)
-
-
-def _readable(schema: pa.DataType | None) -> pa.DataType | None:
-    """The schema without the leaves that Spark cannot read; their values stay in `value`."""
-    if schema is None:
-        return None
-    if pa.types.is_struct(schema):
-        fields = [(field.name, _readable(field.type)) for field in schema]
-        kept = [(name, data_type) for name, data_type in fields if data_type is not None]
-        return pa.struct(kept) if kept else None
-    if shredding_schema.is_list(schema):
-        element = _readable(schema.value_type)
-        return None if element is None else pa.list_(element)
-    return schema if _is_readable(schema) else None

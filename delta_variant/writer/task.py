@@ -1,8 +1,8 @@
 """One task on an executor: Arrow batches of its rows → Parquet files → one report per file.
 
-In: the aligned columns, VARIANT as struct<value, metadata>, followed by one text column for each partition column; rows
-with the same partition values are adjacent. Out: for every file its Add action (PROTOCOL.md, "Add File and Remove File").
-This module does not know Spark: the plan is data.
+In: the columns of the table, VARIANT as struct<value, metadata>, or batches that the sources of the plan make such rows of
+(`row_sources`); then one text column for each partition column. Rows with the same partition values are adjacent. Out: for
+every file its Add action (PROTOCOL.md, "Add File and Remove File"). This module does not know Spark: the plan is data.
 
 A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
 and plain, and the smaller one is kept, with the bounds of the shredded one.
@@ -21,6 +21,7 @@ import io
 import json
 import time
 import uuid
+from collections import Counter
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -30,32 +31,26 @@ import pyarrow.compute as pc
 
 from delta_variant import errors, nested, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
-from delta_variant.json_files import documents
-from delta_variant.json_files.pieces import JsonFiles
+from delta_variant.mapping import with_field_ids
 from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.messages import Failure, WriteReport, encoded
 from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
-from delta_variant.parquet_files import reader as parquet_reader
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.writer import blocks, late
-from delta_variant.writer.blocks import SortedBlocks
+from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, leaves, named_apart, shreddable
+from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
-from delta_variant.writer.mapping import with_field_ids
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import naming, parsed, physical, physical_type
-from delta_variant.writer.plan import IS_CHANGE, Plan, check_version
-from delta_variant.writer.record_batches import received
-from delta_variant.writer.shredding_schemas import Inference, leaves, named_apart, shreddable
+from delta_variant.writer.physical_columns import naming, physical, physical_type
+from delta_variant.writer.plan import IS_CHANGE, Plan
+from delta_variant.writer.row_sources import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from delta_variant.writer.task_events import EventSender
 
-SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
-"""The limits of the sample from which a shredding schema is inferred: rows and bytes at the start of a file."""
 SLICE_BYTES = 8 << 20
 """Rows are shredded in slices of this size, because a slice and its shredded columns are in memory at the same time."""
 LEAF_BYTES = 8 << 10
@@ -66,7 +61,7 @@ _CHANGE_DATA, _CHANGED = "_change_data", "true"
 def write_messages(
     plan: Plan, schema: pa.Schema, events: EventSender | None, number: int, messages: Iterator[bytes]
 ) -> Iterator[bytes]:
-    """Runs one task as Spark calls it: from serialized record batches (`writer.record_batches`) to WriteReports in JSON.
+    """Runs one task as Spark calls it: from serialized record batches to WriteReports in JSON.
 
     number: the number of the task. The reports are those of `write_files`. Without `events`, which would cancel the job, an
     error of this package is raised, so that Spark fails the job.
@@ -101,30 +96,24 @@ def write_files(
     except RuntimeError as error:
         return [WriteReport(error=Failure(TableError.__name__, str(error)))]
     task = _Task(plan, number)
-    reader = _reader(plan)
-    if plan.late:
-        batches = late.materialized(batches, plan.location, plan.late)
+    malformed: Counter[str] = Counter()
     reports: list[WriteReport] = []
     failure: DeltaVariantError | None = None
     try:
-        for batch in batches if reader is None else reader.batches(batches):
+        for source in plan.sources:
+            batches = source.rows(batches, malformed)
+        for batch in batches:
             task.add(batch)
             del batch  # before the next one is read
         reports = task.close()
-        if reader is not None and reader.malformed:
-            reports.append(WriteReport(malformed=reader.malformed))
-    except DeltaVariantError as error:
+        if malformed:
+            reports.append(WriteReport(malformed=malformed))
+    except BaseException as error:
         task.abort()
-        failure = error
-    except OSError as error:
-        task.abort()
-        explained = plan.location.explained(error)
-        if explained is None:
+        explained = plan.location.explained(error) if isinstance(error, OSError) else error
+        if not isinstance(explained, DeltaVariantError):
             raise
         failure = explained
-    except BaseException:
-        task.abort()
-        raise
     if failure is not None:
         reports = [WriteReport(error=Failure(type(failure).__name__, str(failure)))]
     if events is not None:
@@ -132,15 +121,6 @@ def write_files(
     del task
     _release()
     return reports
-
-
-def _reader(plan: Plan) -> documents.Reader | parquet_reader.Reader | blocks.Reader | None:
-    """What reads the pieces of files that the rows name, or blocks; None if the rows are rows."""
-    if plan.files is None:
-        return None
-    if isinstance(plan.files, SortedBlocks):
-        return blocks.Reader(plan.files)
-    return documents.Reader(plan.files) if isinstance(plan.files, JsonFiles) else parquet_reader.Reader(plan.files)
 
 
 def _release() -> None:
@@ -178,8 +158,6 @@ class _Task:
         self.paths: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._plan.json is not None:
-            batch = parsed(batch, self._plan.json)
         for key, rows in partitions(batch, self._plan):
             if key != self._key:
                 self._finish()
@@ -188,7 +166,7 @@ class _Task:
                 room = self._room(rows)
                 self._take(rows.slice(0, room))
                 rows = rows.slice(room)  # noqa: PLW2901  # the rows that are left
-                if self._is_full():
+                if self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes:
                     self._finish()
 
     def _room(self, rows: pa.RecordBatch) -> int:
@@ -201,9 +179,6 @@ class _Task:
             space = SAMPLE_BYTES - self._pending_bytes
             room = min(room, SAMPLE_ROWS - self._rows, max(1, space * rows.num_rows // max(1, rows.nbytes)))
         return room
-
-    def _is_full(self) -> bool:
-        return self._rows == self._plan.max_rows or self._estimate() >= self._plan.max_bytes
 
     def _estimate(self) -> float:
         """The estimated size of the current file if it were closed now."""
@@ -235,18 +210,14 @@ class _Task:
         self._pending_bytes += rows.nbytes
         enough = self._rows >= SAMPLE_ROWS or self._pending_bytes >= min(SAMPLE_BYTES, self._plan.max_bytes)
         if enough or not self._plan.infer:
-            self._open()
+            pending = self._taken()
+            schemas = self._schemas(pending)
+            self._file = self._encoder(self._sink(), pending, schemas)
 
     def _taken(self) -> list[pa.RecordBatch]:
         """The pending rows, which are pending no more."""
         rows, self._pending, self._pending_bytes = self._pending, [], 0
         return rows
-
-    def _open(self) -> None:
-        """Opens a file and writes the pending rows to it."""
-        rows = self._taken()
-        schemas = self._schemas(rows)
-        self._file = self._encoder(self._sink(), rows, schemas)
 
     def _write_small(self) -> None:
         """Writes a file whose rows are all pending. A small file is also encoded plain, and the smaller encoding is kept."""
@@ -275,8 +246,7 @@ class _Task:
 
     def _sink(self) -> pa.NativeFile:
         """Opens a new file for rows of the current partition."""
-        values = self._partition_values()
-        is_change = values.pop(IS_CHANGE, None) == _CHANGED
+        values, is_change = self._partition()
         folders = [_CHANGE_DATA] * is_change + [directory(name, value) for name, value in values.items()]
         if self._plan.random_prefix:
             folders = [uuid.uuid4().hex[: self._plan.random_prefix]]
@@ -291,8 +261,10 @@ class _Task:
         self.paths.append(f"{root}/{self._path}")
         return self._fs.open_output_stream(self.paths[-1])
 
-    def _partition_values(self) -> dict[str, str | None]:
-        return dict(zip(self._plan.partition_by, self._key or (), strict=True))
+    def _partition(self) -> tuple[dict[str, str | None], bool]:
+        """The values of the partition columns, and whether the rows are change data."""
+        values = dict(zip(self._plan.partition_by, self._key or (), strict=True))
+        return values, values.pop(IS_CHANGE, None) == _CHANGED
 
     def _schemas(self, rows: list[pa.RecordBatch]) -> dict[ColumnPath, pa.DataType]:
         """The shredding schemas, by column, of a file that begins with these rows. Columns that stay plain are left out."""
@@ -323,21 +295,20 @@ class _Task:
         """Adds the report of a file. shredded: its shredded encoding, which has the bounds. kept: the one that was written."""
         if kept is shredded:
             self._sizes.learn(kept.writer, kept.incoming_bytes)
-        values = self._partition_values()
+        values, is_change = self._partition()
         file = {"path": uri(self._path), "partitionValues": values, "size": kept.size}
-        if values.pop(IS_CHANGE, None) == _CHANGED:
-            self._add_report({"cdc": {**file, "dataChange": False}}, kept)
-        else:
-            self._add_report({"add": self._add(file, shredded, kept)}, kept, left_plain=kept is not shredded)
+        action = {"cdc": {**file, "dataChange": False}} if is_change else {"add": self._add(file, shredded, kept)}
+        report = WriteReport(
+            add=json.dumps(action, ensure_ascii=False, separators=(",", ":")), rows=kept.rows, size=kept.size,
+            shredded=tuple(sorted(map(dotted, kept.shredding_schemas))), left_plain=kept is not shredded and not is_change,
+            marks=kept.marks,
+        )  # fmt: skip
+        self._reports.append(report)
 
     def _add(self, file: Mapping[str, Any], shredded: _File, kept: _File) -> dict[str, Any]:
         """The Add action of a file, and its filters. file: the fields that it shares with other actions."""
-        add: dict[str, Any] = {
-            **file,
-            "modificationTime": int(time.time() * 1000),
-            "dataChange": True,
-            "stats": shredded.stats.json(),
-        }
+        now = int(time.time() * 1000)
+        add: dict[str, Any] = {**file, "modificationTime": now, "dataChange": True, "stats": shredded.stats.json()}
         if shredded.shredding_schemas:
             readable = kept is shredded and all(map(named_apart, kept.shredding_schemas.values()))
             marker = stats.TYPED_TAG_VALUE if readable else stats.BOUNDS_TAG_VALUE
@@ -346,21 +317,9 @@ class _Task:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                indexed = DataFile(add["path"], kept.size, add["modificationTime"])
+                indexed = DataFile(add["path"], kept.size, now)
                 self._sidecars.add(index_file(source, indexed, self._plan.index, self._plan.index.paths))
         return add
-
-    def _add_report(self, action: Mapping[str, Any], kept: _File, *, left_plain: bool = False) -> None:
-        self._reports.append(
-            WriteReport(
-                add=json.dumps(action, ensure_ascii=False, separators=(",", ":")),
-                rows=kept.rows,
-                size=kept.size,
-                shredded=tuple(sorted(map(dotted, kept.shredding_schemas))),
-                left_plain=left_plain,
-                marks=kept.marks,
-            )
-        )
 
 
 class _File:

@@ -22,9 +22,9 @@ from delta_variant.analysis.plan import AnalysisPlan, Column
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
 from delta_variant.messages import AnalyzedFile
 from delta_variant.parquet.opening import CountedFile
+from delta_variant.schema.of_files import Inference
 from delta_variant.stats import rewriting
 from delta_variant.storage import Storage
-from delta_variant.writer.shredding_schemas import Inference
 from tests.sources import broken
 from tests.strategies import SPARK_SCHEMAS, SPARK_VARIANTS, column
 

@@ -39,11 +39,11 @@ import delta_variant as dv
 from delta_variant import binary, shredding
 from delta_variant.analysis.task import analyze_messages
 from delta_variant.errors import DeltaVariantError
-from delta_variant.json_files.pieces import Piece
 from delta_variant.membership import sidecars
 from delta_variant.messages import AnalysisReport, AnalyzedFile, decoded, encoded
-from delta_variant.parquet_files.columns import merged
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
+from delta_variant.parquet_files.spark_schema import merged
+from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 from tests.damaged_files import damage
 from tests.damaged_files.tables import DELETED, FILES, INDEXED, SCHEMA, SHREDDED, analysis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +17,12 @@ from hypothesis import strategies as st
 
 from delta_variant import binary
 from delta_variant.errors import TableError
+from delta_variant.json_files import JsonFiles, forms, is_known, texts
 from delta_variant.json_files import documents as documents_module
-from delta_variant.json_files import forms, texts
 from delta_variant.json_files.documents import Malformed, Reader
-from delta_variant.json_files.pieces import JsonFiles, Piece, is_known
 from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
+from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -474,9 +475,9 @@ def test_batches(tmp_path, monkeypatch):
     for number, count in enumerate((1, 1, 1, 8, 0, 2)):
         (tmp_path / f"{number}").write_text(f"{number}\n" * count)
         pieces.append(Piece(0, f"{tmp_path}/{number}", f"{number}", 2 * count).json())
-    files = JsonFiles((Storage.of(str(tmp_path)),), "lines", None, 9, fails=True, allow_duplicate_keys=False, column="v")
+    files = JsonFiles((Storage.of(str(tmp_path)),), "lines", None, 9, fails=True, allow_duplicate_keys=False)
     rows = pa.record_batch({"n": pa.array(range(6), pa.int64()), "v": pieces})
-    batches = list(Reader(files).batches(iter([rows])))
+    batches = list(Reader(files).batches(iter([rows]), "v", Counter()))
     assert [batch.num_rows for batch in batches] == [6, 5, 2]
     found = [(n, binary.decode(**v)) for batch in batches for n, v in zip(*map(pa.Array.to_pylist, batch.columns), strict=True)]
     assert found == [(n, n) for n in (0, 1, 2, *[3] * 8, 5, 5)]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delta_variant import parquet, sources
+from delta_variant import loading, parquet
 from delta_variant.errors import (
     DamagedFileError,
     DeltaVariantError,
@@ -26,9 +26,10 @@ from delta_variant.errors import (
     TableError,
     UnsupportedFeatureError,
 )
-from delta_variant.json_files.pieces import Piece
-from delta_variant.parquet_files.columns import VARIANT, merged, variants
+from delta_variant.parquet.fitting import VARIANT
 from delta_variant.parquet_files.reader import ParquetFiles, Reader
+from delta_variant.parquet_files.spark_schema import merged, variants
+from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 from tests.sources import TYPES, broken
 from tests.strategies import column
@@ -173,7 +174,7 @@ def test_pieces(tmp_path):
     schema = merged([(str(path), schema_of(path))])
     for size in (100, 3_000, 1 << 20):
         found = Reader(files(schema=schema))
-        ids = [batch.column("id").to_pylist() for part in sources.cut(piece(path), size) for batch in found.rows(part)]
+        ids = [batch.column("id").to_pylist() for part in loading.cut(piece(path), size) for batch in found.rows(part)]
         assert [id_ for batch in ids for id_ in batch] == list(range(1000))
 
 
@@ -249,7 +250,7 @@ def test_the_row_of_an_error(tmp_path, rows, data, kind, groups, inside):
         pq.write_table(table, path, row_group_size=-(-rows // groups))
     reading = replace(files(schema=merged([(str(path), schema_of(path))])), for_spark=True)
     where = rf"broken\.parquet: column {'s' if inside else 'v'}: .*\$.*\brow {at}\)"
-    pieces, failed = list(sources.cut(piece(path), max(1, path.stat().st_size // 3))), 0
+    pieces, failed = list(loading.cut(piece(path), max(1, path.stat().st_size // 3))), 0
     limit = data.draw(st.sampled_from([8 << 20, 20_000]))
     for own in pieces:
         try:

@@ -66,7 +66,7 @@ def test_order(monkeypatch, tmp_path, size, data):
         rows = [batch.drop_columns([blocks.FILE]) for batch in sent]
         found = [
             pair
-            for batch in blocks.Reader(blocks.SortedBlocks(schema)).batches(iter(rows))
+            for batch in blocks.Reader(schema).batches(iter(rows))
             for pair in zip(batch["p"].to_pylist(), batch["row"].to_pylist(), strict=True)
         ]
         of_file = [row for row in ordered.to_pylist() if row[blocks.FILE] == number]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import delta_variant as dv
 from delta_variant.errors import DamagedFileError, TableError
 from delta_variant.parquet.files import FileWriter
+from delta_variant.storage import Storage
 from delta_variant.writer import late
-from tests import tasks
 from tests.strategies import column, trees, values
 
 NAMES = ("a", "b=1/b c", "c%20é")
@@ -39,8 +39,7 @@ def places(rows) -> pa.RecordBatch:
 
 
 def read(folder, batches, ids=()) -> pa.Table:
-    plan = tasks.plan(folder, {("v",)}, late={"v": ids})
-    return pa.Table.from_batches(list(late.materialized(iter(batches), plan.location, plan.late)))
+    return pa.Table.from_batches(list(late.materialized(iter(batches), Storage.of(str(folder)), {"v": ids})))
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +116,7 @@ def test_many_columns_of_many_files(folder):
             file.write(batch)
     both = places([(uri(folder, name), row) for name in names for row in (0, 1)])
     both = both.append_column("w", both.column("v"))
-    plan = tasks.plan(folder, {("v",), ("w",)}, late={"v": (), "w": ()})
-    parts = list(late.materialized(iter([both]), plan.location, plan.late))
+    parts = list(late.materialized(iter([both]), Storage.of(str(folder)), {"v": (), "w": ()}))
     assert [part.num_rows for part in parts] == [16, 16, 8]
     for name in ("v", "w"):
         assert [value for part in parts for value in values(part[name])] == [name for name in names for _ in range(2)]
@@ -141,8 +139,8 @@ def test_slices_follow_the_size_of_variants(folder, monkeypatch):
     documents = ["x" * 100] * ROWS + ["x" * 1000] * ROWS + ["x" * 30_000] * 3
     write(folder, "growing", column(documents))
     rows = [(uri(folder, "growing"), row) for row in range(len(documents))]
-    plan = tasks.plan(folder, {("v",)}, late={"v": ()})
-    parts = list(late.materialized(iter([places(rows[:ROWS]), places(rows[ROWS:])]), plan.location, plan.late))
+    batches = iter([places(rows[:ROWS]), places(rows[ROWS:])])
+    parts = list(late.materialized(batches, Storage.of(str(folder)), {"v": ()}))
     assert [value for part in parts for value in values(part["v"])] == documents
     assert all(part.nbytes < 20_000 or part.num_rows == 1 for part in parts)
     assert len(parts) < ROWS

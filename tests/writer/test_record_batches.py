@@ -14,8 +14,8 @@ from pyspark import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as t
 
-from delta_variant import jvm
-from delta_variant.writer import record_batches
+from delta_variant import jvm, pairs
+from delta_variant.writer import row_sources
 from tests.support import length
 
 if TYPE_CHECKING:
@@ -70,14 +70,12 @@ def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     rows, location = df._jdf.queryExecution().toRdd(), jvm.option(spark)
     batches = jvm.companion(spark, "WriteFiles").batches(spark._jsparkSession, rows, df._jdf.schema(), location)
     messages = RDD(batches.toJavaRDD(), spark.sparkContext, NoOpSerializer())
-    return list(
-        record_batches.received(iter(messages.map(bytes).collect()), record_batches.schema_of(df.schema, tuple(df.columns)))
-    )
+    return list(row_sources.received(iter(messages.map(bytes).collect()), pairs.arrow_schema(df.schema)))
 
 
 def assert_equal(ours: list[pa.RecordBatch], df: DataFrame) -> None:
     theirs = df.toArrow()
-    table = pa.Table.from_batches(ours, record_batches.schema_of(df.schema, tuple(df.columns)))
+    table = pa.Table.from_batches(ours, pairs.arrow_schema(df.schema))
     table.validate(full=True)
     assert table.cast(theirs.schema).equals(theirs)
 

@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from delta_variant import shredding
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.parquet import read_table
+from delta_variant.schema.of_files import Inference
 from delta_variant.stats import decode_bounds
 from delta_variant.writer import shredding_schemas
 from tests import tasks
@@ -85,7 +86,7 @@ def test_chosen_bounds():
 
 def test_numbers_of_a_task_agree():
     """After a file with decimals or long numbers on a path, the next files of the task have a type with room for them."""
-    inference = shredding_schemas.Inference()
+    inference = Inference()
     files = [
         [{"n": 1, "x": "a"}], [{"n": Decimal("2.25"), "x": "b"}], [{"n": 3}], [{"n": 10**17, "x": 1}], [{"n": "text"}],
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import types as t
+from pyspark.sql import types as T
 
 from delta_variant import nested
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
@@ -31,9 +31,9 @@ _CHILDREN = {"elementType": _STEPS["element"], "keyType": _STEPS["key"], "valueT
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def schemas(schema: Mapping[str, Any]) -> tuple[t.StructType, t.StructType]:
+def schemas(schema: Mapping[str, Any]) -> tuple[T.StructType, T.StructType]:
     """A table's schema, given in JSON, with its logical names and with its physical names."""
-    return t.StructType.fromJson(dict(schema)), t.StructType.fromJson(_physical(schema))
+    return T.StructType.fromJson(dict(schema)), T.StructType.fromJson(_physical(schema))
 
 
 def _physical(data_type: Any) -> Any:

@@ -1,21 +1,37 @@
-"""Arrow arrays of one file → arrays of the types of all files (`columns.merged`).
+"""Arrow arrays of one file → arrays of the types that a table has.
 
 In: a column as pyarrow reads it, with Variants as struct<metadata, value>. Out: the same values in another type: fields by
-name, without regard to case, and null where the file has none. Invariant: a value that the type cannot hold is an error.
+name, without regard to case, and null where the file has none. Invariant: a value that the type cannot hold is an error, and
+so is a time in the calendar that Spark had before version 3, where it means another time today.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from delta_variant import nested
 from delta_variant.errors import TableError, UnsupportedFeatureError
-from delta_variant.parquet_files.columns import is_variant
 from delta_variant.paths import ColumnPath, dotted
 
+VARIANT = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False, {b"variant": b"true"})])
+"""VARIANT in record batches of PySpark."""
+_VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 # RebaseDateTime.lastSwitchJulianDay and lastSwitchJulianTs: from here on both of Spark's calendars agree, in every time zone.
 _DAY, _MICROSECOND = -141427, -2208988800000000
+
+
+def is_variant(kind: pa.DataType, _path: ColumnPath = ()) -> bool:
+    """Whether a type is VARIANT, as PySpark has it."""
+    index = kind.get_field_index("metadata") if pa.types.is_struct(kind) else -1
+    return index >= 0 and (kind.field(index).metadata or {}).get(b"variant") == b"true"
+
+
+def is_legacy(metadata: pq.FileMetaData) -> bool:
+    """Whether times may be in the calendar that Spark had before version 3 (DataSourceUtils.getRebaseSpec; 3.1 for INT96)."""
+    keys = metadata.metadata or {}
+    return any(key in keys for key in _LEGACY) or keys.get(_VERSION, b"4") < b"3.1.0"
 
 
 def fitted(array: pa.Array, kind: pa.DataType, path: ColumnPath = (), *, is_legacy: bool) -> pa.Array:
@@ -33,10 +49,10 @@ def fitted(array: pa.Array, kind: pa.DataType, path: ColumnPath = (), *, is_lega
         children = [array.field(array.type.get_field_index(field.name)) for field in kind]
         return nested.rebuilt(array, kind, children)
     if pa.types.is_struct(kind):
-        places = {field.name.lower(): i for i, field in enumerate(array.type)}
+        numbers = {field.name.lower(): number for number, field in enumerate(array.type)}
         children = [
-            fitted(array.field(places[field.name.lower()]), field.type, (*path, field.name), is_legacy=is_legacy)
-            if field.name.lower() in places
+            fitted(array.field(numbers[field.name.lower()]), field.type, (*path, field.name), is_legacy=is_legacy)
+            if field.name.lower() in numbers
             else pa.nulls(len(array), field.type)
             for field in kind
         ]

@@ -18,6 +18,7 @@ from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.layouts.recognition import layout_of
 from delta_variant.parquet.columns import leaf_count
+from delta_variant.parquet.fitting import VARIANT, is_variant
 from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from delta_variant.parquet.footer import Names
 
-_TAG = {b"variant": b"true"}
-VARIANT = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False, _TAG)])
-"""VARIANT in record batches of PySpark."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 _TYPES = {
@@ -44,12 +42,6 @@ _TYPES = {
     pa.null(): pa.null(),
 }
 """The types that do not depend on parameters."""
-
-
-def is_variant(kind: pa.DataType, _path: ColumnPath = ()) -> bool:
-    """Whether a type in a schema of this module is VARIANT."""
-    at = kind.get_field_index("metadata") if pa.types.is_struct(kind) else -1
-    return at >= 0 and (kind.field(at).metadata or {}).get(b"variant") == b"true"
 
 
 class FileColumns:

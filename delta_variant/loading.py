@@ -31,22 +31,22 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from delta_variant import errors, jvm, messages, pairs, reloading
 from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.hadoop import storage_of
-from delta_variant.json_files.pieces import JsonFiles, Piece
 from delta_variant.messages import Additions, Listing, decoded
-from delta_variant.parquet_files.reader import PIECE, ParquetFiles
 from delta_variant.paths import quoted
+from delta_variant.pieces import PIECE, Piece
 from delta_variant.progress import Progress
-from delta_variant.reloading import Batch, Changed, Reloads, SourceFile, batches, committed
+from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches, committed
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.driver import Commit, write, write_rows
+from delta_variant.writer.driver import Outcome, write, write_rows
 from delta_variant.writer.partitions import uri
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql import types as t
+    from pyspark.sql import types as T
 
     from delta_variant.storage import Storage
+    from delta_variant.writer.row_sources import Pieces
 
 COMMIT_BYTES = 64 << 30
 PIECE_BYTES = 128 << 20
@@ -56,14 +56,12 @@ TASK_BYTES = 512 << 20
 OPENING = 4 << 20
 """Bytes that are read in the time that it takes to open a file."""
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
-_GROUP = "delta_variant group"
+_TASK = "delta_variant task"
 # The last line of the traceback of an error of this package in a task of Spark's.
 _OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
-_PLACE = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
+_URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 Done = TypeVar("Done", bound="Loaded")
-Written = tuple[Commit, Mapping[str, int]]
-"""A commit, and how many malformed documents were left out, by file."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def check_options(operation: str, given: Iterable[str], known: Collection[str], 
 
 
 @dataclass(kw_only=True)
-class Load(ABC, Generic[Done]):
+class Loader(ABC, Generic[Done]):
     """A call of `ingest` or `convert`. A subclass says what its files are, and writes some of them."""
 
     operation: ClassVar[str]
@@ -109,7 +107,7 @@ class Load(ABC, Generic[Done]):
     spark: SparkSession
     target: str | os.PathLike[str]
     bad_records: str | os.PathLike[str] | None = None
-    folders: Mapping[str, str | t.DataType]
+    folders: Mapping[str, str | T.DataType]
     """The columns of directories, with their types."""
     path_column: str | None
     modified_column: str | None
@@ -124,13 +122,13 @@ class Load(ABC, Generic[Done]):
     """The id of the table that lacks malformed documents, if the target gets these."""
 
     @abstractmethod
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> Outcome:
         """Commits the rows of files."""
 
-    def begin(self, wanted: Sequence[SourceFile], there: Collection[SourceFile]) -> None:
+    def begin(self, wanted: Sequence[ListedFile], there: Collection[ListedFile]) -> None:
         """What comes before the first commit. there: the files that the table has, and that have not changed."""
 
-    def end(self, done: Done, files: Sequence[SourceFile], bad: Mapping[str, int]) -> Done:  # noqa: ARG002
+    def end(self, done: Done, files: Sequence[ListedFile], bad: Mapping[str, int]) -> Done:  # noqa: ARG002
         """What comes after a commit. bad: the malformed documents that were left out. Returns the totals with them."""
         return done
 
@@ -138,7 +136,7 @@ class Load(ABC, Generic[Done]):
         """The pieces of a whole file for several tasks."""
         return cut(piece, PIECE_BYTES)
 
-    def values(self, file: SourceFile) -> Sequence[str | None]:
+    def values(self, file: ListedFile) -> Sequence[str | None]:
         """The values of the columns of the directories of a file, as text."""
         return file.folders
 
@@ -146,39 +144,39 @@ class Load(ABC, Generic[Done]):
 
     def listed(self, method: str, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *more: Any) -> Listing:
         """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
-        places = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+        paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
         jvm.classic(self.spark)
         options = jvm.scala_map(self.spark, self.storage_options)
-        with jvm.delta_errors(f"listing {', '.join(places)}"):
+        with jvm.delta_errors(f"listing {', '.join(paths)}"):
             lister = jvm.construct(self.spark, "SourceFiles", self.spark._jsparkSession, options)
-            found = decoded(Listing, getattr(lister, method)(places, *more))
+            found = decoded(Listing, getattr(lister, method)(paths, *more))
         if found.unmatched:
             raise TableError(f"there are no files: {found.unmatched[0]} does not exist")
         if not found.files:
-            raise TableError(f"there are no files below {', '.join(places)}")
+            raise TableError(f"there are no files below {', '.join(paths)}")
         return found
 
     def pieces(
-        self, files: Sequence[SourceFile], parts: Callable[[Piece], Iterable[Piece]]
+        self, files: Sequence[ListedFile], parts: Callable[[Piece], Iterable[Piece]]
     ) -> tuple[DataFrame, tuple[Storage, ...]]:
         """A DataFrame with a row for each piece and what is known of its file, and the storages that the pieces name."""
         storages: dict[str, Storage] = {}
         found = [(file, piece) for file in files for piece in parts(self._piece(file, storages))]
-        numbers = groups([_weight(piece) for _, piece in found], self.spark.sparkContext.defaultParallelism, TASK_BYTES)
+        numbers = task_numbers([_weight(piece) for _, piece in found], self.spark.sparkContext.defaultParallelism, TASK_BYTES)
         values = [self.values(file) for file, _ in found]
         columns = {
             PIECE: pa.array([piece.json() for _, piece in found], pa.string()),
             "path": pa.array([uri(file.name) for file, _ in found], pa.string()),
             "modified": pa.array([file.modified for file, _ in found], pa.int64()),
             **{f"folder{i}": pa.array([row[i] for row in values], pa.string()) for i in range(len(self.folders))},
-            _GROUP: pa.array(numbers, pa.int32()),
+            _TASK: pa.array(numbers, pa.int32()),
         }
-        df = pairs.by_number(self.spark.createDataFrame(pa.table(columns)), max(numbers, default=0) + 1, F.col(quoted(_GROUP)))
-        return df.drop(_GROUP), tuple(storages.values())
+        df = pairs.by_number(self.spark.createDataFrame(pa.table(columns)), max(numbers, default=0) + 1, F.col(quoted(_TASK)))
+        return df.drop(_TASK), tuple(storages.values())
 
-    def _piece(self, file: SourceFile, storages: dict[str, Storage]) -> Piece:
+    def _piece(self, file: ListedFile, storages: dict[str, Storage]) -> Piece:
         """A whole file. storages: those of earlier files, by their roots; that of this file is added."""
-        scheme, host, path = _PLACE.fullmatch(file.name).groups()  # type: ignore[union-attr]
+        scheme, host, path = _URI.fullmatch(file.name).groups()  # type: ignore[union-attr]
         root = f"{scheme}://{host}/" if host else f"{scheme or 'file'}:/"
         if root not in storages:
             state = self.spark._jsparkSession.sessionState()
@@ -211,7 +209,7 @@ class Load(ABC, Generic[Done]):
             if transaction.version >= 0:
                 transaction.features.check_writable(overwrite=overwrite)
 
-    def times(self, files: Iterable[SourceFile]) -> dict[str, int]:
+    def times(self, files: Iterable[ListedFile]) -> dict[str, int]:
         """The modification times with which the table took files, by their names; none if all are to be read."""
         if self.force:
             return {}
@@ -219,7 +217,7 @@ class Load(ABC, Generic[Done]):
         with self.table() as table:
             return {names[identifier]: time for identifier, time in Transaction(table).identifiers(names).items()}
 
-    def loaded(self, files: Sequence[SourceFile]) -> set[str]:
+    def loaded(self, files: Sequence[ListedFile]) -> set[str]:
         """The names of the files that the table took as they are now."""
         times = self.times(files)
         return {file.name for file in files if file.has_time(times.get(file.name))}
@@ -228,18 +226,18 @@ class Load(ABC, Generic[Done]):
         self,
         rows: DataFrame,
         batch: Batch,
-        reading: JsonFiles | ParquetFiles | None,
+        pieces: Pieces | None,
         doing: str = "reading the files",
         **options: Any,
-    ) -> Written:
-        """Commits the rows of a batch. reading: how tasks read the pieces that the rows name. options: of `write`."""
+    ) -> Outcome:
+        """Commits the rows of a batch. pieces: what the rows are pieces of; None if they are rows. options: of `write`."""
         own = {file.identifier(self.operation, self.missing_in): file.modified for file in batch.files}
-        additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal, "")
-        request = replace(Request.of(rows, "append", **options), files=reading, additions=additions)
+        additions = Additions({**batch.known, **own}, batch.known, self.force, batch.removal)
+        request = Request.of(rows, "append", pieces=pieces, additions=additions, **options)
         with own_errors(doing):
             return write_rows(rows, self.target, request, self.storage_options)
 
-    def _planned(self, files: Sequence[SourceFile], changed: Sequence[SourceFile]) -> list[Batch]:
+    def _planned(self, files: Sequence[ListedFile], changed: Sequence[ListedFile]) -> list[Batch]:
         """How changed files are loaded anew. files: all of the source."""
         if not changed:
             return []
@@ -248,7 +246,7 @@ class Load(ABC, Generic[Done]):
             of = Reloads(Transaction(table), self.target, self.operation, self.path_column, listed, self.bad_records)
             return of.plan(changed, self.commit_bytes)
 
-    def run(self, files: Sequence[SourceFile], done: Done) -> Done:
+    def run(self, files: Sequence[ListedFile], done: Done) -> Done:
         """Loads the files that the table has not, and those that have changed if they are to be, commit by commit.
 
         done: what was done before. Returns the totals with this.
@@ -283,7 +281,7 @@ class Load(ABC, Generic[Done]):
         return replace(done, skipped=len(files) - done.files, changed=len(changed))
 
 
-def chosen(listed: Sequence[messages.SourceFile], is_known: Callable[[str], bool]) -> tuple[list[SourceFile], int]:
+def chosen(listed: Sequence[messages.SourceFile], is_known: Callable[[str], bool]) -> tuple[list[ListedFile], int]:
     """The files to read, in the order of their names, and how many were left out because of their name.
 
     Files below directories are read if their name is known, or if that of none is; those that are named, in any case.
@@ -291,11 +289,11 @@ def chosen(listed: Sequence[messages.SourceFile], is_known: Callable[[str], bool
     named = {file.path for file in listed if file.named}
     files = sorted({file.path: file for file in listed}.values(), key=attrgetter("path"))
     wanted = [file for file in files if file.path in named or is_known(file.path)] or files
-    chosen = [SourceFile(file.path, file.size, max(0, file.modified), file.values or ()) for file in wanted]
+    chosen = [ListedFile(file.path, file.size, max(0, file.modified), file.values or ()) for file in wanted]
     return chosen, len(files) - len(chosen)
 
 
-def groups(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
+def task_numbers(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
     """The number of the task that reads each piece: as many tasks as cores, or more if a task would read more than task_bytes.
 
     Neighbours stay together, since they may be of one partition.
