@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
     from delta_variant.report import Report, Scan, explain
-    from delta_variant.rewriting import Advice, Rewritten
+    from delta_variant.rewriting.advice import Advice
+    from delta_variant.rewriting.driver import Rewritten
     from delta_variant.scanning import scan
     from delta_variant.scanning.dataset import dataset
     from delta_variant.session import configure, disable, enable
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from delta_variant.writer import Commit, foreach_batch, write
 
 _MODULE_OF = {
-    "Advice": "rewriting",
+    "Advice": "rewriting.advice",
     "Analyzed": "analysis",
     "Commit": "writer",
     "Converted": "conversion",
     "Ingested": "ingestion",
     "Progress": "progress",
     "Report": "report",
-    "Rewritten": "rewriting",
+    "Rewritten": "rewriting.driver",
     "Scan": "report",
     "VariantTable": "table",
     "configure": "session",

@@ -21,14 +21,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import VariantType
 
-from delta_variant import jvm, mapping, rewriting
+from delta_variant import jvm, mapping
 from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
 from delta_variant.paths import normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
-from delta_variant.rewriting import Advice, Rewritten
+from delta_variant.rewriting import driver as rewriting
+from delta_variant.rewriting.advice import Advice, advise
+from delta_variant.rewriting.driver import Rewritten
+from delta_variant.rewriting.feature import drop_feature
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.summary import summary
 from delta_variant.transaction import Table, own_session
@@ -259,7 +262,7 @@ class VariantTable:
         the files that each advice saves, from the overlap of bounds; a path without bounds has no advice on clustering until
         it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
         """
-        return rewriting.advise(self._table, self.stats, queries)
+        return advise(self._table, self.stats, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
         """Write plain files anew, shredded, one new file in the place of each old one.
@@ -301,7 +304,7 @@ class VariantTable:
         meanwhile, and for what Delta refuses.
         """
         with own_session(self._table.spark) as spark:
-            return rewriting.drop_feature(replace(self._table, spark=spark), progress)
+            return drop_feature(replace(self._table, spark=spark), progress)
 
     def inspect(self) -> DataFrame:
         """What the files of the newest version hold: one row for each file, VARIANT column and path of its shredding schema.

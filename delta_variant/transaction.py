@@ -263,14 +263,14 @@ class Transaction:
         with jvm.delta_errors(f"reading {self._table.name}"):
             return DataFrame(self._rewrite.open(list(paths)), self.spark)
 
-    def placed(self, rows: DataFrame, name: str) -> DataFrame | None:
-        """The rows that `open` gave with one more column, by which tasks find their VARIANT columns in the files.
+    @property
+    def actions(self) -> list[str] | None:
+        """The JSON of the Add actions that `open` found, without statistics; None if Spark has to read the files.
 
-        The column has struct<file, row>, as `writer.late` describes them. None if Spark has to read the columns.
+        It has to for few bytes, for files outside of the table's directory, and for rows whose ids are kept.
         """
-        with jvm.delta_errors(f"reading {self._table.name}"):
-            placed = self._rewrite.placed(rows._jdf, name)
-        return None if placed is None else DataFrame(placed, self.spark)
+        actions = self._rewrite.actions()
+        return None if actions is None else list(actions)
 
     @property
     def opened(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -95,7 +95,7 @@ class Reader:
             first_row = 0
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
-                if piece.start <= _start(group) and (piece.end is None or _start(group) < piece.end):
+                if is_between(group, piece.start, piece.end):
                     row = first_row
                     for read in self._read(file, number):
                         batch = unshredded(with_types(read, exact), is_variant, row, for_spark=self._files.for_spark)
@@ -160,9 +160,8 @@ def _fitted(batch: pa.RecordBatch, kind: pa.StructType, *, is_legacy: bool) -> p
     return pa.RecordBatch.from_struct_array(fitted(batch.to_struct_array(), kind, is_legacy=is_legacy))
 
 
-def _start(group: Any) -> int:
-    """The byte of the file where a row group begins."""
-    if not group.num_columns:
-        return 0
-    column = group.column(0)
-    return int(column.dictionary_page_offset or column.data_page_offset)
+def is_between(group: pq.RowGroupMetaData, start: int, end: int | None) -> bool:
+    """Whether a row group begins between these bytes of its file. end: None for the end of the file."""
+    column = group.column(0) if group.num_columns else None
+    begins = 0 if column is None else int(column.dictionary_page_offset or column.data_page_offset)
+    return start <= begins and (end is None or begins < end)

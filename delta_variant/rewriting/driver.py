@@ -43,10 +43,10 @@ from delta_variant.rewriting.arrangement import (
     expected_bytes,
     grouped,
 )
+from delta_variant.rewriting.sorting import Sorting
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes
 from delta_variant.writer.arguments import Request
-from delta_variant.writer.blocks import PLACE, Sorting
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
 from delta_variant.writer.row_sources import SortedBlocks
@@ -352,39 +352,42 @@ class _Work:
         most = WHOLE if file_bytes is None else 2 * file_bytes
         read = SortedBlocks() if by_blocks else None
         call = Call(spark, spark, Request.rewriting(spark, self.shred, self.cluster_by, most, read), table.name)
-        transaction = Transaction(table)
-        rows = transaction.open(paths)
-        count, size = transaction.opened
-        if not count:
-            call.close()
-            return done
-        settings: Mapping[str, str] = {}
-        task_bytes = 0
-        if file_bytes is None:
-            settings = source.one_by_one()
-        elif self.cluster_by:
-            features = transaction.features
-            schema, _ = mapping.schemas(features.schema)
-            placed = self._placed(transaction, rows, schema) if by_blocks else None
-            rows = source.clustered(rows, schema, self.cluster_by, features.partition_by, files, placed)
-        else:
-            settings, task_bytes = source.packed(file_bytes), file_bytes
-        with jvm.settings(spark, settings), call.running("writing to"):
-            transaction.replace(rows, self.where, self.cluster_by, self.tags, task_bytes, reorganizes=file_bytes is None)
+        with call.running("writing to"):
+            transaction = Transaction(table)
+            rows = transaction.open(paths)
+            count, size = transaction.opened
+            if not count:
+                return done
+            settings: Mapping[str, str] = {}
+            task_bytes = 0
+            if file_bytes is None:
+                settings = source.one_by_one()
+            elif self.cluster_by:
+                rows = self._sorted(transaction, rows, files, by_blocks=by_blocks)
+            else:
+                settings, task_bytes = source.packed(file_bytes), file_bytes
+            with jvm.settings(spark, settings):
+                transaction.replace(rows, self.where, self.cluster_by, self.tags, task_bytes, reorganizes=file_bytes is None)
         written = call.written
         return Rewritten(
             call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
             done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
         )  # fmt: skip
 
-    def _placed(self, transaction: Transaction, rows: DataFrame, schema: T.StructType) -> tuple[DataFrame, Sorting] | None:
-        """The rows with their places, and how they are sorted into blocks; None if Spark has to read VARIANT columns."""
-        variants = {field.name: () for field in schema if isinstance(field.dataType, T.VariantType)}
-        features = transaction.features
-        if not variants or features.mapping != "none":
-            return None
-        placed = transaction.placed(rows, PLACE)
-        return None if placed is None else (placed, Sorting(self.table.storage, variants, features.partition_by))
+    def _sorted(self, transaction: Transaction, rows: DataFrame, files: int, *, by_blocks: bool) -> DataFrame:
+        """The rows of the opened files in the order of the keys, in a task for each new file.
+
+        by_blocks: whether tasks may read and sort them. Spark does it where the files or the keys do not allow that.
+        """
+        spark, features = self.table.spark, transaction.features
+        schema, _ = mapping.schemas(features.schema)
+        actions = transaction.actions if by_blocks and features.mapping == "none" else None
+        if actions is not None:
+            timezone = str(spark.conf.get("spark.sql.session.timeZone"))
+            how = Sorting.of(features, self.table.storage, self.cluster_by, timezone)
+            if how is not None:
+                return source.merged(spark, how, actions, schema, files)
+        return source.clustered(rows, schema, self.cluster_by, features.partition_by, files)
 
 
 def _hash(keys: Sequence[str]) -> str:

@@ -7,9 +7,9 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.plans.FullOuter
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LogicalPlan, Project, Repartition, SubqueryAlias}
-import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaLog, DeltaParquetFileFormat}
-import org.apache.spark.sql.delta.actions.Protocol
+import org.apache.spark.sql.delta.actions.{AddFile, Protocol}
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
 import org.apache.spark.sql.delta.metric.{ConditionalIncrementMetric, IncrementMetric}
 import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, SparkPlan}
@@ -60,7 +60,7 @@ object LateVariants {
     if (Pairs.isOfStream(execution)) None
     else {
       val session = execution.sparkSession.asInstanceOf[SparkSession]
-      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, leastBytes(session)))
+      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, session))
       val output = execution.analyzed.output
       val columns = output.indices.filter { index =>
         parts.get(output(index).exprId).exists(_.column.equalsIgnoreCase(output(index).name)) && isFree(index)
@@ -75,20 +75,6 @@ object LateVariants {
         Option.when(!isShuffled(late.executedPlan))(new LateVariants(late, columns))
       }
     }
-
-  /**
-   * The rows of files with one more column, of places, by which tasks find their VARIANT columns. None if the tasks would not
-   * use it.
-   *
-   * @param rows of a scan and of nothing else
-   * @param name of the column
-   */
-  def placed(rows: DataFrame, log: DeltaLog, name: String): Option[DataFrame] = rows.queryExecution.analyzed match {
-    case scan: LogicalRelation if isRewritten(scan, log, leastBytes(rows.sparkSession)) =>
-      val all = withRowIndex(scan).withMetadataColumns()
-      placeIn(all).map(place => Dataset.ofRows(rows.sparkSession, Project(scan.output :+ Alias(place, name)(), all)))
-    case _ => None
-  }
 
   private def leastBytes(session: SparkSession): Long =
     JavaUtils.byteStringAsBytes(session.conf.get(LeastBytes, "1m"))
@@ -215,13 +201,17 @@ object LateVariants {
     }
   }
 
-  /** Whether a scan reads files of the table that is written, from its own directory, and enough of them. */
-  private def isRewritten(scan: LogicalRelation, log: DeltaLog, leastBytes: Long): Boolean = scan.relation match {
+  /** Whether a scan reads files of the table that is written, and tasks may read them. */
+  private def isRewritten(scan: LogicalRelation, log: DeltaLog, session: SparkSession): Boolean = scan.relation match {
     case HadoopFsRelation(files: TahoeBatchFileIndex, _, _, _, _, _) =>
-      files.path == log.dataPath && PlannedFiles.bytes(files.addFiles) >= leastBytes &&
-      files.addFiles.forall(file => !file.pathAsUri.isAbsolute && !file.path.startsWith("/"))
+      files.path == log.dataPath && areRead(files.addFiles, session)
     case _ => false
   }
+
+  /** Whether tasks may read files of a table: all are in its own directory, and they are enough. */
+  def areRead(files: Seq[AddFile], session: SparkSession): Boolean =
+    PlannedFiles.bytes(files) >= leastBytes(session) &&
+      files.forall(file => !file.pathAsUri.isAbsolute && !file.path.startsWith("/"))
 
   private def struct(fields: Seq[(String, Expression)]): Expression =
     CreateNamedStruct(fields.flatMap { case (name, field) => Seq(Literal(name), field) })

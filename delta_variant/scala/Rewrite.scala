@@ -48,10 +48,10 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]
   }
 
-  /**
-   * The rows that `open` gave, with one more column by which tasks find their VARIANT columns; null if tasks would not use it.
-   */
-  def placed(rows: DataFrame, name: String): DataFrame = LateVariants.placed(rows, log, name).orNull
+  /** The JSON of the opened files' actions, without statistics; null if Spark has to read the files. */
+  def actions: JList[String] =
+    if (keepsRowIds || !LateVariants.areRead(old, spark)) null
+    else old.map(_.copy(stats = null).json).asJava
 
   private def keepsRowIds: Boolean = RowTracking.isEnabled(transaction.protocol, transaction.metadata)
 

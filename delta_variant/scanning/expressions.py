@@ -73,6 +73,15 @@ class Get:
 
 
 @dataclass(frozen=True)
+class SortNumber:
+    """What `optimize` sorts the values at a path by first: numbers, times and booleans as DOUBLE; null for all others."""
+
+    child: Get
+
+    kind = pa.float64()
+
+
+@dataclass(frozen=True)
 class Cast:
     """A cast between types other than VARIANT."""
 
@@ -170,7 +179,7 @@ class Not:
     kind = pa.bool_()
 
 
-Value: TypeAlias = "Column | Get | Cast | Literal | Comparison | In | IsNull | Like | And | Or | Not"
+Value: TypeAlias = "Column | Get | SortNumber | Cast | Literal | Comparison | In | IsNull | Like | And | Or | Not"
 
 
 def _children(value: Value) -> tuple[Value, ...]:
@@ -235,6 +244,9 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             if strict and failed is not None:
                 _check(value, failed, alive)
             return array
+        case SortNumber(Get(fields, keys) as path):
+            with _naming(path):
+                return rows.path(fields, keys).sort_numbers(at)
         case Cast(child, kind, strict):
             source = evaluate(child, rows, at, alive)
             array = casts.cast(source, kind, at)

@@ -29,6 +29,7 @@ from delta_variant.locating import VALUE_ERRORS, in_rows, part
 from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
+from delta_variant.parquet_files.reader import is_between
 from delta_variant.scanning import casts, schemas
 from delta_variant.scanning.expressions import Get, Keys, Value, evaluate, inputs
 from delta_variant.scanning.groups import Group
@@ -90,12 +91,12 @@ class FileReader:
         self._query, self._file = query, file
         self._path = query.storage.file(file.path)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that match."""
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that match, of the row groups that begin between these bytes of the file."""
         with self.named(), self._query.system.open_input_file(self._path) as source:
             opened = OpenFile(self._query, self._file, source)
             with opened.parquet:
-                yield from opened.rows()
+                yield from opened.rows(start, end)
 
     def places(self) -> Places:
         """Where the file has what, and what its footer proves."""
@@ -130,20 +131,22 @@ class OpenFile:
         self.parquet = opened(source, coerce_int96_timestamp_unit="us", pre_buffer=query.storage.scheme != "file")
         self.places = Places(self.parquet, query.whole, by_id=query.by_id)
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows that match."""
+    def rows(self, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that match, of the row groups that begin between these bytes of the file."""
         query, first = self._query, 0
         vector = self._file.deletion_vector
         rows = self.parquet.metadata.num_rows
         deleted = None if vector is None else vector.rows(query.storage, query.system, rows)
         wanted = self._numbers(value for output in query.outputs for value in inputs(output.value))
         for number in range(self.parquet.metadata.num_row_groups):
-            count = self.parquet.metadata.row_group(number).num_rows
-            kept = np.ones(count, np.bool_)
-            if deleted is not None:
-                start, stop = np.searchsorted(deleted, [first, first + count])
-                kept[(deleted[start:stop] - np.uint64(first)).astype(np.int64)] = False
-            yield from self._group(number, count, kept, wanted, first)
+            group = self.parquet.metadata.row_group(number)
+            count = group.num_rows
+            if is_between(group, start, end):
+                kept = np.ones(count, np.bool_)
+                if deleted is not None:
+                    low, high = np.searchsorted(deleted, [first, first + count])
+                    kept[(deleted[low:high] - np.uint64(first)).astype(np.int64)] = False
+                yield from self._group(number, count, kept, wanted, first)
             first += count
 
     def _group(

@@ -92,6 +92,18 @@ class Group:
         both = pc.coalesce(self.variant(), _scattered(found.variant(), rows, self._count))
         return Group(both.field("metadata"), pc.struct_field(both, "value"), None, self._count)
 
+    def sort_numbers(self, at: dt.tzinfo) -> pa.Array:
+        """The values as DOUBLE; null for strings, even if they look like numbers, and for what has no number."""
+        numbers, _ = self.cast(pa.float64(), at)
+        is_text = np.zeros(self._count, np.bool_)
+        if self._typed is not None and t.is_string(self._typed.type):
+            is_text |= np.asarray(self._typed.is_valid())
+        if self._value is not None:
+            heads = pc.fill_null(pc.binary_slice(self._value, 0, 1), fill_value=_JSON_NULL).dictionary_encode()
+            texts = [_type_of(head) == pa.string() for head in heads.dictionary.to_pylist()]
+            is_text |= np.array(texts)[np.asarray(heads.indices)]
+        return pc.if_else(pa.array(is_text), pa.scalar(None, pa.float64()), numbers) if is_text.any() else numbers
+
     def cast(self, kind: pa.DataType, at: dt.tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
         """The values as a type, and where that fails; None if nowhere. A predicate may ask for it thousands of times."""
         if (kind, at) not in self._casts:

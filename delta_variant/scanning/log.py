@@ -81,6 +81,24 @@ class File:
     parsed: Mapping[str, Any] | None = None
     """The statistics of a checkpoint that has them as a struct only."""
 
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> File:
+        """The file of an Add action. Raises one of `_MALFORMED` for a damaged one."""
+        file = cls(
+            action["path"],
+            int(action.get("size") or 0),
+            int(action.get("modificationTime") or 0),
+            dict(action.get("partitionValues") or {}),
+            action.get("stats"),
+            dict(action.get("tags") or {}),
+            DeletionVector.of(action),
+            action.get("stats_parsed"),
+        )
+        _check(_is_text(file.path) and isinstance(file.stats_text, str | None), "paths and statistics that are texts")
+        _check(_are_texts(file.partition) and _are_texts(file.tags), "partition values and tags that are texts")
+        _check(isinstance(file.parsed, dict | None), "statistics that are a struct")
+        return file
+
     @cached_property
     def stats(self) -> Mapping[str, Any]:
         """The statistics; empty if there are none, or if they are damaged."""
@@ -161,21 +179,8 @@ class _State:
 
     def add(self, action: Mapping[str, Any]) -> None:
         """Adds a file."""
-        vector = DeletionVector.of(action)
-        file = File(
-            action["path"],
-            int(action.get("size") or 0),
-            int(action.get("modificationTime") or 0),
-            dict(action.get("partitionValues") or {}),
-            action.get("stats"),
-            dict(action.get("tags") or {}),
-            vector,
-            action.get("stats_parsed"),
-        )
-        _check(_is_text(file.path) and isinstance(file.stats_text, str | None), "paths and statistics that are texts")
-        _check(_are_texts(file.partition) and _are_texts(file.tags), "partition values and tags that are texts")
-        _check(isinstance(file.parsed, dict | None), "statistics that are a struct")
-        self.files[file.path, None if vector is None else vector.id] = file
+        file = File.of(action)
+        self.files[file.path, None if file.deletion_vector is None else file.deletion_vector.id] = file
 
 
 def _are_texts(found: Mapping[str, Any]) -> bool:

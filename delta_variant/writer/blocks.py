@@ -1,14 +1,9 @@
-"""Rows that are written anew in an order: rows that say where their Variants are → sorted blocks → the rows of files.
+"""Rows that are written anew in an order: sorted blocks → the rows of a file.
 
-An external merge sort in two stages of tasks. In: the rows of files with their keys and the number of the new file that each
-goes to, without their VARIANT columns. A task of the first stage reads those columns in the files (`writer.late`), sorts as
-many rows as take `BLOCK_BYTES`, and makes one block, an Arrow stream, of those of each new file. Spark sends blocks to the
-tasks of the second stage, which write files. Out: in such a task, the rows of its blocks, merged.
+The second stage of an external merge sort; `rewriting.sorting` has the first. In: blocks, each an Arrow stream with sorted rows
+of one partition. A task gets those of the file that it writes. Out: the rows of its blocks, merged.
 
-Spark would rebuild each Variant, send it and sort it as a row of its own.
-
-Invariants: memory holds a few times `BLOCK_BYTES` in the first stage, and about `MERGE_BYTES` in the second, whose blocks are
-in a temporary file. A block has rows of one partition.
+Invariant: memory holds about `MERGE_BYTES`. The blocks are in a temporary file.
 """
 
 from __future__ import annotations
@@ -16,114 +11,27 @@ from __future__ import annotations
 import os
 import tempfile
 from bisect import bisect_right
-from dataclasses import dataclass
-from itertools import chain, count, groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
-from delta_variant.version import __version__, check_version
-from delta_variant.writer import late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from delta_variant.storage import Storage
-
-BLOCK_BYTES = 16 << 20
 MERGE_BYTES = 16 << 20
-FILE, PLACE, BLOCK = "delta_variant file", "delta_variant place", "delta_variant block"
-"""Columns: the number of a new file; the URI of an old file and the index of a row in it; a block."""
+FILE, BLOCK = "delta_variant file", "delta_variant block"
+"""Columns: the number of a new file; a block."""
 KEY = "delta_variant key "
 """How the names of the columns with keys begin. Rows are sorted by the first, then by the next; nulls come last."""
-_GROUP = "delta_variant group"
-_ORDER = b"delta_variant order"  # of blocks, by which the order of rows with equal keys does not depend on Spark's exchange
-_BATCH_BYTES = 1 << 20  # of a block; the merge may take less at once
+ORDER = b"delta_variant order"
+"""The metadata with the order of blocks, so that the order of rows with equal keys does not depend on Spark's exchange."""
 _LOCAL = "SPARK_LOCAL_DIRS"  # which Spark sets for its workers
-
-
-@dataclass(frozen=True)
-class Sorting:
-    """How rows are sorted into blocks."""
-
-    location: Storage
-    """The directory of the table."""
-    variants: Mapping[str, tuple[int, ...]]
-    """The VARIANT columns that tasks read, as in `row_sources.LateVariants`."""
-    partition_by: tuple[str, ...]
-    version: str = __version__
-    """The version of this package on the driver."""
-
-
-def sorted_blocks(sorting: Sorting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task of the first stage. In: batches with FILE, PLACE, the keys and other columns. Out: FILE, BLOCK, partition columns.
-
-    Raises what `late.materialized` does.
-    """
-    check_version(sorting.version)
-    context = TaskContext.get()
-    task, number = context.partitionId() if context else 0, count()
-    pending: list[pa.RecordBatch] = []
-    size = 0
-    for batch in late.materialized((_placed(batch, sorting) for batch in batches), sorting.location, sorting.variants):
-        pending.append(batch)
-        size += batch.nbytes
-        if size >= BLOCK_BYTES:
-            yield from _blocks(pending, sorting, (task, next(number)))
-            pending, size = [], 0
-    if pending:
-        yield from _blocks(pending, sorting, (task, next(number)))
-
-
-def _placed(batch: pa.RecordBatch, sorting: Sorting) -> pa.RecordBatch:
-    """The rows with places in the VARIANT columns."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    place = columns.pop(PLACE)
-    return pa.RecordBatch.from_pydict({**columns, **dict.fromkeys(sorting.variants, place)})
-
-
-def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    rows = pa.Table.from_batches(batches).combine_chunks()
-    batches.clear()
-    apart = [FILE, *sorting.partition_by]
-    groups = np.zeros(rows.num_rows, np.int64)
-    for name in apart:
-        codes = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        groups = groups * len(codes.dictionary) + codes.indices.to_numpy()
-        groups = pa.array(groups).dictionary_encode().indices.to_numpy().astype(np.int64)
-    keys = _keys(rows)
-    for key in keys:
-        if pa.types.is_temporal(rows[key].type):
-            number = pa.int64() if rows[key].type.bit_width == 64 else pa.int32()
-            rows = rows.set_column(rows.schema.get_field_index(key), key, rows[key].cast(number))
-    rows = rows.append_column(_GROUP, pa.array(groups))
-    rows = rows.take(_order(rows, [_GROUP, *keys]))
-    starts = np.searchsorted(rows[_GROUP].to_numpy(), np.arange(groups.max() + 2))
-    kept = rows.drop_columns([_GROUP, *apart]).replace_schema_metadata({_ORDER: f"{order[0]:09} {order[1]:09}"})
-    step = max(1, kept.num_rows * _BATCH_BYTES // max(1, kept.nbytes))
-    for start, end in pairwise(starts.tolist()):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, kept.schema) as stream:
-            stream.write_table(kept.slice(start, end - start), max_chunksize=step)
-        first = rows.slice(start, 1).combine_chunks()
-        data = sink.getvalue()
-        block = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, len(data)], np.int32)), data])
-        yield pa.RecordBatch.from_pydict(
-            {FILE: first[FILE].chunk(0), BLOCK: block, **{name: first[name].chunk(0) for name in sorting.partition_by}}
-        )
-
-
-def _keys(rows: pa.Table | pa.RecordBatch) -> list[str]:
-    return [name for name in rows.schema.names if name.startswith(KEY)]
-
-
-def _order(rows: pa.Table, names: list[str]) -> pa.Array:
-    return pc.sort_indices(rows, [(name, "ascending") for name in names])
 
 
 class Reader:
@@ -143,13 +51,20 @@ class Reader:
             with tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None) as file:
                 ends = [0]
                 for row in blocks:
-                    file.write(row.column(0)[0].as_buffer())
+                    file.write(_bytes(row.column(0)))
                     ends.append(file.tell())
                     own = row.select(range(1, row.num_columns))
                 file.flush()
                 merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
                 for batch in merged:
                     yield beside(with_types(batch.select(self._schema.names), self._schema), own)
+
+
+def _bytes(block: pa.Array) -> pa.Buffer:
+    """The bytes of the only value of an array of binaries. A scalar would be a copy of them."""
+    _, offsets, data = block.buffers()
+    start, end = np.frombuffer(offsets, np.int32, 2, 4 * block.offset)
+    return data.slice(start, end - start)
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,6 +78,15 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         yield from (with_types(rows, schema) for rows in reader.batches(chain([batch], batches)))
 
 
+def order_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """The indexes of rows in the order of some columns."""
+    return pc.sort_indices(rows, [(name, "ascending") for name in names])
+
+
+def _keys(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    return [name for name in rows.schema.names if name.startswith(KEY)]
+
+
 def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:
     """The rows of sorted blocks in their order, without the keys."""
     heads = sorted((_Head(block, MERGE_BYTES // len(blocks)) for block in blocks), key=lambda head: head.order)
@@ -171,7 +95,7 @@ def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches([head.until(least) for head in heads])
         heads = [head for head in heads if not head.is_empty]
         keys = _keys(rows)
-        rows = rows.take(_order(rows, keys)) if len(blocks) > 1 else rows
+        rows = rows.take(order_of(rows, keys)) if len(blocks) > 1 else rows
         yield from rows.drop_columns(keys).combine_chunks().to_batches()
 
 
@@ -194,7 +118,7 @@ class _Head:
 
     def __init__(self, block: _Block, size: int) -> None:
         stream = pa.ipc.open_stream(pa.PythonFile(block, mode="r"))
-        self.order = stream.schema.metadata[_ORDER]
+        self.order = stream.schema.metadata[ORDER]
         self._parts = _parts(stream, size)
         self._rows = next(self._parts)
         self._least = self._rows.num_rows
@@ -219,7 +143,7 @@ class _Head:
         self.last = () if self.is_empty else self._key(self._rows.num_rows - 1)
 
     def _key(self, row: int) -> tuple[Any, ...]:
-        """The keys of a row in the order that `_order` gives them: nulls are last, and NaN is before them."""
+        """The keys of a row in the order that `order_of` gives them: nulls are last, and NaN is before them."""
         values = [column[row].as_py() for column in self._keys]
         return tuple((value is None, value != value, None if value != value else value) for value in values)  # noqa: PLR0124
 
