@@ -19,7 +19,6 @@ from hypothesis import settings
 import delta_variant as dv
 from delta_variant import arrow
 from tests import s3, tasks
-from tests.gates import gates
 from tests.strategies import column
 from tests.support import interpreted
 
@@ -35,12 +34,8 @@ pa.unregister_extension_type(arrow.NAME)
 LONGEST = [
     "cli/doctor",
     "every_write/scenarios",
-    "optimizer/skipping/values",
     "optimizer/skipping/queries",
-    "optimizer/skipping/predicates",
-    "optimizer/skipping/versions",
-    "optimizer/skipping/moments_in_strings",
-    "optimizer/skipping/explain",
+    "optimizer/skipping/values",
     "optimizer/typed_reading",
     "optimizer/skipping_on_tables",
     "rewriting/optimize",
@@ -57,11 +52,13 @@ LONGEST = [
     "writer/spark_cache",
     "writer/refusals",
     "analysis/same_place",
+    "optimizer/skipping/versions",
     "ingestion",
     "cli/cli",
     "docs/pages",
     "analysis/index_of_values",
     "rewriting/killed",
+    "optimizer/skipping/predicates",
     "every_write/killed_statements",
     "binary/order_of_fields",
     "scanning/sql_texts",
@@ -70,6 +67,7 @@ LONGEST = [
     "package",
     "writer/modes",
     "optimizer/skipping_generated",
+    "optimizer/skipping/moments_in_strings",
     "writer/beside_delta",
     "storage/locations",
     "writer/conflicts",
@@ -87,6 +85,7 @@ LONGEST = [
     "transaction",
     "writer/clustering",
     "shredding/spark_codec",
+    "optimizer/skipping/explain",
     "table",
     "protocol/vectors",
     "writer/record_batches",
@@ -206,6 +205,8 @@ def on(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def gate(spark: SparkSession) -> Callable[[], Any]:
     """Makes gates, which hold a writer before its commit (`tests.gates`)."""
+    from tests.gates import gates
+
     return gates(spark)
 
 

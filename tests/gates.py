@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import delta.exceptions  # noqa: F401  # Delta's errors are exceptions of Python's from here on
+
 from delta_variant import jvm
 from delta_variant.errors import ConflictError
 from tests.logs import actions
