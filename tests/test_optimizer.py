@@ -24,11 +24,12 @@ from pyspark.sql import functions as F
 from delta_variant import jvm
 from delta_variant.messages import Bound, Compare, PruneReply
 from delta_variant.queries import requests
-from delta_variant.queries.casts import INTEGERS, kinds_for
+from delta_variant.queries.casts import kinds_for
 from delta_variant.report import Report, explain, has_rules
 from delta_variant.session import disable, enable
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUE, TIMES_TAG
 from delta_variant.table import VariantTable
+from delta_variant.types import INTEGERS
 from delta_variant.writer import write
 from tests.support import SOAK, collected, deltas_own_files, forget, generated, prepared, scans, share, without_rules
 
