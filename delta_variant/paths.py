@@ -4,7 +4,7 @@ Paths have two syntaxes: RFC 9535 normalized paths, which key the bounds in the 
 variantShredding, "Statistics for Variant Columns"), and the path argument of Spark's `variant_get` (`$.actor.id`, `$['actor']`,
 `$.tags[0]`). An object key is a str, an array index an int. Columns are written as in SQL: `v`, `s.w`, `` `a.b`.c ``; a column
 and a path into it have a colon between them: `v:actor.id`. The path behind a colon has the forms of `variant_get` without the
-`$`, and keys in backquotes, as in Spark SQL. `scan` takes Spark's SQL alone: its lexical rules are in `scanning.lexing`.
+`$`, and keys in backquotes, as in Spark SQL. `scan` takes Spark's SQL alone: its lexical rules are in `queries.lexing`.
 
 Invariants: `parse_normalized(normalized(keys)) == keys` for all keys, and `parse_column(dotted(column)) == column` for all
 names.

@@ -6,7 +6,10 @@ they know about types from here.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -61,6 +64,15 @@ PRIMITIVES = (
     Primitive(UUID, "uuid", 16, pa.binary(16), "FIXED_LEN_BYTE_ARRAY(16) UUID", None, False),
 )
 
+INTEGERS = {p.spark: len(str(1 << 8 * p.size - 1)) for p in PRIMITIVES[INT8 : INT64 + 1] if p.spark}
+"""Spark's integer types, and how many digits they have room for."""
+FLOATS = ("float", "double")
+"""Spark's floating-point types."""
+DECIMAL_DIGITS = {DECIMAL4: 9, DECIMAL8: 18, DECIMAL16: MAX_PRECISION}
+"""How many digits the forms of decimals have room for."""
+_BY_SPARK = {p.spark: p.arrow or pa.null() for p in PRIMITIVES if p.spark is not None and p.spark != "decimal"}
+_SPARK_NAMES = {kind: name for name, kind in _BY_SPARK.items()}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _BY_ARROW = {p.arrow: p for p in PRIMITIVES if p.arrow is not None and p.id != FALSE}
 
 
@@ -78,7 +90,7 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
             return None
         if not pa.types.is_decimal128(data_type):
             return PRIMITIVES[{4: DECIMAL4, 8: DECIMAL8}.get(data_type.byte_width, DECIMAL16)]
-        return PRIMITIVES[DECIMAL4 if data_type.precision <= 9 else DECIMAL8 if data_type.precision <= 18 else DECIMAL16]
+        return PRIMITIVES[next(form for form, digits in DECIMAL_DIGITS.items() if data_type.precision <= digits)]
     if pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type):
         return PRIMITIVES[STRING]
     if pa.types.is_large_binary(data_type) or pa.types.is_binary_view(data_type):
@@ -88,6 +100,65 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         data_type = pa.timestamp(data_type.unit, "UTC")
     return _BY_ARROW.get(data_type)
+
+
+def of_spark(name: str) -> pa.DataType:
+    """The Arrow type of a name that `spark_name` returns. Raises KeyError for the names of other types.
+
+    >>> of_spark("decimal(9,2)"), of_spark("bigint")
+    (Decimal128Type(decimal128(9, 2)), DataType(int64))
+    """
+    decimal = _DECIMAL.fullmatch(name)
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[name]
+
+
+def spark_name(data_type: pa.DataType) -> str:
+    """The name of a type as in Spark's catalog, `decimal(10,2)`; for types that Spark does not have, their name in Arrow."""
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return _SPARK_NAMES.get(data_type, str(data_type))
+
+
+def read_as(data_type: pa.DataType) -> pa.DataType | None:
+    """The type in which Spark reads a typed column of a Variant; None if it cannot.
+
+    >>> read_as(pa.large_string()), read_as(pa.time64("us"))
+    (DataType(string), None)
+    """
+    primitive = of_arrow(data_type)
+    if primitive is None or primitive.spark is None:
+        return None
+    return pa.decimal128(data_type.precision, data_type.scale) if primitive.spark == "decimal" else primitive.arrow
+
+
+@lru_cache(maxsize=None, typed=True)  # for Arrow, a type equals its name
+def digits(data_type: str | pa.DataType) -> tuple[int, int]:
+    """How many digits an exact type, or the type of that name in Spark, has room for before the point, and behind it.
+
+    >>> digits("int"), digits("decimal(9,2)"), digits(pa.int8())
+    ((10, 0), (7, 2), (3, 0))
+    """
+    if not isinstance(data_type, str):
+        data_type = spark_name(data_type)
+    if data_type in INTEGERS:
+        return INTEGERS[data_type], 0
+    decimal = of_spark(data_type)
+    return decimal.precision - decimal.scale, decimal.scale
+
+
+def decimal_with(rooms: Iterable[tuple[int, int]]) -> pa.DataType:
+    """The decimal that has all values of types with so many `digits`: a decimal256 if they are more than 38 together.
+
+    >>> decimal_with([digits("int"), digits("decimal(4,2)")])
+    Decimal128Type(decimal128(12, 2))
+    """
+    before, behind = map(max, zip(*rooms, strict=True))
+    return (pa.decimal128 if before + behind <= MAX_PRECISION else pa.decimal256)(before + behind, behind)
+
+
+def limits(data_type: pa.DataType) -> range:
+    """The values of an integer type."""
+    return range(-(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1)
 
 
 def is_exact(data_type: pa.DataType) -> bool:

@@ -9,5 +9,9 @@ typed        the uses of a scan's VARIANTs by path ─▶ the bounds whose types
                                                           │ what the log says of each file
              how the files are planned ◀─ casts: from the column to the type that a use asks for
 
-`scanning` makes the same predicates from the text of SQL.
+`scanning` asks the same without Spark:
+
+sql, arrow_filters   the text of SQL, filters of pyarrow ─▶ expressions on the fields of a table
+pruning              expressions ─▶ predicates ─▶ a file predicate, evaluated on evidence: what the log or a footer says
+expressions          evaluation on the rows that are left, with the casts of Spark on Arrow arrays (casts)
 """

@@ -1,7 +1,7 @@
 """A query's predicate on Variant paths → a predicate on what the log says of a file, and the parts that could not be used.
 
 `translate` makes a `messages.FilePredicate`, which the JVM evaluates for every file of a scan (`scala/FilePredicates.scala`),
-and `scanning.pruning` in Python. It refers to bounds, and to paths of the index of values, by number: `Projection` lists each
+and `queries.pruning` in Python. It refers to bounds, and to paths of the index of values, by number: `Projection` lists each
 distinct bound once, and Spark's own expressions read it from the log (`scala/LogStatistics.scala`), so evaluating the predicate
 costs only its comparisons. Constants have the numbers that the request gave them.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from delta_variant import types as t
 from delta_variant.membership.sidecars import place as indexed_place
 from delta_variant.messages import (
     AllOf,
@@ -34,7 +35,7 @@ from delta_variant.messages import (
     OtherColumns,
 )
 from delta_variant.paths import normalized
-from delta_variant.queries.casts import KINDS, TIMES, indexed_scale, kinds_for
+from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
 from delta_variant.queries.predicates import (
     And,
     Comparison,
@@ -224,6 +225,20 @@ def indexed(leaf: Leaf, log: Log) -> Sequence[Constants]:
         return ()
     fits = 0 < sum(part.size for part in constants) <= log.index
     return constants if fits and indexed_scale(path) is not None else ()
+
+
+def indexed_scale(path: Path) -> int | None:
+    """The decimal places of the numbers that a path is compared with, -1 for strings; None for a type of which the index knows
+    nothing.
+
+    The index has values, and a query compares casts of them. A number that needs no more decimal places than the type asked for
+    is the same number after the cast, or the cast fails. A string is the same string.
+    """
+    if path.text or any(target in t.FLOATS for target in path.casts):
+        return None
+    if path.type == "string":
+        return None if path.casts else -1
+    return t.digits(path.type)[1] if kind_of(path.type) in {"integer", "decimal"} else None
 
 
 def _numbers(constants: Sequence[Constants]) -> tuple[int, ...]:

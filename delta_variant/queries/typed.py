@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from delta_variant import types as t
 from delta_variant.errors import InvalidPathError
 from delta_variant.messages import (
     Bound,
@@ -24,7 +25,7 @@ from delta_variant.messages import (
     UsedPath,
 )
 from delta_variant.paths import normalized, object_keys, parse_variant_path
-from delta_variant.queries.casts import INTEGERS, cast
+from delta_variant.queries.casts import reading
 from delta_variant.stats import TYPED_TAG_VALUE
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def proofs(request: ProofsRequest) -> ProofsReply:
     >>> reply.proofs, [bound.side for bound in reply.bounds]
     ((Proof(keys=('a',), leaf=0, range=1),), ['leaf', 'min', 'max'])
     """
-    integers = {use.path for use in request.uses if use.type in INTEGERS}
+    integers = {use.path for use in request.uses if use.type in t.INTEGERS}
     bounds: list[Bound] = []
     found: list[Proof] = []
     reasons = []
@@ -86,7 +87,7 @@ def groups(request: GroupsRequest) -> GroupsReply:
 
 
 def _casts(uses: Sequence[PathUse], leaves: Sequence[Leaf]) -> tuple[str, ...]:
-    return tuple(cast(leaves[use.path].type, use.type, leaves[use.path].room) for use in uses)
+    return tuple(reading(leaves[use.path].type, use.type, leaves[use.path].room) for use in uses)
 
 
 def outcome(found: Reading | None) -> tuple[tuple[str, ...], int, tuple[str, ...]]:

@@ -25,11 +25,11 @@ from pyspark import TaskContext
 
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import parse_column_path, parse_variant_path
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.expressions import Column, Get, SortNumber
+from delta_variant.queries import casts, fields
+from delta_variant.queries.evidence import TableFacts
+from delta_variant.queries.expressions import Column, Get, SortNumber
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.log import File
-from delta_variant.scanning.pruning import TableFacts
 from delta_variant.version import __version__, check_version
 from delta_variant.writer.blocks import BLOCK, FILE, KEY, ORDER, order_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from delta_variant.buffers import Int64s
     from delta_variant.features import TableFeatures
-    from delta_variant.scanning.schemas import Struct
+    from delta_variant.queries.fields import Struct
     from delta_variant.storage import Storage
 
 BLOCK_BYTES = 16 << 20
@@ -72,8 +72,8 @@ class Sorting:
         """How tasks sort the rows of a table; None if Spark has to do it. timezone: that of the session."""
         try:
             at = casts.zone(timezone)
-            schema = schemas.parse(features.schema, mapped=False)
-            columns = [Output(one.name, Column(schemas.resolved(schema, [one.name]))) for one in schema.fields]
+            schema = fields.parse(features.schema, mapped=False)
+            columns = [Output(one.name, Column(fields.resolved(schema, [one.name]))) for one in schema.fields]
             keys = [_key(schema, text, number) for number, text in enumerate(cluster_by)]
         except DeltaVariantError:
             return None
@@ -120,10 +120,10 @@ class Sorting:
 def _key(schema: Struct, text: str, number: int) -> list[Output]:
     """The columns of a key, as `writer.clustering.keys` has them."""
     names, path = parse_column_path(text)
-    fields, name = schemas.resolved(schema, names), f"{KEY}{number}"
+    column, name = fields.resolved(schema, names), f"{KEY}{number}"
     if path is None:
-        return [Output(name, Column(fields))]
-    value = Get(fields, parse_variant_path(path), pa.string(), strict=False)
+        return [Output(name, Column(column))]
+    value = Get(column, parse_variant_path(path), pa.string(), strict=False)
     return [Output(f"{name} number", SortNumber(value)), Output(f"{name} text", value)]
 
 

@@ -2,7 +2,7 @@ package org.apache.spark.sql.delta.variant
 
 import org.apache.spark.sql.types._
 
-/** The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts.py uses too. */
+/** The types of typed columns, by their names in Spark SQL, which delta_variant/queries/casts uses too. */
 object LeafTypes {
 
   /** The type of a path that no row has. */

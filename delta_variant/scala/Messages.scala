@@ -282,7 +282,7 @@ object Messages {
   /** The type of a path's typed column, and the smallest type that can hold its integers, if that is known. */
   final case class Leaf(`type`: String, room: Option[String])
 
-  /** A kind, by its number, and the casts by which its columns answer each use (delta_variant/queries/casts.py). */
+  /** A kind, by its number, and the casts by which its columns answer each use (delta_variant/queries/casts). */
   final case class Group(kind: Int, casts: Seq[String])
 
   // ---- Python asks: explain -----------------------------------------------------------------------------------------

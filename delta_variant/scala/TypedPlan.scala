@@ -244,7 +244,7 @@ object TypedPlan {
   private val RowBytes = 8 // that Spark's estimates add to the columns of a row
   private val Typed = "typed_value" // VariantShredding, "Value Shredding"
   private val Metadata = "metadata"
-  private val AsIs = "as is" // these are casts of delta_variant/queries/casts.py
+  private val AsIs = "as is" // these are casts of delta_variant/queries/casts
   private val Safe = "safe"
   private val Checked = "checked"
   private val ByVariant = "by variant"
@@ -291,7 +291,7 @@ object TypedPlan {
   private def asVariant(variant: Expression, use: Use): Expression =
     VariantGet(variant, Literal(use.path.get), VariantType, failOnError = false, use.zone)
 
-  /** An expression on a typed column that gives what Spark's cast from VARIANT gives (delta_variant/queries/casts.py). */
+  /** An expression on a typed column that gives what Spark's cast from VARIANT gives (delta_variant/queries/casts). */
   private def answer(column: Expression, use: Use, how: String): Expression =
     if (column.dataType == NullType) Literal(null, use.dataType)
     else if (how == AsIs) column

@@ -1,6 +1,6 @@
 """`scan`: the rows of a Delta table as Arrow record batches, without Spark.
 
-path ─▶ log: the files of a version ─▶ predicate: bound to the schema ─▶ pruning: files that can match
+path ─▶ log: the files of a version ─▶ reader: columns and predicate by `queries`, files that can match
 ─▶ files: row groups, rows, columns and paths of one file ─▶ stream: several files at a time, in order
 """
 

@@ -29,8 +29,8 @@ from delta_variant import nested
 from delta_variant.arrow import VariantType
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.parquet import opening
-from delta_variant.scanning import pushed
-from delta_variant.scanning.pruning import Predicate
+from delta_variant.queries import arrow_filters
+from delta_variant.queries.pruning import Where
 from delta_variant.scanning.reader import batches, matching, opened, with_types
 from delta_variant.shredding import UNSHREDDED
 
@@ -115,7 +115,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         where = self._both(filter)
         names = self.schema.names if columns is None else list(columns)
         values = list(columns.values()) if isinstance(columns, Mapping) else list(map(pc.field, names))
-        needed = pushed.columns_of(values if where is None else [*values, where])
+        needed = arrow_filters.columns_of(values if where is None else [*values, where])
         self._check(needed or ())
         query, files = self._pushed(where)
         read = [output for output in query.outputs if needed is None or output.name in needed]
@@ -147,8 +147,8 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
     def _pushed(self, where: Any) -> tuple[Query, Sequence[File]]:
         """The query with what is known of a filter, and the files that can match."""
         values = {output.name: output.value for output in self._query.outputs}
-        found = None if where is None else pushed.predicate_of(where, values)
-        query = self._query if found is None else replace(self._query, predicate=Predicate(found, self._query.facts))
+        found = None if where is None else arrow_filters.predicate_of(where, values)
+        query = self._query if found is None else replace(self._query, predicate=Where(found, self._query.facts))
         return query, matching(query, self._files, self._snapshot)
 
 

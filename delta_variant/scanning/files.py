@@ -30,18 +30,19 @@ from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.reader import is_between
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.expressions import Get, Keys, Value, evaluate, inputs
+from delta_variant.queries import casts
+from delta_variant.queries.expressions import Get, Keys, Value, evaluate, inputs
+from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type
 from delta_variant.scanning.groups import Group
 from delta_variant.scanning.places import Places
-from delta_variant.scanning.pruning import Predicate, TableFacts
 from delta_variant.scanning.row_groups import RowGroupEvidence
-from delta_variant.scanning.schemas import Field, Kind, List, Map, Struct, Variant
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
     from delta_variant.parquet.footer import Names
+    from delta_variant.queries.evidence import TableFacts
+    from delta_variant.queries.pruning import Where
     from delta_variant.scanning.log import File
     from delta_variant.storage import Storage
 
@@ -60,7 +61,7 @@ class Output:
     @property
     def type(self) -> pa.DataType:
         """Its Arrow type."""
-        return schemas.arrow_type(self.value.kind)
+        return arrow_type(self.value.kind)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Query:
     by_id: bool
     """Whether columns are found by their ids."""
     outputs: tuple[Output, ...]
-    predicate: Predicate | None
+    predicate: Where | None
     at: tzinfo
     whole: Struct
     """The schema of the table."""
@@ -223,7 +224,7 @@ class OpenFile:
                     inner = self.places.field(array.type, field)
                     index = -1 if inner is None else array.type.get_field_index(inner.name)
                     children.append(
-                        pa.nulls(len(array), schemas.arrow_type(field.kind))
+                        pa.nulls(len(array), arrow_type(field.kind))
                         if index < 0
                         else self.conformed(array.field(index), field.kind)
                     )
@@ -235,7 +236,7 @@ class OpenFile:
                 children = [self.conformed(array.keys, key), self.conformed(array.items, value)]
             case _:
                 return fitted(array, kind, is_legacy=self.places.is_legacy)
-        return nested.rebuilt(array, schemas.arrow_type(kind), children)
+        return nested.rebuilt(array, arrow_type(kind), children)
 
     # ---- for Rows -------------------------------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class OpenFile:
             return pa.repeat(casts.made([constant.value], constant.kind)[0], rows.count)
         names, kind = self.places.names(fields), fields[-1].kind
         if names is None or rows.batch is None:
-            return pa.nulls(rows.count, schemas.arrow_type(kind))
+            return pa.nulls(rows.count, arrow_type(kind))
         array = _dig(rows.batch, names)
         if any(variant[: len(names)] == names for variant in self.places.variants):
             one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])

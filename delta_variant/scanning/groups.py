@@ -22,15 +22,12 @@ from delta_variant import binary, shredding
 from delta_variant import types as t
 from delta_variant.buffers import NO_FLAGS
 from delta_variant.errors import UnsupportedFeatureError
-from delta_variant.queries.casts import castable
-from delta_variant.scanning import casts
-from delta_variant.scanning.schemas import plain_type
+from delta_variant.queries import casts
 
 if TYPE_CHECKING:
-    from delta_variant.scanning.expressions import Keys
+    from delta_variant.queries.expressions import Keys
 
 _JSON_NULL = b"\0"
-_PRECISIONS = {t.DECIMAL4: 9, t.DECIMAL8: 18, t.DECIMAL16: 38}
 
 
 class Group:
@@ -173,7 +170,7 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
     source = array.type
     if pa.types.is_fixed_size_binary(source) and not pa.types.is_decimal(source):
         return casts.texts(array) if pa.types.is_string(kind) else pa.nulls(len(array), kind)
-    plain = plain_type(source)
+    plain = t.read_as(source)
     if plain is None:
         raise UnsupportedFeatureError(
             f"a value is {source}, which Spark cannot read in a Variant", advice="read the VARIANT column"
@@ -181,7 +178,7 @@ def cast_typed(array: pa.Array, kind: pa.DataType, at: dt.tzinfo) -> pa.Array:
     array = array.cast(plain)
     if pa.types.is_decimal(plain) and pa.types.is_string(kind):
         return casts.texts(array)
-    if not castable(array.type, kind):
+    if not casts.castable(array.type, kind):
         return pa.nulls(len(array), kind)
     return casts.cast(array, kind, at, in_variant=True)
 
@@ -195,7 +192,7 @@ def _type_of(head: bytes) -> pa.DataType | None:
         return None
     if basic == t.SHORT_STRING:
         return pa.string()
-    if number in _PRECISIONS and len(head) > 1 and head[1] <= _PRECISIONS[number]:
-        return pa.decimal128(_PRECISIONS[number], head[1])
+    if number in t.DECIMAL_DIGITS and len(head) > 1 and head[1] <= t.DECIMAL_DIGITS[number]:
+        return pa.decimal128(t.DECIMAL_DIGITS[number], head[1])
     known = t.PRIMITIVES[number] if number < len(t.PRIMITIVES) else t.PRIMITIVES[t.TRUE]
     return known.arrow or pa.bool_()  # where none is right, shredding says what is wrong

@@ -20,7 +20,7 @@ from delta_variant.membership import ribbon
 from delta_variant.membership.plan import DataFile
 from delta_variant.membership.sidecars import Sidecars
 from delta_variant.membership.values import EXACT, STRING, hash_numbers, hash_strings
-from delta_variant.queries.casts import indexed_scale
+from delta_variant.queries.bounds import indexed_scale
 
 if TYPE_CHECKING:
     from pyarrow import fs

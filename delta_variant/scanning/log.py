@@ -28,7 +28,7 @@ from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.parquet.opening import batches, opened, told
-from delta_variant.scanning import casts, schemas
+from delta_variant.queries import casts, fields
 from delta_variant.scanning.deletion_vectors import DeletionVector
 
 if TYPE_CHECKING:
@@ -131,11 +131,11 @@ class Snapshot:
         return self.properties.get("delta.columnMapping.mode", "none").lower()
 
     @cached_property
-    def schema(self) -> schemas.Struct:
+    def schema(self) -> fields.Struct:
         """The columns."""
         text = self.metadata.get("schemaString") or '{"type": "struct", "fields": []}'
         try:
-            return schemas.parse(json.loads(text), mapped=self.mapping != "none")
+            return fields.parse(json.loads(text), mapped=self.mapping != "none")
         except _MALFORMED as error:
             raise TableError(f"the table's schema in the log is damaged ({error!r}): restore the log") from error
 
@@ -146,7 +146,7 @@ class Snapshot:
 
     def check(self) -> None:
         """Raises one of _MALFORMED if the metadata is damaged, and TableError if its schema is."""
-        schemas.arrow_type(self.schema)
+        fields.arrow_type(self.schema)
         _check(self.mapping in {"none", "id", "name"}, "a known mode of column mapping")
         _check(_are_texts(self.properties), "properties that are texts")
         _check(self.partition_columns <= {field.name for field in self.schema.fields}, "partition columns in the schema")
@@ -405,12 +405,12 @@ class Log:
 
 def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
     """The actions in a checkpoint file, without those that a reader does not use."""
-    fields = {field.name: field.type for field in file.schema_arrow}
+    types = {field.name: field.type for field in file.schema_arrow}
     wanted = []
     for name in ("protocol", "metaData", "sidecar", "add"):
-        if name not in fields:
+        if name not in types:
             continue
-        inner = [part.name for part in fields[name]]
+        inner = [part.name for part in types[name]]
         if name == "add":
             inner = [part for part in inner if part in _ADD and (part != "stats_parsed" or "stats" not in inner)]
         wanted += [f"{name}.{part}" for part in inner]

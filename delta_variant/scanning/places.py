@@ -21,7 +21,7 @@ from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.columns import Columns, TypedColumn, child
 from delta_variant.parquet.statistics import Footer
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, object_keys
-from delta_variant.scanning.schemas import Field, Kind, List, Map, Struct, Variant
+from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from delta_variant.parquet.footer import Names
-    from delta_variant.scanning.expressions import Keys
+    from delta_variant.queries.expressions import Keys
 
 _FIELD_ID = b"PARQUET:field_id"
 

@@ -16,22 +16,22 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import TableError
-from delta_variant.queries.casts import digits
-from delta_variant.scanning import casts
-from delta_variant.scanning.expressions import Column, Get
+from delta_variant.queries import casts
+from delta_variant.queries.evidence import LogEvidence, TableFacts
+from delta_variant.queries.expressions import Column, Get
+from delta_variant.queries.fields import Variant, resolved
+from delta_variant.queries.pruning import Where
+from delta_variant.queries.sql import parse_column_text, parse_where, without_type
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.index import Index
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.predicate import parse_column_text, parse_where, without_type
-from delta_variant.scanning.pruning import LogEvidence, Predicate, TableFacts
-from delta_variant.scanning.schemas import Variant, plain_type, resolved, spark_name
 from delta_variant.scanning.stream import in_order
 from delta_variant.stats import BOUNDS_TAG, TYPED_TAG_VALUE
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
+    from delta_variant.queries.fields import Struct
     from delta_variant.scanning.log import File, Snapshot
-    from delta_variant.scanning.schemas import Struct
 
 Finished = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _AT_ONCE = 16
@@ -100,7 +100,7 @@ def scan(
         raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
     query, snapshot = opened(path, columns, version, timestamp, timezone, storage_options)
     if where is not None:
-        query = replace(query, predicate=Predicate(parse_where(where, snapshot.schema, query.at), query.facts))
+        query = replace(query, predicate=Where(parse_where(where, snapshot.schema, query.at), query.facts))
     files = matching(query, snapshot.files, snapshot)
     query = with_types(query, files)
     return pa.RecordBatchReader.from_batches(query.schema, batches(query, files))
@@ -157,7 +157,7 @@ def matching(query: Query, files: Sequence[File], snapshot: Snapshot) -> Sequenc
     if query.predicate is None:
         return files
     index = Index(query.storage, query.system, str(snapshot.metadata.get("id")))
-    return [file for file in files if query.predicate.may_match(LogEvidence(file, query.facts, index))]
+    return [file for file in files if query.predicate.may_match(LogEvidence(file, query.facts, partial(index.may_have, file)))]
 
 
 # ---- types of paths -------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def common(kinds: Sequence[pa.DataType | None]) -> pa.DataType | None:
     """
     whole: pa.DataType = pa.null()
     for kind in kinds:
-        found = None if kind is None else _two(whole, kind if pa.types.is_null(kind) else plain_type(kind))
+        found = None if kind is None else _two(whole, kind if pa.types.is_null(kind) else t.read_as(kind))
         if found is None:
             return None
         whole = found
@@ -220,5 +220,5 @@ def _two(one: pa.DataType, other: pa.DataType | None) -> pa.DataType | None:
         return pa.float64()
     if not t.is_exact(one) or not t.is_exact(other):
         return None
-    before, scale = (max(parts) for parts in zip(*(digits(spark_name(kind)) for kind in (one, other)), strict=True))
-    return pa.decimal128(before + scale, scale) if before + scale <= t.MAX_PRECISION else None
+    found = t.decimal_with(map(t.digits, (one, other)))
+    return found if found.precision <= t.MAX_PRECISION else None

@@ -1,4 +1,4 @@
-"""What a footer says of the rows of a row group (`pruning.Evidence`).
+"""What a footer says of the rows of a row group (`queries.evidence`).
 
 In: a file's footer, and a row group's number. Out: minima, maxima and null counts of ordinary and of typed columns, in the form
 of `casts.plain`. Invariant: a statistic that cannot be trusted is not known, which keeps the row group.
@@ -13,18 +13,16 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.parquet.statistics import Footer, physical_value
-from delta_variant.queries.casts import kind_of, kinds_for
-from delta_variant.scanning.casts import cast_one
-from delta_variant.scanning.pruning import Evidence, Known, cast_bound
-from delta_variant.scanning.schemas import plain_type
+from delta_variant.queries.casts import cast_one, kind_of, kinds_for
+from delta_variant.queries.evidence import Evidence, Known, cast_bound
 
 if TYPE_CHECKING:
     from delta_variant.parquet.columns import TypedColumn
+    from delta_variant.queries.evidence import TableFacts
+    from delta_variant.queries.fields import Field
     from delta_variant.queries.predicates import Path
     from delta_variant.scanning.log import File
     from delta_variant.scanning.places import Place, Places
-    from delta_variant.scanning.pruning import TableFacts
-    from delta_variant.scanning.schemas import Field
 
 
 class RowGroupEvidence(Evidence):
@@ -67,7 +65,7 @@ class RowGroupEvidence(Evidence):
         column: TypedColumn | None = None if place is None else place.typed
         if column is None or path.text or (column.value is not None and isinstance(self._footer.residual(column.value), str)):
             return None
-        kind = plain_type(column.kind)
+        kind = t.read_as(column.kind)
         if kind is None or kind_of(kind) not in kinds_for(path.type):
             return None
         low, high = self._extremes(column.number, kind)

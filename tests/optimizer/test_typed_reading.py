@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 import delta_variant as dv
 from delta_variant import report
 from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
-from delta_variant.queries.casts import cast
+from delta_variant.queries.casts import reading
 from delta_variant.queries.typed import MAX_GROUPS, groups
 from tests.strategies import column
 from tests.support import SOAK, collected, deltas_own_files, generated, prepared, scans, share, viewed
@@ -43,14 +43,14 @@ SOME = range(1, 1000)
 def test_casts_between_numbers_are_safe_where_the_digits_fit():
     """A cast between exact numbers is safe if the target has room for all digits, and checked otherwise (T5)."""
     of_int = {"int": "as is", "bigint": "safe", "smallint": "checked", "decimal(10,0)": "safe", "decimal(11,2)": "checked"}
-    assert {asked: cast("int", asked) for asked in of_int} == of_int
+    assert {asked: reading("int", asked) for asked in of_int} == of_int
     of_decimal = {"decimal(18,4)": "safe", "decimal(18,1)": "checked", "decimal(8,2)": "checked", "bigint": "checked"}
-    assert {asked: cast("decimal(9,2)", asked) for asked in of_decimal} == of_decimal
+    assert {asked: reading("decimal(9,2)", asked) for asked in of_decimal} == of_decimal
 
 
 def test_integers_that_have_room_fit_into_smaller_types():
     """A cast to a smaller integer type is safe if the file's bounds fit into it."""
-    casts = {asked: cast("bigint", asked, "smallint") for asked in ("tinyint", "smallint", "int", "bigint", "string")}
+    casts = {asked: reading("bigint", asked, "smallint") for asked in ("tinyint", "smallint", "int", "bigint", "string")}
     assert casts == {"tinyint": "checked", "smallint": "safe", "int": "safe", "bigint": "as is", "string": "safe"}
 
 

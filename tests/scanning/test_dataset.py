@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 
 import delta_variant as dv
 from delta_variant import errors, stats
+from delta_variant.queries import arrow_filters
 from delta_variant.scanning import files as files_module
-from delta_variant.scanning import pushed
 from tests.by_hand import FIELD, VARIANTS, by_hand, commit
 from tests.strategies import column
 from tests.support import length, no_thread_is_left, opened_files
@@ -246,7 +246,7 @@ def test_every_leaf(tmp_path):
     pushes = 0
     for leaf in every_leaf():
         for expression in (leaf, ~leaf):
-            pushes += pushed.predicate_of(expression, values) is not None
+            pushes += arrow_filters.predicate_of(expression, values) is not None
             assert dataset.to_table(["i"], expression)["i"] == whole.filter(expression)["i"], expression
     assert pushes > 800
 
@@ -272,7 +272,7 @@ def test_what_is_pushed(tmp_path, expression, pushes):
     """Each form is used for skipping, or left to the filter."""
     rows = dv.dataset(made(tmp_path / "t", []), COLUMNS)
     columns = {output.name: output.value for output in rows._query.outputs}
-    assert (pushed.predicate_of(expression, columns) is not None) == pushes
+    assert (arrow_filters.predicate_of(expression, columns) is not None) == pushes
 
 
 def test_long_and_deep_filters(tmp_path):

@@ -30,9 +30,9 @@ from pyarrow import fs
 
 import delta_variant as dv
 from delta_variant import binary, errors, z85
-from delta_variant.scanning import casts, schemas
+from delta_variant.queries import casts, fields
+from delta_variant.queries.sql import parse_any
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.predicate import parse_any
 from delta_variant.scanning.reader import _storage, common
 from delta_variant.storage import Storage
 from tests.by_hand import FIELD, VARIANTS, by_hand, commit
@@ -1113,7 +1113,7 @@ LITERALS = [
 def test_literals(spark):
     """A literal has the value and the type that it has in Spark: doubled quotes, escapes, numbers, times."""
     [row] = physical(spark.range(1).selectExpr(*(f"{text} l{number}" for number, text in enumerate(LITERALS))).toArrow())
-    schema = schemas.Struct(())
+    schema = fields.Struct(())
     found = [parse_any(text, schema, casts.zone("UTC")) for text in LITERALS]
     assert [one.value for one in found] == list(row.values())
 

@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 
 import delta_variant as dv
 from delta_variant import errors, jvm
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.expressions import Column, Get, Literal
-from delta_variant.scanning.predicate import parse_any, parse_column_text
+from delta_variant.queries import casts, fields
+from delta_variant.queries.expressions import Column, Get, Literal
+from delta_variant.queries.sql import parse_any, parse_column_text
 from tests.by_hand import VARIANTS as PROTOCOL
 from tests.by_hand import by_hand
 from tests.strategies import column
@@ -33,12 +33,12 @@ UTC = casts.zone("UTC")
 VARIANTS = ("v", "A b", "é", "date", "order", "1a", "variant_path_0", "x`y", "is", "in")
 
 
-def field(name: str, kind: schemas.Kind) -> schemas.Field:
-    return schemas.Field(name, name, None, kind)
+def field(name: str, kind: fields.Kind) -> fields.Field:
+    return fields.Field(name, name, None, kind)
 
 
-INNER = schemas.Struct((field("w", schemas.Variant()), field("in", schemas.Variant()), field("n", pa.int32())))
-SCHEMA = schemas.Struct((*(field(name, schemas.Variant()) for name in VARIANTS), field("s", INNER), field("n", pa.int32())))
+INNER = fields.Struct((field("w", fields.Variant()), field("in", fields.Variant()), field("n", pa.int32())))
+SCHEMA = fields.Struct((*(field(name, fields.Variant()) for name in VARIANTS), field("s", INNER), field("n", pa.int32())))
 
 PATHS = [
     ("v:a.b", ("a", "b")), ("v : a . b [ 0 ]", ("a", "b", 0)), ("v:/* : /* ' */ */a -- b\n.b", ("a", "b")),
@@ -266,7 +266,7 @@ def ours(parse: Callable[..., Any], text: str) -> Path:
     names = tuple(field.name.lower() for field in found.fields)
     if isinstance(found, Column):
         return names, (), "variant"
-    return names, found.keys, "variant" if isinstance(found.kind, schemas.Variant) else schemas.spark_name(found.kind)
+    return names, found.keys, "variant" if isinstance(found.kind, fields.Variant) else fields.type_name(found.kind)
 
 
 @pytest.mark.spark
@@ -306,9 +306,9 @@ def test_spark_parses_keywords_alike(spark):
     words = sorted({name.strip("'") for name in names if name.strip("'").replace("_", "").isalpha()})
     parser = Parser(spark)
     assert len(words) > 300
-    inner = schemas.Struct(tuple(field(word, schemas.Variant()) for word in words))
+    inner = fields.Struct(tuple(field(word, fields.Variant()) for word in words))
     for word in words:
-        found = parse_any(f"s.{word}:{word}.{word}", schemas.Struct((field("s", inner),)), UTC)
+        found = parse_any(f"s.{word}:{word}.{word}", fields.Struct((field("s", inner),)), UTC)
         assert isinstance(found, Get)
         assert ([one.name for one in found.fields], found.keys) == (["s", word], (word, word))
     for word in share(words, 8):

@@ -1,10 +1,7 @@
-"""Spark's casts between types that have an order, strings and binaries, for Arrow arrays.
+"""Spark's casts of single values, in the form of `arrays.plain`: for pairs of types without a kernel, and for literals.
 
-In: an array, and the type asked for. Out: an array of that type, null where the cast fails: this is Spark's TRY mode, which
-`variant_get` has, too. Callers that follow ANSI mode compare the nulls. Source: Spark 4.2, `Cast`, `UTF8StringUtils`,
-`SparkDateTimeUtils`.
-
-Common pairs are computed by Arrow or NumPy. All others are computed in Python, once for each distinct value.
+In: the types and the time zone of the session. Out: a function of a value, which gives None where the cast fails. Source: Spark
+4.2, `Cast`, `UTF8StringUtils`, `SparkDateTimeUtils`.
 """
 
 from __future__ import annotations
@@ -21,21 +18,19 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from delta_variant import binary, shredding
 from delta_variant import types as t
-from delta_variant.buffers import NO_FLAGS
 from delta_variant.errors import UnsupportedFeatureError
-from delta_variant.queries.casts import castable, kind_of
+from delta_variant.queries.casts.table import castable
 from delta_variant.stats.values import timestamp_text
 
 INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
-_MICROS, _DAY = 1_000_000, 86_400_000_000
+_MICROS, DAY = 1_000_000, 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
-_CYCLE = 146_097 * _DAY  # 400 years
-_FIRST, _LAST = (date(2, 1, 1).toordinal() - _EPOCH) * _DAY, (date(9998, 1, 1).toordinal() - _EPOCH) * _DAY
-_EXACT = Context(prec=100)
+_CYCLE = 146_097 * DAY  # 400 years
+_FIRST, _LAST = (date(2, 1, 1).toordinal() - _EPOCH) * DAY, (date(9998, 1, 1).toordinal() - _EPOCH) * DAY
+EXACT = Context(prec=100)
+"""Decimals of every type, and sums and products of two, are exact in it."""
 _LONG = range(-(2**63), 2**63)
 _DAYS = range(-(2**31), 2**31)
 _INTEGER = re.compile(r"[+-]?0*(\d{1,19})", re.ASCII)
@@ -51,10 +46,6 @@ _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(.*))?)?"  # a zone st
 _TIME = re.compile(rf"([+-]?)(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?", re.DOTALL | re.ASCII)
 _TODAY = re.compile(rf"(?:T(?=\d)|(?=\d{{1,2}}:)){_CLOCK}", re.DOTALL | re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?=\d{1,2}(?::|$)|\d{4}$|\d{6}$)(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
-_DIGITS, _ISO_DATE = "^[+-]?[0-9]{1,18}$", "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_ISO_TIME = rf"{_ISO_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?"
-_FORMS = {pa.date32(): f"{_ISO_DATE}$", LOCAL: f"{_ISO_TIME}$", INSTANT: f"{_ISO_TIME}Z$"}
-"""The forms of dates and times in strings that Arrow casts as Spark does."""
 _JAVA_TRIMMED = "".join(map(chr, range(33)))  # what Java trims, for numbers
 _TRIMMED = _JAVA_TRIMMED + "\x7f"  # what Spark trims, for all others
 _SHORT_ZONES = {
@@ -79,138 +70,8 @@ def zone(name: str) -> tzinfo:
     return found
 
 
-def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc, *, in_variant: bool = False) -> pa.Array:
-    """The array as Spark casts it in TRY mode; null where the cast fails, and where Spark has no cast.
-
-    target: a type of `PRIMITIVES` that Spark has. at: the time zone of the session. in_variant: whether the values are those of
-    Variants. Seconds too large for a timestamp are then null; those of columns become the last timestamp, or wrap around if
-    they are decimals. Decimals become INT through DOUBLE, in columns those of more than 18 digits.
-    """
-    source = array.type
-    if source == target:
-        return array
-    if len(array) == array.null_count or pa.types.is_null(source):
-        return pa.nulls(len(array), target)
-    if in_variant and pa.types.is_decimal(source) and pa.types.is_integer(target) and target != pa.int64():
-        array = cast(array, pa.float64())
-        source = array.type
-    found = _fast(array, source, target, at)
-    return found if found is not None else _by_value(array, target, at, in_variant=in_variant)
-
-
-def _fast(array: pa.Array, source: pa.DataType, target: pa.DataType, at: tzinfo) -> pa.Array | None:
-    """The common casts; None for others."""
-    match kind_of(source), kind_of(target):
-        case "integer", "integer":
-            return _within(array, target)
-        case "integer", "boolean":
-            return pc.not_equal(array, pa.scalar(0, source))
-        case "integer" | "float" | "double", "float" | "double":
-            return array.cast(target, safe=False)
-        case "integer" | "boolean", "integer" | "string":
-            return array.cast(target)
-        case "float" | "double", "string":
-            return texts(array)
-        case "decimal", _ if source.precision <= 18:
-            return _decimals(array, source, target)
-        case "timestamp" | "timestamp_ntz", "timestamp" | "timestamp_ntz" if at is timezone.utc:
-            return array.view(pa.int64()).view(target)
-        case "timestamp" | "timestamp_ntz", "date" if source == LOCAL or at is timezone.utc:
-            days = np.floor_divide(np.asarray(array.view(pa.int64()).fill_null(0)), _DAY).astype(np.int32)
-            return pa.array(days, pa.int32(), mask=np.asarray(array.is_null())).view(pa.date32())
-        case "string", _:
-            return _strings(array, target)
-    return None
-
-
-def _limits(target: pa.DataType) -> range:
-    """The values of an integer type."""
-    return range(-(1 << target.bit_width - 1), 1 << target.bit_width - 1)
-
-
-def _within(array: pa.Array, target: pa.DataType) -> pa.Array:
-    ends, limits = pc.min_max(array), _limits(target)
-    if ends["min"].as_py() not in limits or ends["max"].as_py() not in limits:
-        wide = array.cast(pa.int64())
-        fits = pc.and_(pc.greater_equal(wide, limits[0]), pc.less_equal(wide, limits[-1]))
-        array = pc.if_else(fits, wide, pa.scalar(None, pa.int64()))
-    return array.cast(target)
-
-
-def _decimals(array: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array | None:
-    """Casts of decimals of up to 18 digits, by their unscaled values."""
-    wide = array.cast(pa.decimal128(source.precision, source.scale)) if source.bit_width != 128 else array
-    unscaled = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
-    mask = np.asarray(array.is_null())
-    unscaled = np.where(mask, 0, unscaled)
-    if pa.types.is_float64(target) and np.abs(unscaled).max() < 1 << 53:
-        return pa.array(unscaled / np.float64(10) ** source.scale, target, mask=mask)
-    if pa.types.is_integer(target):
-        power = 10**source.scale
-        whole = np.where(unscaled < 0, -(-unscaled // power), unscaled // power)
-        return _within(pa.array(whole, pa.int64(), mask=mask), target)
-    if pa.types.is_boolean(target):
-        return pa.array(unscaled != 0, target, mask=mask)
-    room = target.precision - target.scale >= source.precision - source.scale if pa.types.is_decimal(target) else False
-    return wide.cast(target) if room and target.scale >= source.scale else None
-
-
-def _strings(array: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Casts of strings that Arrow takes as a whole; None if any of them has another form."""
-    if pa.types.is_binary(target):
-        return array.cast(target)
-    form = _DIGITS if pa.types.is_integer(target) else _FORMS.get(target)
-    if form is None or not pc.all(pc.match_substring_regex(array, form)).as_py():
-        return None
-    try:
-        return _within(array.cast(pa.int64()), target) if pa.types.is_integer(target) else array.cast(target)
-    except pa.ArrowInvalid:
-        return None
-
-
-# ---- value by value -------------------------------------------------------------------------------------------------
-
-
-def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo, *, in_variant: bool) -> pa.Array:
-    encoded = array.dictionary_encode()
-    convert = _converter(array.type, target, at)
-    if target == INSTANT and not in_variant and not t.is_time(array.type) and not t.is_string(array.type):
-        convert = _seconds_of_column
-    values = [None if value is None else convert(value) for value in plain(encoded.dictionary)]
-    return made(values, target).take(encoded.indices)
-
-
-def plain(array: pa.Array) -> list[Any]:
-    """The values as ints (also for dates, in days, and timestamps, in microseconds), floats, Decimals, bools, str, bytes."""
-    if pa.types.is_date(array.type):
-        array = array.view(pa.int32())
-    elif pa.types.is_timestamp(array.type):
-        array = array.view(pa.int64())
-    return list(array.to_pylist())
-
-
-def made(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The inverse of `plain`."""
-    if pa.types.is_date(kind):
-        return pa.array(values, pa.int32()).view(kind)
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).view(kind)
-    if pa.types.is_decimal(kind):
-        values = [
-            None if value is None else Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
-            for value in values
-        ]
-    return pa.array(values, kind)
-
-
-def cast_one(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
-    """A value in the form of `plain`, cast; None for NULL, and if the cast fails."""
-    if value is None or source == target:
-        return value
-    return plain(cast(made([value], source), target, at))[0]
-
-
-def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable[[Any], Any]:
+def converter(source: pa.DataType, target: pa.DataType, at: tzinfo, *, in_variant: bool) -> Callable[[Any], Any]:
+    """The cast of one value, None where it fails. in_variant: as for `arrays.cast`."""
     if not castable(source, target):
         return lambda _: None
     if pa.types.is_string(target):
@@ -225,17 +86,17 @@ def _converter(source: pa.DataType, target: pa.DataType, at: tzinfo) -> Callable
             return to_micros
         if pa.types.is_date(target):
             local = _to_local(source, at)
-            return lambda value: local(value) // _DAY
+            return lambda value: local(value) // DAY
         if pa.types.is_integer(target):
-            limits = _limits(target)
+            limits = t.limits(target)
             return lambda value: _limited(value // _MICROS, limits)
         if pa.types.is_floating(target):
             return lambda value: _as_float(float(value) / _MICROS, target)
-        return lambda value: _as_decimal(Decimal(value).scaleb(-6, _EXACT), target)
+        return lambda value: _as_decimal(Decimal(value).scaleb(-6, EXACT), target)
     if target == INSTANT:
-        return _number_to_micros
+        return _number_to_micros if in_variant else _seconds_of_column
     if pa.types.is_integer(target):
-        limits = _limits(target)
+        limits = t.limits(target)
         if pa.types.is_decimal(source) and target != pa.int64():
             return lambda value: _as_integer(float(value), limits)
         return lambda value: _as_integer(value, limits)
@@ -274,7 +135,7 @@ def _decimal_of(value: Any) -> Decimal | None:
 def _as_decimal(value: Decimal | None, target: pa.DataType) -> Decimal | None:
     if value is None or not value.is_finite() or value.adjusted() > 60:
         return None
-    rounded = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _EXACT)
+    rounded = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
     return rounded if rounded.copy_abs() < Decimal(10) ** (target.precision - target.scale) else None
 
 
@@ -288,7 +149,7 @@ def _number_to_micros(value: Any) -> int | None:
 
 
 def _decimal_micros(seconds: Decimal) -> int:
-    return int(_EXACT.multiply(seconds, Decimal(_MICROS)))
+    return int(EXACT.multiply(seconds, Decimal(_MICROS)))
 
 
 def _seconds_of_column(value: Any) -> int | None:
@@ -305,7 +166,7 @@ def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
     """To an instant."""
     if source == INSTANT:
         return lambda value: value
-    scale = 1 if source == LOCAL else _DAY
+    scale = 1 if source == LOCAL else DAY
     return lambda value: _limited(instant(value * scale, at))
 
 
@@ -313,7 +174,7 @@ def _to_local(source: pa.DataType, at: tzinfo) -> Callable[[int], Any]:
     """To a local time."""
     if source == INSTANT:
         return lambda value: value + _offset(value, timezone.utc, at)
-    scale = 1 if source == LOCAL else _DAY
+    scale = 1 if source == LOCAL else DAY
     return lambda value: _limited(value * scale)
 
 
@@ -345,7 +206,7 @@ def _to_string(source: pa.DataType, at: tzinfo) -> Callable[[Any], str | None]:
     if pa.types.is_decimal(source):
         return lambda value: format(value, "f")
     if pa.types.is_date(source):
-        return lambda value: timestamp_text(value * _DAY, None).partition("T")[0]
+        return lambda value: timestamp_text(value * DAY, None).partition("T")[0]
     if t.is_binary(source):
         return lambda value: value.decode("utf-8", "replace")
     local = _to_local(source, at)
@@ -357,22 +218,11 @@ def _time_text(local: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def texts(array: pa.Array) -> pa.Array:
-    """The texts of a typed column as Spark's `to_json` writes its values in a Variant, without quotes: floats as Java prints
-    them, decimals without zeros at their end."""
-    encoded = array.dictionary_encode()
-    metadata = pa.repeat(pa.scalar(b"\x01\x00\x00", pa.binary()), len(encoded.dictionary))
-    typed = pa.StructArray.from_arrays([metadata, encoded.dictionary], ["metadata", "typed_value"])
-    variants = shredding.unshred(typed)
-    found = binary.json_column(variants.field("metadata"), variants.field("value"), NO_FLAGS)
-    return pc.utf8_trim(found, '"').take(encoded.indices)
-
-
 def _from_string(target: pa.DataType, at: tzinfo) -> Callable[[str], Any]:
     if pa.types.is_boolean(target):
         return lambda text: _BOOLEANS.get(text.strip(_TRIMMED).lower())
     if pa.types.is_integer(target):
-        limits = _limits(target)
+        limits = t.limits(target)
         return lambda text: _integer(text.strip(_TRIMMED), limits)
     if pa.types.is_floating(target):
         return lambda text: _float(text.strip(_JAVA_TRIMMED), is_float=pa.types.is_float32(target))

@@ -1,4 +1,4 @@
-"""The schema of a Delta table: its JSON in the log → fields with logical and physical names, and their Arrow types.
+"""The columns of a Delta table: the JSON of its schema in the log → fields with logical and physical names, and their types.
 
 Source: Delta PROTOCOL.md, "Schema Serialization Format" and "Column Mapping". A VARIANT is
 struct<metadata: binary not null, value: binary not null>, as `parquet.read_table` returns it.
@@ -19,9 +19,6 @@ from delta_variant.shredding import UNSHREDDED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_BY_SPARK = {one.spark: one.arrow or pa.null() for one in t.PRIMITIVES if one.spark is not None and one.spark != "decimal"}
-_SPARK = {kind: name for name, kind in _BY_SPARK.items()}
 _DELTA = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Types that have other names in the log than in Spark's SQL."""
 _COLLATIONS = "__COLLATIONS"
@@ -94,29 +91,9 @@ def arrow_type(kind: Kind) -> pa.DataType:
     return kind
 
 
-def spark_name(kind: Kind) -> str:
-    """The name of a type as in Spark's catalog, `decimal(10,2)`; `variant` for VARIANT, and the Arrow type for others."""
-    if isinstance(kind, Variant):
-        return "variant"
-    if not isinstance(kind, pa.DataType):
-        return str(arrow_type(kind))
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _SPARK.get(kind, str(kind))
-
-
-def of_spark(name: str) -> pa.DataType:
-    """The Arrow type of a name that `spark_name` returns for a type without fields."""
-    decimal = _DECIMAL.fullmatch(name)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[name]
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type of a result for that of a typed column; None for values that Spark cannot read in a Variant."""
-    primitive = t.of_arrow(kind)
-    if primitive is None or primitive.spark is None:
-        return None
-    return pa.decimal128(kind.precision, kind.scale) if primitive.spark == "decimal" else primitive.arrow
+def type_name(kind: Kind) -> str:
+    """The name of a type in Spark, `variant` and `decimal(10,2)`; for types with fields, that in Arrow."""
+    return "variant" if isinstance(kind, Variant) else t.spark_name(arrow_type(kind))
 
 
 def parse(schema: Mapping[str, Any], *, mapped: bool) -> Struct:
@@ -143,7 +120,7 @@ def _kind(kind: Any, name: str, *, mapped: bool) -> Kind:
             return Variant()
         kind = kind.partition(" collate ")[0]
         try:
-            return of_spark(_DELTA.get(kind, kind))
+            return t.of_spark(_DELTA.get(kind, kind))
         except KeyError:
             raise UnsupportedFeatureError(
                 f"column {name} is {kind}, a type that delta_variant.scan does not know: use Spark"

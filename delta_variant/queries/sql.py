@@ -23,10 +23,9 @@ from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import parse_column, parse_variant_path
-from delta_variant.queries.casts import castable, digits
-from delta_variant.queries.predicates import joined
-from delta_variant.scanning import casts, lexing, schemas
-from delta_variant.scanning.expressions import (
+from delta_variant.queries import casts, lexing
+from delta_variant.queries.casts import castable
+from delta_variant.queries.expressions import (
     And,
     Cast,
     Column,
@@ -42,7 +41,8 @@ from delta_variant.scanning.expressions import (
     Value,
     like_regex,
 )
-from delta_variant.scanning.schemas import Kind, Struct, Variant, spark_name
+from delta_variant.queries.fields import Kind, Struct, Variant, resolved, type_name
+from delta_variant.queries.predicates import joined
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
@@ -74,7 +74,7 @@ def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
     Text with a colon is an expression of Spark SQL. Text without is the name of a column, as in `DataFrame.select`.
     """
     if not _EXPRESSION.match(text):
-        return Column(schemas.resolved(schema, parse_column(text.strip())))
+        return Column(resolved(schema, parse_column(text.strip())))
     found = parse_any(text, schema, at)
     if isinstance(found, Column | Get):
         return found
@@ -167,7 +167,7 @@ class _Binder:
         if isinstance(found, Literal) and found.value is None:
             return Literal(None, _BOOLEAN)
         if found.kind != _BOOLEAN:
-            raise self.refuse(node, f"is {spark_name(found.kind)}, not a predicate")
+            raise self.refuse(node, f"is {type_name(found.kind)}, not a predicate")
         return found
 
     def _on_paren(self, node: exp.Paren) -> Value:
@@ -258,13 +258,13 @@ class _Binder:
     # ---- columns and paths ----------------------------------------------------------------------------------------
 
     def _on_column(self, node: exp.Column) -> Value:
-        return Column(schemas.resolved(self._schema, [part.name for part in node.parts]))
+        return Column(resolved(self._schema, [part.name for part in node.parts]))
 
     def _on_dot(self, node: exp.Dot) -> Value:
         inner = self.value(node.this)
         if not isinstance(inner, Column) or not isinstance(node.expression, exp.Identifier):
             raise self.refuse(node)
-        return Column(schemas.resolved(self._schema, [*(field.name for field in inner.fields), node.expression.name]))
+        return Column(resolved(self._schema, [*(field.name for field in inner.fields), node.expression.name]))
 
     def _on_jsonextract(self, node: exp.JSONExtract) -> Value:
         if not node.args.get("variant_extract"):
@@ -281,7 +281,7 @@ class _Binder:
         if isinstance(child, Get) and isinstance(child.kind, Variant):
             return replace(child, keys=child.keys + keys)
         what = self.spelled(node.this if isinstance(node, exp.JSONExtract) else node.expressions[0])
-        raise InvalidPathError(f"{self._text!r}: {what} is {spark_name(child.kind)}, not VARIANT: leave out the path")
+        raise InvalidPathError(f"{self._text!r}: {what} is {type_name(child.kind)}, not VARIANT: leave out the path")
 
     def _on_anonymous(self, node: exp.Anonymous) -> Value:
         name = str(node.this).lower()
@@ -316,7 +316,7 @@ class _Binder:
         if not isinstance(target, pa.DataType) or not isinstance(child.kind, pa.DataType) or pa.types.is_nested(child.kind):
             raise self.refuse(node)
         if not castable(child.kind, target):
-            raise self.refuse(node, f"casts {spark_name(child.kind)} to {spark_name(target)}, which Spark refuses")
+            raise self.refuse(node, f"casts {type_name(child.kind)} to {type_name(target)}, which Spark refuses")
         return self._as(child, target, strict=strict)
 
     _on_trycast = _on_cast
@@ -332,7 +332,7 @@ class _Binder:
             return Literal(None, target)
         found = casts.cast_one(child.value, child.kind, target, self._zone)
         if found is None and strict:
-            raise CastError(f"{child} in {self._text!r} cannot be cast to {spark_name(target)}")
+            raise CastError(f"{child} in {self._text!r} cannot be cast to {type_name(target)}")
         return Literal(found, target)
 
     # ---- literals -------------------------------------------------------------------------------------------------
@@ -437,14 +437,14 @@ class _Binder:
             return _LONG if pa.types.is_integer(other) else pa.float64() if any(numbers) else other
         if t.is_time(left) and t.is_time(right):
             return casts.INSTANT if casts.INSTANT in (left, right) else casts.LOCAL
-        raise self.refuse(node, f"compares {spark_name(left)} with {spark_name(right)}")
+        raise self.refuse(node, f"compares {type_name(left)} with {type_name(right)}")
 
     def _exact(self, digits: Sequence[tuple[int, int]], node: exp.Expr) -> pa.DataType:
         """The decimal in which Spark compares exact numbers with so many digits before and after the point."""
-        before, after = (max(parts) for parts in zip(*digits, strict=True))
-        if before + after > t.MAX_PRECISION:
+        found = t.decimal_with(digits)
+        if found.precision > t.MAX_PRECISION:
             raise self.refuse(node, "compares numbers of more than 38 digits together, which Spark rounds (cast one of them)")
-        return pa.decimal128(before + after, after)
+        return found
 
 
 def _digits(value: Value | pa.DataType) -> tuple[int, int]:
@@ -452,5 +452,5 @@ def _digits(value: Value | pa.DataType) -> tuple[int, int]:
     kind = value if isinstance(value, pa.DataType) else value.kind
     if isinstance(value, Literal) and isinstance(value.value, int) and not pa.types.is_decimal(kind):
         return len(str(abs(value.value))), 0
-    before, after = digits(spark_name(kind))
+    before, after = t.digits(kind)
     return before + (kind == _LONG), after  # Spark compares BIGINT as decimal(20,0)

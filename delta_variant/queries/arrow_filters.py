@@ -31,10 +31,10 @@ import numpy as np
 import pyarrow as pa
 
 from delta_variant import types as t
+from delta_variant.queries import casts
+from delta_variant.queries.expressions import And, Column, Comparison, Get, In, IsNull, Like, Literal, Not, Or, Value
+from delta_variant.queries.fields import Struct
 from delta_variant.queries.predicates import FLIPPED, OPPOSITE
-from delta_variant.scanning import casts
-from delta_variant.scanning.expressions import And, Column, Comparison, Get, In, IsNull, Like, Literal, Not, Or, Value
-from delta_variant.scanning.schemas import Struct
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _AND, _OR = ("and", "and_kleene"), ("or", "or_kleene")

@@ -14,7 +14,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -23,20 +23,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
 from delta_variant.paths import step
-from delta_variant.queries.casts import digits
-from delta_variant.scanning import casts, schemas
-from delta_variant.scanning.schemas import Field, Kind, Variant
+from delta_variant.queries import casts
+from delta_variant.queries.fields import Field, Kind, Variant, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from delta_variant.scanning.groups import Group
-
 Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""
-_EXACT = Context(prec=100)
 _LOOK = 8  # operands after which rows that are still undecided are looked for, if no cast can fail
 Operand: TypeAlias = "pa.Array | pa.Scalar"
 Keys: TypeAlias = tuple["str | int", ...]
@@ -69,7 +66,7 @@ class Get:
     def __str__(self) -> str:
         steps = "".join(f"[{key}]" if isinstance(key, int) else step(key) for key in self.keys)
         name = f"{'.'.join(field.name for field in self.fields)}:{steps.removeprefix('.') or '$'}"
-        return name if isinstance(self.kind, Variant) else f"{name}::{schemas.spark_name(self.kind)}"
+        return name if isinstance(self.kind, Variant) else f"{name}::{type_name(self.kind)}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Cast:
     strict: bool = True
 
     def __str__(self) -> str:
-        return f"{self.child}::{schemas.spark_name(self.kind)}"
+        return f"{self.child}::{type_name(self.kind)}"
 
 
 @dataclass(frozen=True)
@@ -215,6 +212,22 @@ def inputs(value: Value) -> Iterator[Column | Get]:
         yield from inputs(child)
 
 
+class Found(Protocol):
+    """What some rows have at a path of a VARIANT column."""
+
+    def missing(self) -> pa.Array:
+        """Whether rows lack the path."""
+
+    def variant(self) -> pa.Array:
+        """The values as VARIANT."""
+
+    def sort_numbers(self, at: tzinfo) -> pa.Array:
+        """The values as DOUBLE; null for strings, even if they look like numbers, and for what has no number."""
+
+    def cast(self, kind: pa.DataType, at: tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
+        """The values as a type, and where that fails; None if nowhere."""
+
+
 class Rows(Protocol):
     """Some rows of a file."""
 
@@ -225,7 +238,7 @@ class Rows(Protocol):
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         """The values of a column."""
 
-    def path(self, fields: tuple[Field, ...], keys: Keys) -> Group:
+    def path(self, fields: tuple[Field, ...], keys: Keys) -> Found:
         """What the rows have at a path of a VARIANT column."""
 
 
@@ -303,7 +316,7 @@ def _check(value: Get | Cast, failed: npt.NDArray[np.bool_], alive: Alive) -> No
     wrong = failed if alive is None else failed & alive
     if wrong.any():
         text = "try_variant_get" if isinstance(value, Get) else "try_cast"
-        kind = schemas.spark_name(value.kind)
+        kind = type_name(value.kind)
         raise CastError(
             f"{value}: a value cannot be cast to {kind}",
             row=int(np.argmax(wrong)),
@@ -338,8 +351,7 @@ def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
         if all(map(pa.types.is_integer, kinds)) and left.type != right.type:
             return left.cast(pa.int64()), right.cast(pa.int64())
         return left, right
-    before, scale = (max(parts) for parts in zip(*(digits(schemas.spark_name(kind)) for kind in kinds), strict=True))
-    wide = pa.decimal128(before + scale, scale) if before + scale <= 38 else pa.decimal256(before + scale, scale)
+    wide = t.decimal_with(map(t.digits, kinds))
     return left.cast(wide), right.cast(wide)
 
 
@@ -368,12 +380,11 @@ def _ordered(values: Operand) -> Operand:
 def _has(kind: pa.DataType, value: Any) -> bool:
     """Whether a type has a value. Of other types than exact numbers, constants have the type already."""
     if pa.types.is_integer(kind):
-        limits = np.iinfo(kind.to_pandas_dtype())
-        return bool(value == int(value) and limits.min <= value <= limits.max)
+        return bool(value == int(value)) and int(value) in t.limits(kind)
     if pa.types.is_decimal(kind):
-        digits = Decimal(value)
-        fits = digits.copy_abs() < Decimal(10) ** (kind.precision - kind.scale)
-        return bool(fits) and -int(digits.normalize(_EXACT).as_tuple().exponent) <= kind.scale
+        number = Decimal(value)
+        fits = number.copy_abs() < Decimal(10) ** (kind.precision - kind.scale)
+        return bool(fits) and -int(number.normalize(casts.EXACT).as_tuple().exponent) <= kind.scale
     return True
 
 

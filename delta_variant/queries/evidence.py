@@ -1,51 +1,55 @@
-"""Which files, and which row groups of a file, can have rows for which a predicate is true.
+"""What is known of some rows of a file: of its partition values, its columns and its paths (`Evidence`).
 
-In: a predicate, and what is known of the rows (`Evidence`): the log (`LogEvidence`) or the statistics in a footer
-(`row_groups.RowGroupEvidence`). Out: False only if no row can match. Comparisons of Variant paths and of ordinary columns are
-translated by `queries`, as those of Spark's queries are, and its predicates on bounds are evaluated here in Python. Ordinary
-columns have Delta's minimum, maximum and null count. What is about partition columns alone is evaluated on their values.
+In: an Add action (`LogEvidence`), or the statistics in a footer (`scanning.row_groups`). Out: values and bounds in the form of
+`casts.plain`. Paths have the bounds of this package and Delta (protocol/README.md, B1 to M3), ordinary columns Delta's minimum,
+maximum and null count.
 
-Invariant: what is not known, damaged, or of another type keeps the rows.
+Invariant: what is not known, damaged, or of another type is None, which keeps the rows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from delta_variant import messages
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import normalized, object_keys
-from delta_variant.queries import bounds, predicates
-from delta_variant.queries.casts import KINDS, TIMES, keeps_order, kind_of, kinds_for
-from delta_variant.queries.predicates import FLIPPED, OPPOSITE, Path
-from delta_variant.scanning import casts, expressions, schemas
-from delta_variant.scanning.expressions import Column, Get, Keys, Literal, Value, inputs
-from delta_variant.scanning.schemas import Field, Kind, Struct, Variant, spark_name
+from delta_variant.queries import casts
+from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
+from delta_variant.queries.expressions import Literal
+from delta_variant.queries.fields import Field, Kind, Struct, Variant, type_name
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
 if TYPE_CHECKING:
-    from delta_variant.scanning.groups import Group
-    from delta_variant.scanning.index import Index
-    from delta_variant.scanning.log import File
+    from delta_variant.queries.expressions import Keys
+    from delta_variant.queries.predicates import Path
 
-_TESTS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_MOST_VALUES = 10_000
-"""A filter is asked for at most so many values."""
+Asked: TypeAlias = "Callable[[Path, Sequence[Any]], bool | None]"
 _MILLISECOND = 999  # statistics have times rounded down to milliseconds
 _FAR = 18 * 3_600_000_000  # no time zone is further from UTC
+
+
+class AddAction(Protocol):
+    """What the log says of a file. Partition values are texts, by the physical names of the columns."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def partition(self) -> Mapping[str, str | None]: ...
+    @property
+    def stats(self) -> Mapping[str, Any]: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
 
 
 class TableFacts:
@@ -72,7 +76,7 @@ class TableFacts:
         """Whether these lead to a partition column."""
         return len(fields) == 1 and fields[0].name in self._partition_columns
 
-    def partition(self, file: File, fields: tuple[Field, ...]) -> Literal | None:
+    def partition(self, file: AddAction, fields: tuple[Field, ...]) -> Literal | None:
         """The value of a partition column in a file; None for other columns. Raises DeltaVariantError if it is no value."""
         field = fields[0]
         if not self.is_partition(fields):
@@ -84,7 +88,7 @@ class TableFacts:
         found = casts.cast_one(text, pa.string(), field.kind, self.at)
         if found is None:
             raise DeltaVariantError(
-                f"{file.path}: its partition value {text!r} is no {spark_name(field.kind)}: the log is damaged"
+                f"{file.path}: its partition value {text!r} is no {type_name(field.kind)}: the log is damaged"
             )
         return Literal(found.ljust(field.length) if field.length else found, field.kind)
 
@@ -102,7 +106,7 @@ class Known:
 class Evidence(ABC):
     """What is known of some rows of a file."""
 
-    def __init__(self, file: File, table: TableFacts) -> None:
+    def __init__(self, file: AddAction, table: TableFacts) -> None:
         self._file, self._table = file, table
         self._known: dict[tuple[Field, ...], Known] = {}
 
@@ -144,129 +148,6 @@ class Evidence(ABC):
     def _has_values(self, path: Path) -> bool | None: ...
 
 
-class Predicate:
-    """A predicate, translated once for all files."""
-
-    def __init__(self, value: Value, facts: TableFacts) -> None:
-        self.value, self._facts = value, facts
-        self.inputs = tuple(dict.fromkeys(inputs(value)))
-        """The columns and paths that it reads, each once."""
-        self._constants: list[list[Any]] = []
-        self._joined: dict[tuple[int, ...], list[Any]] = {}
-        self._others: list[Value] = []
-        projection = bounds.Projection(bounds.Log(facts.variants, nonnull=True, times=True, index=_MOST_VALUES))
-        self._file, _ = bounds.translate(predicates.merged(self._converted(value)), projection)
-        self._bounds, self._members = tuple(projection.bounds), tuple(projection.members)
-
-    def may_match(self, evidence: Evidence) -> bool:
-        """Whether a row can match."""
-        return self._holds(self._file, evidence) is not False
-
-    # ---- to the predicates of `queries` ---------------------------------------------------------------------------
-
-    def _converted(self, value: Value, *, no: bool = False) -> predicates.Predicate:
-        """The predicate for an expression or, if `no`, for its negation, which moves inward to the leaves."""
-        match value:
-            case expressions.Not(child):
-                return self._converted(child, no=not no)
-            case expressions.And(parts) | expressions.Or(parts):
-                joined = predicates.And if isinstance(value, expressions.And) != no else predicates.Or
-                return joined(tuple(self._converted(part, no=no) for part in parts))
-            case Literal(constant, _):
-                return predicates.And(()) if constant is not None and constant != no else predicates.Or(())
-        if all(isinstance(one, Column) and self._facts.is_partition(one.fields) for one in inputs(value)):
-            return self._other(expressions.Not(value) if no else value)
-        return self._leaf(value, no=no) or predicates.Unknown(f"{value}: bounds say nothing about it")
-
-    def _other(self, value: Value) -> predicates.Predicate:
-        self._others.append(value)
-        return predicates.Other(len(self._others) - 1, str(value))
-
-    def _leaf(self, value: Value, *, no: bool) -> predicates.Predicate | None:
-        match value:
-            case Get() | expressions.Cast() | Column():
-                return self._comparison("=", value, Literal(not no, pa.bool_()))
-            case expressions.Comparison("<=>") if no:
-                return None
-            case expressions.Comparison(op, left, Literal() as right):
-                return self._comparison(OPPOSITE[op] if no else op, left, right)
-            case expressions.Comparison(op, Literal() as left, right):
-                return self._comparison(FLIPPED[OPPOSITE[op] if no else op], right, left)
-            case expressions.In(child, values):
-                path = _path(child)
-                if path is None:
-                    return None
-                known = [one.value for one in values if one.value is not None]
-                return predicates.In(path, (self._constant(path, known, null=len(known) < len(values)),), no)
-            case expressions.Like(child, prefix, _):
-                path = _path(child) if prefix else None
-                if path is None or path.result != "string":
-                    return None
-                starts = predicates.StartsWith(path, self._constant(path, [prefix]))
-                return None if no else predicates.And((starts, predicates.Unknown()))
-            case expressions.IsNull(child) if no:
-                path = _path(child)
-                return None if path is None else predicates.NotNull(path)
-            case expressions.IsNull(Column()):
-                return self._other(value)
-        return None
-
-    def _comparison(self, op: str, child: Value, constant: Literal) -> predicates.Predicate | None:
-        path = _path(child)
-        if path is None or path.result == "variant" or (op == "<=>" and constant.value is None):
-            return None
-        values = [] if constant.value is None else [constant.value]
-        return predicates.Comparison(op, path, self._constant(path, values, null=not values))
-
-    def _constant(self, path: Path, values: list[Any], *, null: bool = False) -> predicates.Constants:
-        self._constants.append(values)
-        texts = tuple("true" if value is True else str(value) for value in values)
-        return predicates.Constants(path.result, texts, len(values), null, len(self._constants) - 1)
-
-    # ---- evaluation -----------------------------------------------------------------------------------------------
-
-    def _holds(self, predicate: messages.FilePredicate, evidence: Evidence) -> bool | None:
-        match predicate:
-            case messages.AllOf(parts):
-                return _joined((self._holds(part, evidence) for part in parts), decisive=False)
-            case messages.AnyOf(parts):
-                return _joined((self._holds(part, evidence) for part in parts), decisive=True)
-            case messages.OtherColumns(number):
-                return None if self._may_be(self._others[number], evidence) else False
-            case messages.HasValues(bound):
-                return evidence.has_values(self._bounds[bound][1])
-            case messages.Indexed(member, constants):
-                return evidence.may_have(self._members[member], self._values(constants))
-            case messages.Compare(op, bound, constant):
-                found = evidence.bound(*self._bounds[bound])
-                return None if found is None else _check(op, found, self._constants[constant][0])
-            case messages.HasPrefix(bound, constant, negated):
-                found = evidence.bound(*self._bounds[bound])
-                return None if found is None else bool(found.startswith(self._constants[constant][0])) != negated
-            case messages.Between(low, high, constants):
-                least, largest = evidence.bound(*self._bounds[low]), evidence.bound(*self._bounds[high])
-                return _between(least, largest, self._values(constants))
-            case messages.Differs(low, high, constants):
-                least, largest = evidence.bound(*self._bounds[low]), evidence.bound(*self._bounds[high])
-                return _differs(least, largest, self._values(constants))
-
-    def _values(self, numbers: tuple[int, ...]) -> list[Any]:
-        if numbers not in self._joined:
-            self._joined[numbers] = [value for number in numbers for value in self._constants[number]]
-        return self._joined[numbers]
-
-    def _may_be(self, value: Value, evidence: Evidence) -> bool:
-        """Whether a predicate on partition columns is true in a file, or an ordinary column that has to be NULL may be."""
-        match value:
-            case expressions.IsNull(Column(fields)) if not self._facts.is_partition(fields):
-                return not evidence.column(fields).no_null
-        constants = {one.fields: evidence.partition(one.fields) for one in inputs(value) if isinstance(one, Column)}
-        try:
-            return expressions.evaluate(value, _OneRow(constants), self._facts.at)[0].as_py() is True
-        except DeltaVariantError:
-            return True
-
-
 def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if isinstance(kind, Variant):
         yield names
@@ -275,87 +156,13 @@ def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from _variants(field.kind, (*names, field.physical))
 
 
-def _path(value: Value) -> Path | None:
-    """The path or the ordinary column that a side of a comparison is, for `queries`; None if it is something else."""
-    match value:
-        case Get(fields) | Column(fields):
-            keys = object_keys(value.keys) if isinstance(value, Get) else ()
-            if keys is None:
-                return None
-            column, name = tuple(field.physical for field in fields), ".".join(field.name for field in fields)
-            return Path(column, keys, spark_name(value.kind), name=name, ordinary=isinstance(value, Column))
-        case expressions.Cast(child, kind):
-            inner, target = _path(child), spark_name(kind)
-            if inner is None:
-                return None
-            if inner.result == "string" and target in TIMES and not inner.casts and not inner.ordinary:
-                return replace(inner, type=target, text=True)
-            return replace(inner, casts=(*inner.casts, target)) if keeps_order(inner.result, target) else None
-    return None
-
-
-class _OneRow:
-    """The partition values of a file, as one row."""
-
-    count = 1
-
-    def __init__(self, constants: Mapping[tuple[Field, ...], Literal | None]) -> None:
-        self._constants = constants
-
-    def column(self, fields: tuple[Field, ...]) -> pa.Array:
-        constant = self._constants[fields]
-        assert constant is not None
-        return casts.made([constant.value], constant.kind)
-
-    def path(self, fields: tuple[Field, ...], keys: Keys) -> Group:
-        raise NotImplementedError
-
-
-# ---- three-valued logic over bounds ---------------------------------------------------------------------------------
-
-
-def _joined(parts: Iterator[bool | None], *, decisive: bool) -> bool | None:
-    """AND, which the first FALSE decides, or OR, which the first TRUE decides."""
-    whole: bool | None = not decisive
-    for part in parts:
-        if part is decisive:
-            return decisive
-        whole = None if part is None else whole
-    return whole
-
-
-def _order(value: Any) -> Any:
-    """A key for Spark's order: NaN is the largest number."""
-    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
-
-
-def _check(op: str, bound: Any, constant: Any) -> bool:
-    return bool(_TESTS[op](_order(bound), _order(constant)))
-
-
-def _between(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
-    fits = [
-        value
-        for value in values
-        if not (low is not None and _check("<", value, low)) and not (high is not None and _check(">", value, high))
-    ]
-    return False if not fits else None if low is None or high is None else True
-
-
-def _differs(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
-    """Whether bounds allow values other than these. Bounds of strings may be cut, so only equal whole bounds prove anything."""
-    if low is None or high is None:
-        return None
-    return low != high or isinstance(low, float) or low not in values
-
-
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
 class LogEvidence(Evidence):
-    """What the Add action of a file says of its rows, and its filters, if there is an index of values."""
+    """What the Add action of a file says of its rows. index: whether the file may have one of some values at a path."""
 
-    def __init__(self, file: File, table: TableFacts, index: Index | None = None) -> None:
+    def __init__(self, file: AddAction, table: TableFacts, index: Asked | None = None) -> None:
         super().__init__(file, table)
         self._index, self._marked = index, file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[str, Mapping[str, Any]] = {}
@@ -379,7 +186,7 @@ class LogEvidence(Evidence):
         return Known(low, high, all_null=counted and nulls == rows, no_null=counted and nulls == 0)
 
     def may_have(self, path: Path, values: Sequence[Any]) -> bool | None:
-        return None if self._index is None else self._index.may_have(self._file, path, values)
+        return None if self._index is None else self._index(path, values)
 
     def _has_values(self, path: Path) -> bool | None:
         array = self._tagged(NONNULL_TAG, path)
@@ -454,7 +261,7 @@ class LogEvidence(Evidence):
 def cast_bound(value: Any, kind: pa.DataType, names: Sequence[str], at: tzinfo) -> Any:
     """A bound, cast to types one after the other; None if a cast fails."""
     for name in names:
-        target = schemas.of_spark(name)
+        target = t.of_spark(name)
         value, kind = casts.cast_one(value, kind, target, at), target
     return value
 

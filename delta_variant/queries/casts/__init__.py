@@ -1,0 +1,30 @@
+"""Spark's casts between the types of Variants.
+
+table     for each pair of types: whether bounds answer, how a typed column answers, and which kernel casts Arrow arrays
+arrays    the kernels
+values    the casts of single values, for pairs without a kernel; Spark's dates, times and time zones in strings
+"""
+
+from delta_variant.queries.casts.arrays import cast, cast_one, made, plain, texts
+from delta_variant.queries.casts.table import KINDS, TIMES, castable, keeps_order, kind_of, kinds_for, reading
+from delta_variant.queries.casts.values import EXACT, INSTANT, LOCAL, timestamp_of, zone
+
+__all__ = [
+    "EXACT",
+    "INSTANT",
+    "KINDS",
+    "LOCAL",
+    "TIMES",
+    "cast",
+    "cast_one",
+    "castable",
+    "keeps_order",
+    "kind_of",
+    "kinds_for",
+    "made",
+    "plain",
+    "reading",
+    "texts",
+    "timestamp_of",
+    "zone",
+]
