@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from delta_variant.report import Report, Scan, explain
     from delta_variant.rewriting.advice import Advice
     from delta_variant.rewriting.driver import Rewritten
-    from delta_variant.scanning import scan
     from delta_variant.scanning.dataset import dataset
+    from delta_variant.scanning.reader import scan
     from delta_variant.session import configure, disable, enable
     from delta_variant.table import VariantTable
     from delta_variant.writer import Commit, foreach_batch, write
@@ -51,7 +51,7 @@ _MODULE_OF = {
     "explain": "report",
     "foreach_batch": "writer",
     "ingest": "ingestion",
-    "scan": "scanning",
+    "scan": "scanning.reader",
     "write": "writer",
 }
 _MODULES = ("arrow", "binary", "errors", "layouts", "parquet", "schema", "shredding", "stats")

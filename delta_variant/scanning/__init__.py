@@ -2,8 +2,6 @@
 
 path ─▶ log: the files of a version ─▶ reader: columns and predicate by `queries`, files that can match
 ─▶ files: row groups, rows, columns and paths of one file ─▶ stream: several files at a time, in order
+
+This module imports none of the others: a task that sorts rows (`rewriting.sorting`) needs no SQL.
 """
-
-from delta_variant.scanning.reader import scan
-
-__all__ = ["scan"]

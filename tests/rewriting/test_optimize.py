@@ -207,7 +207,7 @@ def test_blocks(spark, on, tmp_path, monkeypatch, keys):
     more = "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.enableDeletionVectors' = 'true')"
     columns = "n BIGINT NOT NULL, p INT, v VARIANT, s STRUCT<w: VARIANT, t: TIMESTAMP>"
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` ({columns}) USING delta {more}")
-    rows = scattered(spark, files=4).selectExpr("n", "int(p) p", "v", "struct(v AS w, timestamp_seconds(n) AS t) s")
+    rows = scattered(spark, files=4).selectExpr("n", "int(p) p", "v", "struct(v AS w, timestamp_seconds(n * 37 % 1000) AS t) s")
     by_delta(spark, tmp_path / "t", rows)
     dv.write(rows.where("n < 100"), tmp_path / "t")
     spark.sql(f"ALTER TABLE delta.`{tmp_path}/t` ADD CONSTRAINT positive CHECK (n >= 0)")
