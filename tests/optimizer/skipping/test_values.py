@@ -13,9 +13,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from delta_variant.queries.casts import INTEGERS, kinds_for
+from delta_variant.queries.casts import kinds_for
 from delta_variant.stats import BOUNDS_TAG
 from delta_variant.table import VariantTable
+from delta_variant.types import INTEGERS
 from tests.optimizer.skipping.asking import answers, opened, read
 from tests.optimizer.skipping.tables import EVENT, append_json, copied, create, mark
 from tests.support import SOAK, collected, deltas_own_files, share
