@@ -20,6 +20,9 @@ from delta_variant.errors import InvalidPathError, InvalidSchemaError
 ColumnPath = tuple[str, ...]
 """The name of a column. If it is in a struct, these are the names that lead to it: `("s", "w")`."""
 
+Keys = tuple["str | int", ...]
+"""The keys and indexes of a path into a Variant."""
+
 ELEMENT, MAP_KEY, MAP_VALUE = ("list", "element"), ("key_value", "key"), ("key_value", "value")
 """What Parquet adds to the path of a column: for the elements of a list, for the keys and the values of a map."""
 
@@ -83,7 +86,7 @@ def step(key: str) -> str:
     return f".{key}" if _PLAIN.fullmatch(key) else f"['{key}']" if "'" not in key else f'["{key}"]'
 
 
-def parse_variant_path(text: str) -> tuple[str | int, ...]:
+def parse_variant_path(text: str) -> Keys:
     """The keys and indexes of a `variant_get` path. Raises InvalidPathError for text that Spark refuses.
 
     >>> parse_variant_path("$.tags[0]['two words']")

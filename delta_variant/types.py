@@ -64,12 +64,14 @@ PRIMITIVES = (
     Primitive(UUID, "uuid", 16, pa.binary(16), "FIXED_LEN_BYTE_ARRAY(16) UUID", None, False),
 )
 
-INTEGERS = {p.spark: len(str(1 << 8 * p.size - 1)) for p in PRIMITIVES[INT8 : INT64 + 1] if p.spark}
-"""Spark's integer types, and how many digits they have room for."""
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+"""Spark's integer types."""
 FLOATS = ("float", "double")
 """Spark's floating-point types."""
 DECIMAL_DIGITS = {DECIMAL4: 9, DECIMAL8: 18, DECIMAL16: MAX_PRECISION}
 """How many digits the forms of decimals have room for."""
+ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float", "bool": "boolean"}
+"""Other names of types in Spark's SQL, and in the schema of a Delta table."""
 _BY_SPARK = {p.spark: p.arrow or pa.null() for p in PRIMITIVES if p.spark is not None and p.spark != "decimal"}
 _SPARK_NAMES = {kind: name for name, kind in _BY_SPARK.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -103,13 +105,9 @@ def of_arrow(data_type: pa.DataType) -> Primitive | None:
 
 
 def of_spark(name: str) -> pa.DataType:
-    """The Arrow type of a name that `spark_name` returns. Raises KeyError for the names of other types.
-
-    >>> of_spark("decimal(9,2)"), of_spark("bigint")
-    (Decimal128Type(decimal128(9, 2)), DataType(int64))
-    """
+    """The Arrow type of a name in Spark. Raises KeyError for the names of other types."""
     decimal = _DECIMAL.fullmatch(name)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[name]
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _BY_SPARK[ALIASES.get(name, name)]
 
 
 def spark_name(data_type: pa.DataType) -> str:
@@ -120,11 +118,7 @@ def spark_name(data_type: pa.DataType) -> str:
 
 
 def read_as(data_type: pa.DataType) -> pa.DataType | None:
-    """The type in which Spark reads a typed column of a Variant; None if it cannot.
-
-    >>> read_as(pa.large_string()), read_as(pa.time64("us"))
-    (DataType(string), None)
-    """
+    """The type in which Spark reads a typed column of a Variant; None if it cannot."""
     primitive = of_arrow(data_type)
     if primitive is None or primitive.spark is None:
         return None
@@ -138,22 +132,25 @@ def digits(data_type: str | pa.DataType) -> tuple[int, int]:
     >>> digits("int"), digits("decimal(9,2)"), digits(pa.int8())
     ((10, 0), (7, 2), (3, 0))
     """
-    if not isinstance(data_type, str):
-        data_type = spark_name(data_type)
-    if data_type in INTEGERS:
-        return INTEGERS[data_type], 0
-    decimal = of_spark(data_type)
-    return decimal.precision - decimal.scale, decimal.scale
+    kind = of_spark(data_type) if isinstance(data_type, str) else data_type
+    return (kind.precision - kind.scale, kind.scale) if pa.types.is_decimal(kind) else (len(str(limits(kind)[-1])), 0)
 
 
 def decimal_with(rooms: Iterable[tuple[int, int]]) -> pa.DataType:
-    """The decimal that has all values of types with so many `digits`: a decimal256 if they are more than 38 together.
-
-    >>> decimal_with([digits("int"), digits("decimal(4,2)")])
-    Decimal128Type(decimal128(12, 2))
-    """
+    """The decimal that has all values of types with so many `digits`: a decimal256 if they are more than 38 together."""
     before, behind = map(max, zip(*rooms, strict=True))
     return (pa.decimal128 if before + behind <= MAX_PRECISION else pa.decimal256)(before + behind, behind)
+
+
+def wider(*types: pa.DataType) -> pa.DataType:
+    """The type that has all values of some exact types: the widest of integers, else a decimal.
+
+    >>> wider(pa.int8(), pa.int32()), wider(pa.int32(), pa.decimal128(4, 2))
+    (DataType(int32), Decimal128Type(decimal128(12, 2)))
+    """
+    if all(map(pa.types.is_integer, types)):
+        return max(types, key=lambda kind: kind.bit_width)
+    return decimal_with(map(digits, types))
 
 
 def limits(data_type: pa.DataType) -> range:

@@ -10,12 +10,14 @@ Invariant: what is not known, damaged, or of another type is None, which keeps t
 from __future__ import annotations
 
 import contextlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,50 +29,53 @@ from delta_variant.paths import normalized, object_keys
 from delta_variant.queries import casts
 from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
 from delta_variant.queries.expressions import Literal
-from delta_variant.queries.fields import Field, Kind, Struct, Variant, type_name
+from delta_variant.queries.fields import Field, Struct, Variant, type_name
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
 
 if TYPE_CHECKING:
-    from delta_variant.queries.expressions import Keys
+    from delta_variant.paths import Keys
     from delta_variant.queries.predicates import Path
 
 Asked: TypeAlias = "Callable[[Path, Sequence[Any]], bool | None]"
+_TYPES = {bool: pa.bool_(), int: pa.int64(), str: pa.string()}
 _MILLISECOND = 999  # statistics have times rounded down to milliseconds
 _FAR = 18 * 3_600_000_000  # no time zone is further from UTC
 
 
-class AddAction(Protocol):
-    """What the log says of a file. Partition values are texts, by the physical names of the columns."""
+@dataclass(frozen=True)
+class AddAction:
+    """What the log says of a file."""
 
-    @property
-    def path(self) -> str: ...
-    @property
-    def partition(self) -> Mapping[str, str | None]: ...
-    @property
-    def stats(self) -> Mapping[str, Any]: ...
-    @property
-    def tags(self) -> Mapping[str, str]: ...
+    path: str
+    size: int
+    modification_time: int
+    partition: Mapping[str, str | None]
+    """The texts of its partition values, by the physical names of the columns."""
+    stats_text: str | None
+    tags: Mapping[str, str]
+    parsed: Mapping[str, Any] | None
+    """The statistics of a checkpoint that has them as a struct only."""
+
+    @cached_property
+    def stats(self) -> Mapping[str, Any]:
+        """The statistics; empty if there are none, or if they are damaged."""
+        if self.stats_text is None:
+            return self.parsed or {}
+        try:
+            found = json.loads(self.stats_text, parse_float=Decimal)  # a float is another number than a long decimal
+        except (ValueError, ArithmeticError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 class TableFacts:
     """What is the same for all files of a table."""
 
     def __init__(self, schema: Struct, partition_columns: frozenset[str], at: tzinfo) -> None:
-        self.at, self._schema, self._partition_columns = at, schema, partition_columns
-        self.variants = tuple(_variants(schema, ()))
-        self._fields: dict[tuple[str, ...], tuple[Field, ...]] = {}
-
-    def fields(self, column: tuple[str, ...]) -> tuple[Field, ...]:
-        """The fields that lead to a column, by their physical names."""
-        if column not in self._fields:
-            found: list[Field] = []
-            kind: Kind = self._schema
-            for name in column:
-                assert isinstance(kind, Struct)
-                found.append(next(field for field in kind.fields if field.physical == name))
-                kind = found[-1].kind
-            self._fields[column] = tuple(found)
-        return self._fields[column]
+        self.schema, self.at, self._partition_columns = schema, at, partition_columns
+        self.fields = {tuple(field.physical for field in fields): fields for fields in _columns(schema, ())}
+        """The fields that lead to each column, by their physical names."""
+        self.variants = tuple(names for names, fields in self.fields.items() if isinstance(fields[-1].kind, Variant))
 
     def is_partition(self, fields: tuple[Field, ...]) -> bool:
         """Whether these lead to a partition column."""
@@ -104,15 +109,15 @@ class Known:
 
 
 class Evidence(ABC):
-    """What is known of some rows of a file."""
+    """What is known of some rows of a file.
 
-    def __init__(self, file: AddAction, table: TableFacts) -> None:
-        self._file, self._table = file, table
+    may_have: whether a row may have one of some values at a path; None if that is not known.
+    """
+
+    def __init__(self, file: AddAction, table: TableFacts, may_have: Asked | None = None) -> None:
+        self.file, self._table = file, table
+        self.may_have: Asked = may_have or (lambda _path, _values: None)
         self._known: dict[tuple[Field, ...], Known] = {}
-
-    def partition(self, fields: tuple[Field, ...]) -> Literal | None:
-        """The value that a partition column has in all rows."""
-        return self._table.partition(self._file, fields)
 
     def column(self, fields: tuple[Field, ...]) -> Known:
         """What is known of an ordinary column."""
@@ -124,7 +129,7 @@ class Evidence(ABC):
         """The minimum or the maximum of a path or of an ordinary column, cast as the path says; None if it is not known."""
         if not path.ordinary:
             return self._bound(side, path)
-        fields = self._table.fields(path.column)
+        fields = self._table.fields[path.column]
         value, kind = getattr(self.column(fields), side), fields[-1].kind
         return cast_bound(value, kind, path.casts, self._table.at) if isinstance(kind, pa.DataType) else None
 
@@ -132,11 +137,7 @@ class Evidence(ABC):
         """Whether any row has the path, or a value in the ordinary column; None if that is not known."""
         if not path.ordinary:
             return self._has_values(path)
-        return not self.column(self._table.fields(path.column)).all_null
-
-    def may_have(self, path: Path, values: Sequence[Any]) -> bool | None:  # noqa: ARG002  # filters are for whole files
-        """Whether a row may have one of these values at a path; None if that is not known."""
-        return None
+        return not self.column(self._table.fields[path.column]).all_null
 
     @abstractmethod
     def _column(self, fields: tuple[Field, ...]) -> Known: ...
@@ -148,35 +149,34 @@ class Evidence(ABC):
     def _has_values(self, path: Path) -> bool | None: ...
 
 
-def _variants(kind: Kind, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if isinstance(kind, Variant):
-        yield names
-    elif isinstance(kind, Struct):
-        for field in kind.fields:
-            yield from _variants(field.kind, (*names, field.physical))
+def _columns(struct: Struct, above: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
+    for field in struct.fields:
+        yield (*above, field)
+        if isinstance(field.kind, Struct):
+            yield from _columns(field.kind, (*above, field))
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
 class LogEvidence(Evidence):
-    """What the Add action of a file says of its rows. index: whether the file may have one of some values at a path."""
+    """What the Add action of a file says of its rows."""
 
-    def __init__(self, file: AddAction, table: TableFacts, index: Asked | None = None) -> None:
-        super().__init__(file, table)
-        self._index, self._marked = index, file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
+    def __init__(self, file: AddAction, table: TableFacts, may_have: Asked | None = None) -> None:
+        super().__init__(file, table, may_have)
+        self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[str, Mapping[str, Any]] = {}
 
     def _column(self, fields: tuple[Field, ...]) -> Known:
         names, kind = [field.physical for field in fields], fields[-1].kind
         if any(field.collated for field in fields):
             return Known()
-        rows, nulls = self._file.stats.get("numRecords"), _member(self._file.stats, ["nullCount", *names])
+        rows, nulls = self.file.stats.get("numRecords"), _member(self.file.stats, ["nullCount", *names])
         counted = isinstance(rows, int) and isinstance(nulls, int)
         low = high = None
         if isinstance(kind, pa.DataType) and not fields[-1].length:
-            low = _stored(_member(self._file.stats, ["minValues", *names]), kind)
-            high = _stored(_member(self._file.stats, ["maxValues", *names]), kind)
+            low = _stored(_member(self.file.stats, ["minValues", *names]), kind)
+            high = _stored(_member(self.file.stats, ["maxValues", *names]), kind)
             if pa.types.is_float64(kind):
                 low, high = _widened(low, high)
             if pa.types.is_floating(kind) and not self._marked:
@@ -184,9 +184,6 @@ class LogEvidence(Evidence):
             if pa.types.is_timestamp(kind) and high is not None:
                 high += _MILLISECOND
         return Known(low, high, all_null=counted and nulls == rows, no_null=counted and nulls == 0)
-
-    def may_have(self, path: Path, values: Sequence[Any]) -> bool | None:
-        return None if self._index is None else self._index(path, values)
 
     def _has_values(self, path: Path) -> bool | None:
         array = self._tagged(NONNULL_TAG, path)
@@ -212,18 +209,18 @@ class LogEvidence(Evidence):
         found, names = object_keys(keys), tuple(field.physical for field in fields)
         if found is None:
             return False
-        return any(normalized(found) in self._object((side, names)) for side in ("minValues", "maxValues"))
+        return any(normalized(found) in self._object(side, names) for side in ("minValues", "maxValues"))
 
     def _found(self, side: str, path: Path) -> tuple[Any, pa.DataType] | None:
         """A bound and its type."""
-        value = self._object((f"{side}Values", path.column)).get(normalized(path.keys))
+        value = self._object(f"{side}Values", path.column).get(normalized(path.keys))
         if value is None:
             array = self._tagged(NONNULL_TAG, path)
             value = array[2 if side == "min" else 3] if array is not None and len(array) > 3 else None
         return None if value is None else _typed(value)
 
-    def _object(self, key: tuple[str, tuple[str, ...]]) -> Mapping[str, Any]:
-        return self._bounds(_member(self._file.stats, [key[0], *key[1]]))
+    def _object(self, side: str, names: Sequence[str]) -> Mapping[str, Any]:
+        return self._bounds(_member(self.file.stats, [side, *names]))
 
     def _bounds(self, text: Any) -> Mapping[str, Any]:
         """The bounds in a text, decoded once; none if it is damaged."""
@@ -237,7 +234,7 @@ class LogEvidence(Evidence):
 
     def _tagged(self, tag: str, path: Path) -> list[Any] | None:
         parent, last = place(path.column, path.keys)
-        inner = self._bounds(self._file.tags.get(tag)).get(parent)
+        inner = self._bounds(self.file.tags.get(tag)).get(parent)
         found = inner.get(last) if isinstance(inner, dict) else None
         return found if isinstance(found, list) and len(found) >= 2 else None
 
@@ -268,24 +265,18 @@ def cast_bound(value: Any, kind: pa.DataType, names: Sequence[str], at: tzinfo) 
 
 def _typed(value: Any) -> tuple[Any, pa.DataType]:
     """A bound as `binary.decode` returns it: its plain value and its Arrow type."""
-    if isinstance(value, bool):
-        return value, pa.bool_()
-    if isinstance(value, int):
-        return value, pa.int64()
+    if type(value) in _TYPES:
+        return value, _TYPES[type(value)]
     if isinstance(value, Decimal):
         return value, pa.decimal128(38, max(0, -int(value.as_tuple().exponent)))
     if isinstance(value, float | np.float32):
         return float(value), pa.float64()
-    if isinstance(value, str):
-        return value, pa.string()
-    if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[D]").astype(np.int64)), pa.date32()
     if isinstance(value, datetime):  # and pandas.Timestamp
         stamp = pd.Timestamp(value)
         micros = stamp.as_unit("us").asm8.astype("datetime64[us]").astype(np.int64)  # in UTC; its `value` is in nanoseconds
         return int(micros), casts.LOCAL if stamp.tzinfo is None else casts.INSTANT
-    if isinstance(value, date):
-        return value.toordinal() - date(1970, 1, 1).toordinal(), pa.date32()
+    if isinstance(value, np.datetime64 | date):
+        return int(np.asarray(value, "datetime64[D]").astype(np.int64)), pa.date32()
     raise TypeError(type(value).__name__)
 
 
@@ -305,10 +296,8 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
             return casts.cast_one(str(value), pa.string(), kind, casts.zone("UTC"))
         if t.is_string(kind):
             return value if isinstance(value, str) else None
-        if pa.types.is_float32(kind):
-            return float(np.float32(value))
         if pa.types.is_floating(kind):
-            return float(value)
+            return float(np.float32(value) if pa.types.is_float32(kind) else value)
         if pa.types.is_integer(kind):
             return value if isinstance(value, int) and not isinstance(value, bool) else None
         if pa.types.is_decimal(kind) and isinstance(value, int | float | Decimal) and not isinstance(value, bool):

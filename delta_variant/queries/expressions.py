@@ -10,11 +10,9 @@ or an OR left the result open.
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -25,7 +23,7 @@ import pyarrow.compute as pc
 
 from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
-from delta_variant.paths import step
+from delta_variant.paths import Keys, step
 from delta_variant.queries import casts
 from delta_variant.queries.fields import Field, Kind, Variant, type_name
 
@@ -36,7 +34,6 @@ Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""
 _LOOK = 8  # operands after which rows that are still undecided are looked for, if no cast can fail
 Operand: TypeAlias = "pa.Array | pa.Scalar"
-Keys: TypeAlias = tuple["str | int", ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,9 @@ class Literal:
 
     def __str__(self) -> str:
         return "NULL" if self.value is None else repr(self.value)
+
+
+TRUE = Literal(True, pa.bool_())
 
 
 @dataclass(frozen=True)
@@ -212,22 +212,6 @@ def inputs(value: Value) -> Iterator[Column | Get]:
         yield from inputs(child)
 
 
-class Found(Protocol):
-    """What some rows have at a path of a VARIANT column."""
-
-    def missing(self) -> pa.Array:
-        """Whether rows lack the path."""
-
-    def variant(self) -> pa.Array:
-        """The values as VARIANT."""
-
-    def sort_numbers(self, at: tzinfo) -> pa.Array:
-        """The values as DOUBLE; null for strings, even if they look like numbers, and for what has no number."""
-
-    def cast(self, kind: pa.DataType, at: tzinfo) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The values as a type, and where that fails; None if nowhere."""
-
-
 class Rows(Protocol):
     """Some rows of a file."""
 
@@ -238,8 +222,8 @@ class Rows(Protocol):
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         """The values of a column."""
 
-    def path(self, fields: tuple[Field, ...], keys: Keys) -> Found:
-        """What the rows have at a path of a VARIANT column."""
+    def path(self, fields: tuple[Field, ...], keys: Keys) -> Any:
+        """What the rows have at a path of a VARIANT column (`scanning.groups.Group`)."""
 
 
 def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Array:
@@ -342,26 +326,21 @@ def compared(op: str, left: Operand, right: Operand) -> Operand:
 
 def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
     """Both arrays in a type in which Arrow compares them exactly."""
-    kinds = (left.type, right.type)
     if pa.types.is_boolean(left.type):
         return left.cast(pa.uint8()), right.cast(pa.uint8())
     if pa.types.is_floating(left.type):
         return _ordered(left), _ordered(right)
-    if not any(map(pa.types.is_decimal, kinds)) or left.type == right.type:
-        if all(map(pa.types.is_integer, kinds)) and left.type != right.type:
-            return left.cast(pa.int64()), right.cast(pa.int64())
+    if left.type == right.type or not t.is_exact(left.type) or not t.is_exact(right.type):
         return left, right
-    wide = t.decimal_with(map(t.digits, kinds))
+    wide = t.wider(left.type, right.type)
     return left.cast(wide), right.cast(wide)
 
 
 def _in(array: pa.Array, constants: tuple[Literal, ...]) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
-    if pa.types.is_floating(array.type):  # for Arrow, 0.0 and -0.0 are two values, and so are two NaNs
-        found = pc.is_in(_ordered(array), value_set=_ordered(pa.array([value.value for value in values], array.type)))
-    else:
-        known = [value.value for value in values if _has(array.type, value.value)]
-        found = pc.is_in(array, value_set=casts.made(known, array.type))
+    kinds = {constant.kind for constant in values} or {array.type}
+    kind = kinds.pop() if len(kinds) == 1 else t.wider(*kinds)
+    found = pc.is_in(*_aligned(array, casts.made([value.value for value in values], kind)))
     unknown = array.is_null()
     if len(values) < len(constants):
         unknown = pc.or_(unknown, pc.invert(found))
@@ -375,29 +354,3 @@ def _ordered(values: Operand) -> Operand:
     bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
     whole = pa.array(bits ^ ((bits >> 63) & np.iinfo(np.int64).max), mask=np.asarray(array.is_null()))
     return whole if array is values else whole[0]
-
-
-def _has(kind: pa.DataType, value: Any) -> bool:
-    """Whether a type has a value. Of other types than exact numbers, constants have the type already."""
-    if pa.types.is_integer(kind):
-        return bool(value == int(value)) and int(value) in t.limits(kind)
-    if pa.types.is_decimal(kind):
-        number = Decimal(value)
-        fits = number.copy_abs() < Decimal(10) ** (kind.precision - kind.scale)
-        return bool(fits) and -int(number.normalize(casts.EXACT).as_tuple().exponent) <= kind.scale
-    return True
-
-
-def like_regex(pattern: str, escape: str) -> tuple[str, str] | None:
-    """The fixed beginning of a LIKE pattern, and the pattern as a regular expression; None if an escape stands before another
-    character, or at the end."""
-    prefix, regex, fixed = "", "", True
-    for escaped, char in re.findall(rf"({re.escape(escape)}?)(.?)", pattern, re.DOTALL):
-        if char and char in "_%" and not escaped:
-            regex, fixed = regex + (".*" if char == "%" else "."), False
-            continue
-        if escaped and char not in ("_", "%", escape):
-            return None
-        regex += re.escape(char)
-        prefix += char if fixed else ""
-    return prefix, rf"(?s)\A{regex}\z"

@@ -19,8 +19,6 @@ from delta_variant.shredding import UNSHREDDED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_DELTA = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-"""Types that have other names in the log than in Spark's SQL."""
 _COLLATIONS = "__COLLATIONS"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -120,7 +118,7 @@ def _kind(kind: Any, name: str, *, mapped: bool) -> Kind:
             return Variant()
         kind = kind.partition(" collate ")[0]
         try:
-            return t.of_spark(_DELTA.get(kind, kind))
+            return t.of_spark(kind)
         except KeyError:
             raise UnsupportedFeatureError(
                 f"column {name} is {kind}, a type that delta_variant.scan does not know: use Spark"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delta_variant.errors import InvalidPathError, UnsupportedFeatureError
-from delta_variant.paths import MAX_INDEX, one_step, quoted
+from delta_variant.paths import MAX_INDEX, Keys, one_step, quoted
 
 PLACEHOLDER = "variant_path_"
 _BLANKS = r"[ \t\n\f\r\v\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+"
@@ -69,7 +69,7 @@ class Text:
     """A text as sqlglot reads it, and the paths in it, by their number: how they are spelled, and their steps."""
 
     sql: str
-    paths: Sequence[tuple[str, tuple[str | int, ...]]]
+    paths: Sequence[tuple[str, Keys]]
 
 
 def tokens(text: str) -> list[Token]:
@@ -116,7 +116,7 @@ def read(text: str) -> Text:
     >>> read("v:a.`b c`::int = 1").sql
     '`v` : variant_path_0 :: int = 1'
     """
-    paths: list[tuple[str, tuple[str | int, ...]]] = []
+    paths: list[tuple[str, Keys]] = []
     found = tokens(text)
     rest = [*found, *[Token("end", "", len(text), len(text))] * 3]
     kept: list[Token] = []
@@ -137,7 +137,7 @@ def read(text: str) -> Text:
 # ---- paths ------------------------------------------------------------------------------------------------------------
 
 
-def _path(text: str, rest: Sequence[Token], at: int) -> tuple[tuple[str | int, ...], int]:
+def _path(text: str, rest: Sequence[Token], at: int) -> tuple[Keys, int]:
     """The steps of the path that begins at a token, and the number of the first token behind it."""
     steps: list[str | int] = []
     while True:

@@ -1,8 +1,9 @@
-"""Predicates of a query on paths of VARIANT columns, as a tree of frozen dataclasses.
+"""Predicates of a query on paths of VARIANT columns: the normal form of its filters, as a tree of frozen dataclasses.
 
-`requests` makes them from Catalyst's expressions. The values of constants stay in Catalyst; a predicate holds their
-numbers, and the first of them as text. `negate` pushes NOT down to the leaves. `merged` joins equalities on one path into
-one IN. Everything else is `Unknown`, with the reason for `explain`.
+`filters` makes them from Catalyst's filters and from expressions. Unlike an expression, a predicate is not evaluated on rows:
+`bounds` turns it into one on the bounds of a file. NOT is only in the leaves, each of which compares one path with constants.
+The values of constants stay where they are; a predicate holds their numbers, and the first of them as text. `merged` joins
+equalities on one path into one IN. Everything else is `Unknown`, with the reason for `explain`.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Path:
 
 @dataclass(frozen=True)
 class Constants:
-    """A constant, or the list of an IN. The values themselves stay in Catalyst, under one `number`.
+    """A constant, or the list of an IN. The values themselves stay in Catalyst or in `pruning`, under one `number`.
 
+    `type` is empty for values that are compared as they are with a path of any type. They get its type.
     `size` is the number of values, and `texts` has the first of them as text: a string as the hex of its UTF-8 bytes, which may
     be cut; a date as days and a timestamp as microseconds since 1970. NULL does not count as a value; `null` says whether it is
     in the list.

@@ -12,19 +12,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from delta_variant import messages
 from delta_variant.errors import DeltaVariantError
-from delta_variant.paths import object_keys
+from delta_variant.paths import Keys
 from delta_variant.queries import bounds, casts, expressions, predicates
-from delta_variant.queries.casts import TIMES, keeps_order
-from delta_variant.queries.expressions import Column, Get, Keys, Literal, Value, inputs
-from delta_variant.queries.fields import Field, type_name
-from delta_variant.queries.predicates import FLIPPED, OPPOSITE, Path
+from delta_variant.queries.expressions import Column, Literal, Value, inputs
+from delta_variant.queries.fields import Field
+from delta_variant.queries.filters import Filters
 
 if TYPE_CHECKING:
     from delta_variant.queries.evidence import Evidence, TableFacts
@@ -41,79 +39,16 @@ class Where:
         self.value, self._facts = value, facts
         self.inputs = tuple(dict.fromkeys(inputs(value)))
         """The columns and paths that it reads, each once."""
-        self._constants: list[list[Any]] = []
         self._joined: dict[tuple[int, ...], list[Any]] = {}
-        self._others: list[Value] = []
+        filters = Filters(is_partition=facts.is_partition)
         projection = bounds.Projection(bounds.Log(facts.variants, nonnull=True, times=True, index=_MOST_VALUES))
-        self._file, _ = bounds.translate(predicates.merged(self._converted(value)), projection)
+        self._file, _ = bounds.translate(predicates.merged(filters.predicate(value)), projection)
         self._bounds, self._members = tuple(projection.bounds), tuple(projection.members)
+        self._constants, self._others = filters.constants, filters.others
 
     def may_match(self, evidence: Evidence) -> bool:
         """Whether a row can match."""
         return self._holds(self._file, evidence) is not False
-
-    # ---- to the predicates of `queries` ---------------------------------------------------------------------------
-
-    def _converted(self, value: Value, *, no: bool = False) -> predicates.Predicate:
-        """The predicate for an expression or, if `no`, for its negation, which moves inward to the leaves."""
-        match value:
-            case expressions.Not(child):
-                return self._converted(child, no=not no)
-            case expressions.And(parts) | expressions.Or(parts):
-                joined = predicates.And if isinstance(value, expressions.And) != no else predicates.Or
-                return joined(tuple(self._converted(part, no=no) for part in parts))
-            case Literal(constant, _):
-                return predicates.And(()) if constant is not None and constant != no else predicates.Or(())
-        if all(isinstance(one, Column) and self._facts.is_partition(one.fields) for one in inputs(value)):
-            return self._other(expressions.Not(value) if no else value)
-        return self._leaf(value, no=no) or predicates.Unknown(f"{value}: bounds say nothing about it")
-
-    def _other(self, value: Value) -> predicates.Predicate:
-        self._others.append(value)
-        return predicates.Other(len(self._others) - 1, str(value))
-
-    def _leaf(self, value: Value, *, no: bool) -> predicates.Predicate | None:
-        match value:
-            case Get() | expressions.Cast() | Column():
-                return self._comparison("=", value, Literal(not no, pa.bool_()))
-            case expressions.Comparison("<=>") if no:
-                return None
-            case expressions.Comparison(op, left, Literal() as right):
-                return self._comparison(OPPOSITE[op] if no else op, left, right)
-            case expressions.Comparison(op, Literal() as left, right):
-                return self._comparison(FLIPPED[OPPOSITE[op] if no else op], right, left)
-            case expressions.In(child, values):
-                path = _path(child)
-                if path is None:
-                    return None
-                known = [one.value for one in values if one.value is not None]
-                return predicates.In(path, (self._constant(path, known, null=len(known) < len(values)),), no)
-            case expressions.Like(child, prefix, _):
-                path = _path(child) if prefix else None
-                if path is None or path.result != "string":
-                    return None
-                starts = predicates.StartsWith(path, self._constant(path, [prefix]))
-                return None if no else predicates.And((starts, predicates.Unknown()))
-            case expressions.IsNull(child) if no:
-                path = _path(child)
-                return None if path is None else predicates.NotNull(path)
-            case expressions.IsNull(Column()):
-                return self._other(value)
-        return None
-
-    def _comparison(self, op: str, child: Value, constant: Literal) -> predicates.Predicate | None:
-        path = _path(child)
-        if path is None or path.result == "variant" or (op == "<=>" and constant.value is None):
-            return None
-        values = [] if constant.value is None else [constant.value]
-        return predicates.Comparison(op, path, self._constant(path, values, null=not values))
-
-    def _constant(self, path: Path, values: list[Any], *, null: bool = False) -> predicates.Constants:
-        self._constants.append(values)
-        texts = tuple("true" if value is True else str(value) for value in values)
-        return predicates.Constants(path.result, texts, len(values), null, len(self._constants) - 1)
-
-    # ---- evaluation -----------------------------------------------------------------------------------------------
 
     def _holds(self, predicate: messages.FilePredicate, evidence: Evidence) -> bool | None:
         match predicate:
@@ -150,30 +85,11 @@ class Where:
         match value:
             case expressions.IsNull(Column(fields)) if not self._facts.is_partition(fields):
                 return not evidence.column(fields).no_null
-        constants = {one.fields: evidence.partition(one.fields) for one in inputs(value) if isinstance(one, Column)}
+        constants = {one.fields: self._facts.partition(evidence.file, one.fields) for one in inputs(value)}
         try:
             return expressions.evaluate(value, _OneRow(constants), self._facts.at)[0].as_py() is True
         except DeltaVariantError:
             return True
-
-
-def _path(value: Value) -> Path | None:
-    """The path or the ordinary column that a side of a comparison is, for `queries`; None if it is something else."""
-    match value:
-        case Get(fields) | Column(fields):
-            keys = object_keys(value.keys) if isinstance(value, Get) else ()
-            if keys is None:
-                return None
-            column, name = tuple(field.physical for field in fields), ".".join(field.name for field in fields)
-            return Path(column, keys, type_name(value.kind), name=name, ordinary=isinstance(value, Column))
-        case expressions.Cast(child, kind):
-            inner, target = _path(child), type_name(kind)
-            if inner is None:
-                return None
-            if inner.result == "string" and target in TIMES and not inner.casts and not inner.ordinary:
-                return replace(inner, type=target, text=True)
-            return replace(inner, casts=(*inner.casts, target)) if keeps_order(inner.result, target) else None
-    return None
 
 
 class _OneRow:

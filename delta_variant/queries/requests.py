@@ -10,20 +10,15 @@ and that are not cut: strings may be (protocol/README.md, B3), so text and casts
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delta_variant import messages
-from delta_variant.errors import InvalidPathError
-from delta_variant.paths import object_keys, parse_variant_path
 from delta_variant.queries import predicates
 from delta_variant.queries.bounds import Log, Projection, size, translate
-from delta_variant.queries.casts import TIMES, keeps_order, kinds_for
+from delta_variant.queries.casts import kinds_for
+from delta_variant.queries.filters import Filters, narrowed
 from delta_variant.queries.findings import verdicts
-from delta_variant.queries.predicates import FLIPPED, And, Constants, Path, Predicate, Unknown, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from delta_variant.queries.predicates import And, Path, Unknown, leaves
 
 MAX_COMPARISONS: Final = 2_000
 """Comparisons of bounds for one file. An IN of any length counts as one."""
@@ -97,8 +92,8 @@ def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[messages.Fi
 
 def questions(request: messages.PruneRequest) -> tuple[And, Log]:
     """The query's predicate on Variant paths, and what the log can hold about the scan's files."""
-    operands = [_expression(operand) for operand in request.operands]
-    filters = [_predicate(one, operands) for one in request.filters]
+    read = Filters(request.operands)
+    filters = [read.predicate(one) for one in request.filters]
     # Spark infers IS NOT NULL from other comparisons of the path. It adds nothing to them.
     implied = {
         leaf.path for part in filters if not isinstance(part, predicates.NotNull | predicates.Or) for leaf in leaves(part)
@@ -117,103 +112,6 @@ def questions(request: messages.PruneRequest) -> tuple[And, Log]:
     return whole if isinstance(whole, And) else And((whole,)), log
 
 
-def _predicate(one: messages.Filter, operands: Sequence[Path | Unknown]) -> Predicate:
-    match one:
-        case messages.Aside():
-            return Unknown()
-        case messages.Ordinary(number, text):
-            return predicates.Other(number, text)
-        case messages.Unknown(text):
-            return Unknown(f"{text}: not a comparison with a constant")
-        case messages.And(parts):
-            return And(tuple(_predicate(part, operands) for part in parts))
-        case messages.Or(parts):
-            return predicates.Or(tuple(_predicate(part, operands) for part in parts))
-        case messages.Not(part):
-            return predicates.negate(_predicate(part, operands))
-        case messages.IsNull(value):
-            return predicates.negate(_predicate(messages.IsNotNull(value), operands))
-        case messages.IsNotNull(value):
-            path = _side(value, operands)
-            return predicates.NotNull(path) if isinstance(path, Path) else _unknown("isnotnull", path)
-        case messages.Comparison(op, messages.Constant() as left, right):
-            return _test(FLIPPED.get(op, op), right, left, operands)
-        case messages.Comparison(op, left, right):
-            return _test(op, left, right, operands)
-        case messages.StartsWith(value, other) | messages.Like(value, other) | messages.In(value, other):
-            return _test(type(one).__name__.lower(), value, other, operands)
-
-
-def _side(side: messages.Side, operands: Sequence[Path | Unknown]) -> Path | Constants | Unknown:
-    match side:
-        case messages.OperandNumber(number):
-            return operands[number]
-        case messages.Constant(number, of, texts, size, null):
-            return Constants(of, texts, size, null, number)
-        case messages.Unknown(text):
-            return Unknown(f"{text}: not a Variant path")
-
-
-def _test(op: str, left: messages.Side, right: messages.Side, operands: Sequence[Path | Unknown]) -> Predicate:
-    """The predicate `path op constants`. `path <=> NULL` is unknown, because it is true for rows without the path."""
-    path, constants = _side(left, operands), _side(right, operands)
-    if isinstance(path, Path) and isinstance(constants, Constants):
-        match op:
-            case "in":
-                return predicates.In(path, (constants,))
-            case "startswith":
-                return predicates.StartsWith(path, constants)
-            case "like" if constants.texts == ("",):
-                return Unknown(f"{path} LIKE: the pattern has no fixed beginning")
-            case "like":  # the constant is the part of the pattern before its first wildcard or escape
-                return And((predicates.StartsWith(path, constants), Unknown()))
-            case _ if op in FLIPPED and not (op == "<=>" and constants.null):
-                return predicates.Comparison(op, path, constants)
-    return constants if isinstance(constants, Unknown) and not isinstance(path, Unknown) else _unknown(op, path)
-
-
-def _unknown(op: str, first: Path | Constants | Unknown) -> Unknown:
-    return first if isinstance(first, Unknown) else Unknown(f"{first} {op}: not a comparison with a constant")
-
-
-def _expression(operand: messages.Operand) -> Path | Unknown:
-    match operand:
-        case messages.Column(column, name):
-            return Path(column, (), name=name)
-        case messages.Get(of, path, target):
-            inner = _expression(of)
-            return _narrowed(inner, path, target) if isinstance(inner, Path) else inner
-        case messages.CastOf(of, target):
-            inner = _expression(of)
-            return _cast(inner, target) if isinstance(inner, Path) else inner
-        case messages.Unknown(text):
-            return Unknown(f"{text}: not a Variant path")
-
-
-def _narrowed(path: Path, steps: str, target: str) -> Path | Unknown:
-    """`variant_get` of a VARIANT at a path."""
-    if path.result != "variant":
-        return Unknown(f"{path}: not a VARIANT")
-    try:
-        parsed = parse_variant_path(steps)
-    except InvalidPathError as error:
-        return Unknown(str(error))
-    keys = object_keys(parsed)
-    if keys is None:
-        return Unknown(f"{path.name}: {steps} goes through an array, which has no bounds")
-    return replace(path, keys=path.keys + keys, type=target)
-
-
-def _cast(path: Path, target: str) -> Path | Unknown:
-    if path.result == "variant":
-        return replace(path, type=target)
-    if path.result == "string" and target in TIMES:
-        return replace(path, type=target, text=True)
-    if keeps_order(path.result, target):
-        return replace(path, casts=(*path.casts, target))
-    return Unknown(f"{path}: a cast to {target} can fail or change the order of values")
-
-
 # ---- MIN and MAX ------------------------------------------------------------------------------------------------------
 
 
@@ -228,8 +126,8 @@ def extremes(request: messages.ExtremesRequest) -> messages.ExtremesReply:
     log = Log(request.columns, times=True, exact=True)
     bounds: list[messages.Bound] = []
     for requested in request.paths:
-        path = _narrowed(Path(requested.column, ()), requested.path, requested.type)
-        if isinstance(path, Unknown) or path.column not in log.columns:
+        path = narrowed(Path(requested.column, ()), requested.path, requested.type)
+        if not isinstance(path, Path) or path.column not in log.columns:
             return messages.ExtremesReply(())
         if path.type.startswith("string") or not kinds_for(path.type):
             return messages.ExtremesReply(())

@@ -22,25 +22,9 @@ from sqlglot.errors import SqlglotError
 from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import CastError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
-from delta_variant.paths import parse_column, parse_variant_path
+from delta_variant.paths import Keys, parse_column, parse_variant_path
 from delta_variant.queries import casts, lexing
-from delta_variant.queries.casts import castable
-from delta_variant.queries.expressions import (
-    And,
-    Cast,
-    Column,
-    Comparison,
-    Get,
-    In,
-    IsNull,
-    Keys,
-    Like,
-    Literal,
-    Not,
-    Or,
-    Value,
-    like_regex,
-)
+from delta_variant.queries.expressions import And, Cast, Column, Comparison, Get, In, IsNull, Like, Literal, Not, Or, Value
 from delta_variant.queries.fields import Kind, Struct, Variant, resolved, type_name
 from delta_variant.queries.predicates import joined
 
@@ -114,8 +98,7 @@ def _type(name: str, text: str) -> Kind:
         kind = pa.struct([])
     if pa.types.is_null(kind):
         return Variant()
-    primitive = None if pa.types.is_nested(kind) else t.of_arrow(kind)
-    if primitive is None or primitive.spark is None:
+    if t.read_as(kind) is None:
         raise UnsupportedFeatureError(f"{text!r}: {name} is not a type that scan can cast to: use numbers, string, boolean, "
                                       "binary, date, timestamp, timestamp_ntz or variant")  # fmt: skip
     return kind
@@ -237,7 +220,7 @@ class _Binder:
             raise self.refuse(node)
         if pattern.value is None:
             return Literal(None, _BOOLEAN)
-        found = like_regex(str(pattern.value), escape)
+        found = _like_regex(str(pattern.value), escape)
         if found is None:
             raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
         like = Like(self._uncollated(child, node), *found)
@@ -315,7 +298,7 @@ class _Binder:
             return replace(child, kind=target, strict=strict)
         if not isinstance(target, pa.DataType) or not isinstance(child.kind, pa.DataType) or pa.types.is_nested(child.kind):
             raise self.refuse(node)
-        if not castable(child.kind, target):
+        if not casts.castable(child.kind, target):
             raise self.refuse(node, f"casts {type_name(child.kind)} to {type_name(target)}, which Spark refuses")
         return self._as(child, target, strict=strict)
 
@@ -426,7 +409,7 @@ class _Binder:
         numbers = [t.is_exact(kind) or pa.types.is_floating(kind) for kind in (left, right)]
         if all(numbers):
             if pa.types.is_integer(left) and pa.types.is_integer(right):
-                return max(left, right, key=lambda kind: kind.bit_width)
+                return t.wider(left, right)
             if t.is_exact(left) and t.is_exact(right):
                 return self._exact([_digits(left), _digits(right)], node)
             return pa.float64()
@@ -442,7 +425,7 @@ class _Binder:
     def _exact(self, digits: Sequence[tuple[int, int]], node: exp.Expr) -> pa.DataType:
         """The decimal in which Spark compares exact numbers with so many digits before and after the point."""
         found = t.decimal_with(digits)
-        if found.precision > t.MAX_PRECISION:
+        if pa.types.is_decimal256(found):
             raise self.refuse(node, "compares numbers of more than 38 digits together, which Spark rounds (cast one of them)")
         return found
 
@@ -454,3 +437,18 @@ def _digits(value: Value | pa.DataType) -> tuple[int, int]:
         return len(str(abs(value.value))), 0
     before, after = t.digits(kind)
     return before + (kind == _LONG), after  # Spark compares BIGINT as decimal(20,0)
+
+
+def _like_regex(pattern: str, escape: str) -> tuple[str, str] | None:
+    """The fixed beginning of a LIKE pattern, and the pattern as a regular expression; None if an escape stands before another
+    character, or at the end."""
+    prefix, regex, fixed = "", "", True
+    for escaped, char in re.findall(rf"({re.escape(escape)}?)(.?)", pattern, re.DOTALL):
+        if char and char in "_%" and not escaped:
+            regex, fixed = regex + (".*" if char == "%" else "."), False
+            continue
+        if escaped and char not in ("_", "%", escape):
+            return None
+        regex += re.escape(char)
+        prefix += char if fixed else ""
+    return prefix, rf"(?s)\A{regex}\z"

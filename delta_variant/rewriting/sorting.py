@@ -81,7 +81,7 @@ class Sorting:
         if _bits(len(keys)) < 1 or not all(isinstance(output.value.kind, pa.DataType) for output in outputs[len(columns) :]):
             return None  # places would have too many bits; pyarrow does not sort by structs and arrays
         facts = TableFacts(schema, frozenset(features.partition_by), at)
-        query = Query(storage, storage.open(), facts, by_id=False, outputs=tuple(outputs), predicate=None, at=at, whole=schema)
+        query = Query(storage, storage.open(), facts, by_id=False, outputs=tuple(outputs), predicate=None)
         return cls(query, features.partition_by, tuple(tuple(output.name for output in key) for key in keys))
 
     @property

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,9 @@ from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.reader import is_between
+from delta_variant.paths import Keys
 from delta_variant.queries import casts
-from delta_variant.queries.expressions import Get, Keys, Value, evaluate, inputs
+from delta_variant.queries.expressions import Get, Value, evaluate, inputs
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type
 from delta_variant.scanning.groups import Group
 from delta_variant.scanning.places import Places
@@ -75,9 +75,6 @@ class Query:
     """Whether columns are found by their ids."""
     outputs: tuple[Output, ...]
     predicate: Where | None
-    at: tzinfo
-    whole: Struct
-    """The schema of the table."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -130,7 +127,7 @@ class OpenFile:
     def __init__(self, query: Query, file: File, source: Any) -> None:
         self._query, self._file = query, file
         self.parquet = opened(source, coerce_int96_timestamp_unit="us", pre_buffer=query.storage.scheme != "file")
-        self.places = Places(self.parquet, query.whole, by_id=query.by_id)
+        self.places = Places(self.parquet, query.facts.schema, by_id=query.by_id)
 
     def rows(self, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows that match, of the row groups that begin between these bytes of the file."""
@@ -199,7 +196,7 @@ class OpenFile:
 
     def _matches(self, rows: Rows) -> pa.Array:
         assert self._query.predicate is not None
-        return evaluate(self._query.predicate.value, rows, self._query.at, rows.alive)
+        return evaluate(self._query.predicate.value, rows, self._query.facts.at, rows.alive)
 
     def _output(self, rows: Rows) -> pa.RecordBatch:
         return in_rows(self._columns, rows, rows.number)
@@ -207,7 +204,7 @@ class OpenFile:
     def _columns(self, rows: Rows) -> pa.RecordBatch:
         arrays = []
         for output in self._query.outputs:
-            array = evaluate(output.value, rows, self._query.at)
+            array = evaluate(output.value, rows, self._query.facts.at)
             arrays.append(array if array.type == output.type else array.cast(output.type))
         if not arrays:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.count, pa.struct([])))

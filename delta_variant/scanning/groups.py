@@ -25,7 +25,7 @@ from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.queries import casts
 
 if TYPE_CHECKING:
-    from delta_variant.queries.expressions import Keys
+    from delta_variant.paths import Keys
 
 _JSON_NULL = b"\0"
 

@@ -19,7 +19,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from pyarrow import fs
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.parquet.opening import batches, opened, told
 from delta_variant.queries import casts, fields
+from delta_variant.queries.evidence import AddAction
 from delta_variant.scanning.deletion_vectors import DeletionVector
 
 if TYPE_CHECKING:
@@ -68,18 +68,10 @@ _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticErro
 
 
 @dataclass(frozen=True)
-class File:
-    """An Add action."""
+class File(AddAction):
+    """An Add action, and the rows that it deletes."""
 
-    path: str
-    size: int
-    modification_time: int
-    partition: Mapping[str, str | None]
-    stats_text: str | None
-    tags: Mapping[str, str]
     deletion_vector: DeletionVector | None
-    parsed: Mapping[str, Any] | None = None
-    """The statistics of a checkpoint that has them as a struct only."""
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> File:
@@ -91,24 +83,13 @@ class File:
             dict(action.get("partitionValues") or {}),
             action.get("stats"),
             dict(action.get("tags") or {}),
-            DeletionVector.of(action),
             action.get("stats_parsed"),
+            DeletionVector.of(action),
         )
         _check(_is_text(file.path) and isinstance(file.stats_text, str | None), "paths and statistics that are texts")
         _check(_are_texts(file.partition) and _are_texts(file.tags), "partition values and tags that are texts")
         _check(isinstance(file.parsed, dict | None), "statistics that are a struct")
         return file
-
-    @cached_property
-    def stats(self) -> Mapping[str, Any]:
-        """The statistics; empty if there are none, or if they are damaged."""
-        if self.stats_text is None:
-            return self.parsed or {}
-        try:
-            found = json.loads(self.stats_text, parse_float=Decimal)  # a float is another number than a long decimal
-        except (ValueError, ArithmeticError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)

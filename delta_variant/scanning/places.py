@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from delta_variant.parquet.footer import Names
-    from delta_variant.queries.expressions import Keys
+    from delta_variant.paths import Keys
 
 _FIELD_ID = b"PARQUET:field_id"
 

@@ -100,7 +100,7 @@ def scan(
         raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
     query, snapshot = opened(path, columns, version, timestamp, timezone, storage_options)
     if where is not None:
-        query = replace(query, predicate=Where(parse_where(where, snapshot.schema, query.at), query.facts))
+        query = replace(query, predicate=Where(parse_where(where, query.facts.schema, query.facts.at), query.facts))
     files = matching(query, snapshot.files, snapshot)
     query = with_types(query, files)
     return pa.RecordBatchReader.from_batches(query.schema, batches(query, files))
@@ -119,7 +119,7 @@ def opened(
     system = storage.open()
     snapshot = Log(storage, system).snapshot(version, timestamp, at)
     facts, outputs = TableFacts(snapshot.schema, snapshot.partition_columns, at), _outputs(columns, snapshot.schema, at)
-    return Query(storage, system, facts, snapshot.mapping == "id", outputs, None, at, snapshot.schema), snapshot
+    return Query(storage, system, facts, snapshot.mapping == "id", outputs, None), snapshot
 
 
 def batches(query: Query, files: Sequence[File], finished: Finished = lambda found: found) -> Iterator[pa.RecordBatch]:
@@ -214,11 +214,7 @@ def _two(one: pa.DataType, other: pa.DataType | None) -> pa.DataType | None:
         return other
     if one == other or pa.types.is_null(other):
         return one
-    if pa.types.is_integer(one) and pa.types.is_integer(other):
-        return max(one, other, key=lambda kind: kind.bit_width)
     if pa.types.is_floating(one) and pa.types.is_floating(other):
         return pa.float64()
-    if not t.is_exact(one) or not t.is_exact(other):
-        return None
-    found = t.decimal_with(map(t.digits, (one, other)))
-    return found if found.precision <= t.MAX_PRECISION else None
+    found = t.wider(one, other) if t.is_exact(one) and t.is_exact(other) else None
+    return None if found is None or pa.types.is_decimal256(found) else found

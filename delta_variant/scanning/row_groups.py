@@ -73,7 +73,7 @@ class RowGroupEvidence(Evidence):
 
     def _place(self, path: Path) -> Place | None:
         """Where a path is; None if that is not one group."""
-        place = self._places.place(self._table.fields(path.column), path.keys)
+        place = self._places.place(self._table.fields[path.column], path.keys)
         return None if place.rest or place.rebuilt or place.above else place
 
     def _extremes(self, number: int, kind: pa.DataType) -> tuple[Any, Any]:

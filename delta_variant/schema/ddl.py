@@ -12,7 +12,6 @@ from delta_variant.errors import InvalidSchemaError
 from delta_variant.paths import quoted
 from delta_variant.schema.rules import check, is_list
 
-_ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float", "bool": "boolean"}
 _BY_NAME = {name: p.arrow for p in t.PRIMITIVES if p.arrow is not None for name in (p.name, p.spark) if name}
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.$-]+)|([<>(),:]))")
@@ -133,7 +132,7 @@ class _Parser:
             return self.decimal()
         if name == "variant":
             return pa.null()
-        found = _BY_NAME.get(_ALIASES.get(name, name))
+        found = _BY_NAME.get(t.ALIASES.get(name, name))
         if found is None:
             self.at -= 1
             raise self.fail("a type that can be shredded")

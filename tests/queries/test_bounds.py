@@ -783,6 +783,8 @@ def test_requests(one, expected):
         m.IsNotNull(lit("5")),
         m.Not(m.Comparison("<=>", read(), lit("5"))),
         m.Like(STRING, text_of("")),
+        m.StartsWith(text_of("abc"), STRING),
+        m.In(lit("5"), read()),
     ],
 )
 def test_requests_that_prove_nothing(one):

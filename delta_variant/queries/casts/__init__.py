@@ -10,21 +10,6 @@ from delta_variant.queries.casts.table import KINDS, TIMES, castable, keeps_orde
 from delta_variant.queries.casts.values import EXACT, INSTANT, LOCAL, timestamp_of, zone
 
 __all__ = [
-    "EXACT",
-    "INSTANT",
-    "KINDS",
-    "LOCAL",
-    "TIMES",
-    "cast",
-    "cast_one",
-    "castable",
-    "keeps_order",
-    "kind_of",
-    "kinds_for",
-    "made",
-    "plain",
-    "reading",
-    "texts",
-    "timestamp_of",
-    "zone",
-]
+    "EXACT", "INSTANT", "KINDS", "LOCAL", "TIMES", "cast", "cast_one", "castable", "keeps_order", "kind_of", "kinds_for",
+    "made", "plain", "reading", "texts", "timestamp_of", "zone",
+]  # fmt: skip

@@ -44,7 +44,7 @@ def cast(array: pa.Array, target: pa.DataType, at: tzinfo = timezone.utc, *, in_
     if in_variant and pa.types.is_decimal(source) and pa.types.is_integer(target) and target != pa.int64():
         array = cast(array, pa.float64())
         source = array.type
-    kernel = _KERNELS.get(kernel_of(source, target))
+    kernel = KERNELS.get(kernel_of(source, target))
     found = None if kernel is None else kernel(array, target, at)
     return found if found is not None else _by_value(array, target, at, in_variant=in_variant)
 
@@ -115,7 +115,7 @@ def _days(array: pa.Array, target: pa.DataType, at: tzinfo) -> pa.Array | None:
     return pa.array(days, pa.int32(), mask=np.asarray(array.is_null())).view(target)
 
 
-_KERNELS: Final[Mapping[str, Callable[[pa.Array, pa.DataType, tzinfo], pa.Array | None]]] = {
+KERNELS: Final[Mapping[str, Callable[[pa.Array, pa.DataType, tzinfo], pa.Array | None]]] = {
     "arrow": lambda array, target, _: array.cast(target),
     "nearest": lambda array, target, _: array.cast(target, safe=False),
     "nonzero": lambda array, _, __: pc.not_equal(array, pa.scalar(0, array.type)),

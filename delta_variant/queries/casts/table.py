@@ -31,12 +31,6 @@ Spark's error."""
 BY_VARIANT: Final = "by variant"
 """The answer is the column cast to VARIANT, and the VARIANT cast to the requested type."""
 
-# Used for bounds: casts between numbers (truncation and rounding preserve order, overflow gives NULL), from booleans to numbers
-# (0 and 1) and to strings, between timestamps and numbers (seconds), and between dates and timestamp_ntz (midnight).
-# Not used: casts from numbers to booleans (-1, 0, 1 become true, false, true), from numbers, dates and times to strings, from
-# strings to anything else, and casts that depend on the time zone. Of the latter, timestamp to timestamp_ntz or date, and
-# timestamp_ntz to timestamp, lose the order where clocks change (in St. John's the 29th of October 2006 began twice); date to
-# timestamp does not. For casts from strings to TIMES, a tag has bounds of its own.
 _TABLE: Final = """
 row           bound          integer  decimal  float    double   boolean  string   binary   date     timestamp timestamp_ntz
 integer       BIGINT         <digits  <digits  <safe    <safe    safe     safe     -        -        <variant  -

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -94,7 +94,7 @@ def converter(source: pa.DataType, target: pa.DataType, at: tzinfo, *, in_varian
             return lambda value: _as_float(float(value) / _MICROS, target)
         return lambda value: _as_decimal(Decimal(value).scaleb(-6, EXACT), target)
     if target == INSTANT:
-        return _number_to_micros if in_variant else _seconds_of_column
+        return partial(_micros, in_variant=in_variant)
     if pa.types.is_integer(target):
         limits = t.limits(target)
         if pa.types.is_decimal(source) and target != pa.int64():
@@ -104,7 +104,7 @@ def converter(source: pa.DataType, target: pa.DataType, at: tzinfo, *, in_varian
         return lambda value: _nearest_float(str(value))
     if pa.types.is_floating(target):
         return lambda value: _as_float(float(value), target)
-    return lambda value: _as_decimal(_decimal_of(value), target)
+    return lambda value: _as_decimal(value, target)
 
 
 def _limited(value: int, limits: range = _LONG) -> int | None:
@@ -126,40 +126,26 @@ def _as_float(value: float, target: pa.DataType) -> float:
     return value
 
 
-def _decimal_of(value: Any) -> Decimal | None:
-    if isinstance(value, float):
-        return Decimal(repr(value)) if math.isfinite(value) else None
-    return Decimal(int(value)) if isinstance(value, bool) else Decimal(value)
-
-
-def _as_decimal(value: Decimal | None, target: pa.DataType) -> Decimal | None:
-    if value is None or not value.is_finite() or value.adjusted() > 60:
+def _as_decimal(value: Any, target: pa.DataType) -> Decimal | None:
+    number = Decimal(repr(value) if isinstance(value, float) else value)
+    if not number.is_finite() or number.adjusted() > 60:
         return None
-    rounded = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
+    rounded = number.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
     return rounded if rounded.copy_abs() < Decimal(10) ** (target.precision - target.scale) else None
 
 
-def _number_to_micros(value: Any) -> int | None:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        micros = value * _MICROS
-        return _limited(int(micros)) if math.isfinite(micros) else None
-    return _limited(_decimal_micros(value) if isinstance(value, Decimal) else value * _MICROS)
-
-
-def _decimal_micros(seconds: Decimal) -> int:
-    return int(EXACT.multiply(seconds, Decimal(_MICROS)))
-
-
-def _seconds_of_column(value: Any) -> int | None:
-    found = _number_to_micros(value)
-    if found is not None or isinstance(value, float):
-        return found
-    if isinstance(value, Decimal):
-        micros = _decimal_micros(value)
+def _micros(seconds: Any, *, in_variant: bool) -> int | None:
+    """The microseconds of a number of seconds. Too many in a column, but not in a Variant, wrap around as decimals, and become
+    the first or the last timestamp as integers."""
+    if isinstance(seconds, float):
+        product = seconds * _MICROS
+        return _limited(int(product)) if math.isfinite(product) else None
+    micros = int(EXACT.multiply(Decimal(seconds), Decimal(_MICROS)))
+    if in_variant or micros in _LONG:
+        return _limited(micros)
+    if isinstance(seconds, Decimal):
         return (micros - _LONG.start) % 2**64 + _LONG.start
-    return _LONG.start if value < 0 else _LONG.stop - 1
+    return _LONG[0] if micros < 0 else _LONG[-1]
 
 
 def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
@@ -201,8 +187,6 @@ def _moment(micros: int) -> datetime:
 
 
 def _to_string(source: pa.DataType, at: tzinfo) -> Callable[[Any], str | None]:
-    if pa.types.is_boolean(source):
-        return lambda value: "true" if value else "false"
     if pa.types.is_decimal(source):
         return lambda value: format(value, "f")
     if pa.types.is_date(source):
