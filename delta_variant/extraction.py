@@ -79,7 +79,7 @@ def _rows(
 
 
 def check(rows: DataFrame, columns: Mapping[str, str]) -> None:
-    """Raises InvalidSchemaError for what is no expression with one value for each row, out of this row."""
+    """Raises InvalidSchemaError for anything but an expression that computes one value from one row."""
     analyzed = rows._jdf.queryExecution().analyzed()
     for name, expression in columns.items():
         told = f"columns: {name}={expression!r} is not an expression over {', '.join(rows.columns)}"

@@ -4,8 +4,8 @@ In: files, directories and globs, on any storage that `write` supports. Out: com
 themselves (`json_files`). The driver lists the files, leaves out those that the table has already, divides the others into
 pieces and the pieces among tasks (`loading`), and writes the malformed documents to a table of their own.
 
-Invariant: a file's documents are added to the table once. The table of malformed documents has identifiers that also name the
-table that they are missing in.
+Invariant: a file's documents are added to the table once. Each file is also recorded in the table of malformed documents,
+together with the table that these documents were left out of.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def ingest(
     path_column, modified_column: columns for the URI of the file, as in _metadata.file_path, and its modification time.
     constants: columns with the same value in all rows. folders: columns, with their types, from the folders of a path
     (`day=2026-11-01`). columns: columns out of the document, as SQL expressions over the columns of the row: v:id::bigint is an
-    error for a value that is no number, and NULL where the path is missing; try_variant_get(v, '$.id', 'bigint') is NULL for
+    error for a value that is not a number, and NULL where the path is missing; try_variant_get(v, '$.id', 'bigint') is NULL for
     both. Spark computes them, under the session's settings; the documents go through Spark for that, which takes longer.
     bad_records: a table for documents that are malformed or too long, with the columns file, line, byte (the first of the
     document in the decompressed file), reason, text (its beginning, if it is too long). Without it, the first is an error. If

@@ -593,7 +593,7 @@ def decoded(kind: Any, text: str | bytes) -> Any: ...
 def decoded(kind: Any, text: str | bytes) -> Any:
     """The message of a JSON text. kind: its class, a union of classes, or a tuple of either: `tuple[ScanReport, ...]`.
 
-    Raises ValueError, with the class and the field, for a text that is no such message.
+    Raises ValueError, with the class and the field, for a text that is not such a message.
 
     >>> decoded(ClusterReply, '{"keys":[],"bytes":"0","reason":""}')
     Traceback (most recent call last):

@@ -119,8 +119,8 @@ def object_keys(steps: Sequence[str | int]) -> tuple[str, ...] | None:
 def rooted(path: str) -> str:
     """A `variant_get` path with its `$`, which users may omit; empty text is the root.
 
-    Without the `$`, a key may be in backquotes, as in Spark's SQL. Raises InvalidPathError for text that is no path, and for a
-    key in backquotes with a dot or a bracket, which is more than one key in Spark.
+    Without the `$`, a key may be in backquotes, as in Spark's SQL. Raises InvalidPathError for text that is not a path, and for
+    a key in backquotes with a dot or a bracket, which is more than one key in Spark.
 
     >>> rooted("actor.id"), rooted("[0]"), rooted(""), rooted("`two words`.id")
     ('$.actor.id', '$[0]', '$', '$.two words.id')

@@ -24,7 +24,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The bytes of Z85 text. Raises MalformedVariantError for any other text, and for a length that is no multiple of 5.
+    """The bytes of Z85 text. Raises MalformedVariantError for any other text, and for a length that is not a multiple of 5.
 
     >>> decode("r:*2.vqZgd")
     b'Variants'

@@ -249,7 +249,7 @@ def _found(source: _Source, find: Find, max_bytes: int, records: tuple[str, ...]
                 rows = slice(first, count)
                 yield Texts(source.data, at[rows].copy(), limit[rows].copy(), lines[rows].copy(), source.offset)
             if state[k.PLACE] > k.INSIDE:
-                if not is_cut:  # what is behind a number or a literal that was cut is no document of its own
+                if not is_cut:  # the text behind a number or a literal that was cut does not begin a document
                     yield _refused(source, state, before, records)
                 is_cut = False
                 if records is not None and state[k.PLACE] != k.NO_ARRAY:

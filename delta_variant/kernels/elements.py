@@ -40,8 +40,8 @@ def elements(data, end, state, keys, key_ends, at, limit, lines):
     """Goes on at data[state[AT]], up to `end`, and returns how many elements ended; their bytes are data[at:limit].
 
     keys, key_ends: the keys of the path, one after the other, as they are written between quotes, and where each ends. Stops
-    early if `at` is full, and at what is no array; state[AT] may then be less than `end`. An element has begun and not ended if
-    state[PLACE] is INSIDE; it begins at state[START].
+    early if `at` is full, and at a value that is not an array; state[AT] may then be less than `end`. An element has begun and
+    not ended if state[PLACE] is INSIDE; it begins at state[START].
     """
     p, depth, kinds, escaped, string, matched, key, place, start, own_line, line, root, root_line, arrays = (
         state[AT], state[DEPTH], state[KINDS], state[ESCAPED], state[STRING], state[MATCHED], state[KEY], state[PLACE],

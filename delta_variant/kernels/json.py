@@ -41,7 +41,7 @@ from delta_variant.kernels.notation import (
 )
 from delta_variant.kernels.validate import MAX_DEPTH, payload_fault
 
-_SLACK = 2 * MAX_DEPTH  # bytes of `out` kept free, for a scalar that is no string or binary and the ends of open containers
+_SLACK = 2 * MAX_DEPTH  # bytes of `out` kept free: for a number, `true` or `null`, and for the ends of open containers
 _WORDS = np.frombuffer(b"null    true    false   ", np.uint8).copy()  # by type id, eight bytes each
 _COLON = np.uint8(ord(":"))
 _SIGN = np.uint64(1 << 63)

@@ -25,7 +25,7 @@ GOOD, NO_DIGIT, LEADING_ZERO, TOO_LONG, NO_SPACE = range(5)
 MAX_DIGITS = 1000
 """The digits that Jackson takes in one number."""
 
-_SMALLEST, _LARGEST = -342, 308  # powers of ten by which 19 digits can give a double that is not 0 and not infinite
+_SMALLEST, _LARGEST = -342, 308  # powers of ten: with others, 19 digits give 0 or infinity
 
 
 def _power_of_five(exponent: int) -> int:
@@ -256,7 +256,7 @@ def _write_double(data, p, whole, fraction, exponent, negative, out, o, wide):
 @helper
 def _count(word):
     """How many digits, bytes from 0 to 9, a word begins with."""
-    # The highest bit of each byte that is no digit. A carry goes only to bytes behind the first of them.
+    # The highest bit of each byte that is not a digit. A carry goes only to bytes behind the first of them.
     other = (word + _NINES_TO_BITS | word) & _HIGHEST_BITS
     return trailing_zeros(other) >> 3 if other != 0 else 8
 

@@ -67,7 +67,7 @@ def _locate(data, offsets, width, base, children, count, i, child_at, stride):
 
 @helper
 def _leave_out(child_at, stride, i, typed):
-    """Says that slot i is no object and has no children."""
+    """Says that slot i is not an object, so it has no children."""
     typed[i] = 0
     for at in range(i, len(child_at), stride):
         child_at[at] = -1

@@ -1,7 +1,7 @@
 """Thrift's compact protocol: numbers, the headers of fields, and where values end. Values carry no length.
 
 In: the bytes, the position where something starts, and its type. Out: the position where it ends; a position past the end of
-the bytes, or -1, if the bytes are no such value. A boolean has no bytes as a field, and one byte in a list. Source: Thrift,
+the bytes, or -1, if the bytes are not such a value. A boolean has no bytes as a field, and one byte in a list. Source: Thrift,
 "Thrift Compact Protocol Encoding".
 """
 
@@ -73,8 +73,8 @@ def list_header(data, at):
 def field(data, at, last):
     """The id of a field, its type, and where its value starts. The id is 0 at the end of the struct.
 
-    last: the id of the field before. The position is past the end of the bytes if they are no field, or if ids do not ascend:
-    those of every writer do.
+    last: the id of the field before. The position is past the end of the bytes if they are not a field, or if ids do not
+    ascend: those of every writer do.
     """
     if at >= len(data):
         return np.int64(0), np.int64(0), len(data) + 1

@@ -1,10 +1,10 @@
-"""Dates and timestamps that are text: the first and the last of a column's strings, if each of them is one.
+"""The earliest and the latest value of a string column whose strings are all dates or timestamps.
 
 In: the buffers of an Arrow string array. Out: extremes in microseconds since 1970, and which forms there were. The forms:
 
     2024-11-21                          a date
     2024-11-21T16:09:37                 a local time; a blank may stand for T
-    2024-11-21T16:09:37.095             with 1 to 9 digits of a second's fraction, of which Spark drops those after the sixth
+    2024-11-21T16:09:37.095             with 1 to 9 digits of a second's fraction; Spark drops those after the sixth
     2024-11-21T16:09:37Z                an instant: with Z, UTC after a blank, +hh:mm, +hhmm, or +hh, of up to 18:00 hours
 
 Spark's casts from string accept all of these, and more. The years are 0001 to 9999, in the proleptic Gregorian calendar.
@@ -61,7 +61,7 @@ def _byte(pairs, at):
 
 @helper
 def _two(data, at):
-    """The number of two digits in a text; negative if they are no digits."""
+    """The number of two digits in a text; negative if they are not digits."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-1)
 
@@ -100,7 +100,7 @@ def time_extremes(data, offsets, valid, first, result):
     """Adds strings to `result`: five numbers, of which all but FORMS mean nothing before the first string. `valid`: Arrow's
     bitmap from bit `first` on, or empty.
 
-    False, at the first string that is no date or timestamp, or if some strings have an offset and others have none.
+    False, at the first string that is neither a date nor a timestamp, or if some strings have an offset and others have none.
     """
     low, high, low_local, high_local, forms = result[0], result[1], result[2], result[3], result[4]
     none = np.int64(-1) << 62

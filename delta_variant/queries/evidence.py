@@ -82,7 +82,7 @@ class TableFacts:
         return len(fields) == 1 and fields[0].name in self._partition_columns
 
     def partition(self, file: AddAction, fields: tuple[Field, ...]) -> Literal | None:
-        """The value of a partition column in a file; None for other columns. Raises DeltaVariantError if it is no value."""
+        """The value of a partition column in a file; None for other columns. Raises DeltaVariantError for a damaged one."""
         field = fields[0]
         if not self.is_partition(fields):
             return None

@@ -4,7 +4,7 @@ In: the files, the clustering keys, and the number of files to make. Out: the ro
 and sort them (`merged`), or Spark does (`clustered`).
 
 One key: a task gets a range of the key's values. Several keys: a task gets a range of a Hilbert curve through the space of the
-keys, each of which is divided into ranges of about as many rows. Where Spark sorts, Delta's OPTIMIZE ZORDER BY has the
+keys. Each key is divided into ranges of about as many rows. Where Spark sorts, Delta's OPTIMIZE ZORDER BY has the
 expressions, and Spark samples the keys for the bounds of ranges.
 """
 

@@ -84,8 +84,8 @@ def scan(
     no rows. `dataset` is for more queries.
 
     Raises TableError for a table, a version or a column that is not there, arguments of another type, and a damaged log;
-    InvalidPathError for text that is no path in Spark; UnsupportedFeatureError for a reader feature, a type or a predicate that
-    is not supported; CastError for a literal that cannot be cast. While the reader is read, with the name of the file:
+    InvalidPathError for text that is not a path in Spark; UnsupportedFeatureError for a reader feature, a type or a predicate
+    that is not supported; CastError for a literal that cannot be cast. While the reader is read, with the name of the file:
     TableError for a file that is gone or damaged; UnsupportedFeatureError for an encrypted file and for a string that is not
     UTF-8, which Spark may store but Arrow cannot hold: select other columns. With the column or path that was asked for, and
     the row of the file, from 0, too: CastError for a value that Spark cannot cast (`try_variant_get` gives NULL),

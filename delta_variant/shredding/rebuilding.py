@@ -1,4 +1,4 @@
-"""The steps by which a shredded column is rebuilt, as `kernels.rebuild` reads them, and the forms of columns that it takes."""
+"""The steps that rebuild a shredded column, as `kernels.rebuild` reads them, and the forms of columns that it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps by which a level of a shredding schema is shredded, as the kernels read them.
+"""The steps that shred a level of a shredding schema, as the kernels read them.
 
 A level is a node with all nodes below it that have a slot for each of its slots: all but the elements of lists. Each list in it
 has a level of its own for its elements. Nodes come before their children.

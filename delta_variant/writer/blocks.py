@@ -114,7 +114,7 @@ class _Block:
 
 
 class _Head:
-    """The next rows of a block, of which memory holds one or two times `size` bytes."""
+    """The next rows of a block. Memory holds one or two times `size` bytes of them."""
 
     def __init__(self, block: _Block, size: int) -> None:
         stream = pa.ipc.open_stream(pa.PythonFile(block, mode="r"))

@@ -1,8 +1,8 @@
 """A call of `write`, `ingest`, `convert` or a rewriting: Delta's command in a session of its own, whose files are ours.
 
 In: what the call asks for beside Delta's options. Out: the totals of the files, the version that was committed, and errors of
-this package. The session has an optimizer rule that changes no plan (`scala/EveryWrite.scala`), by which Delta's transactions
-find the call; `scala/Call.scala` holds what the commit adds and what became of it.
+this package. The session has an optimizer rule that changes no plan (`scala/EveryWrite.scala`). Through this rule Delta's
+transactions find the call; `scala/Call.scala` holds what the commit adds and what became of it.
 
 Invariant: a failure of a task, a conflict, and what Delta refuses about the table reach the caller as one error of this
 package, with the logical names of columns. A failure of the rows themselves stays Spark's error.

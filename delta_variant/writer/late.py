@@ -107,7 +107,7 @@ def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArra
 
 
 class _Files:
-    """The files of the table, of which the last ones are open."""
+    """The files of the table. The last used ones are open."""
 
     def __init__(self, location: Storage, ids: Mapping[str, tuple[int, ...]]) -> None:
         self._location, self._ids = location, ids

@@ -179,7 +179,7 @@ def _struct(text: str) -> T.StructType:
 
 
 def cluster(request: ClusterRequest) -> ClusterReply:
-    """The keys by which new rows are sorted; none, with the reason, for what are none."""
+    """The keys by which new rows are sorted. If a text names no key, there are none, and the reply has the reason."""
     table = TableFeatures.from_json("the table", request.protocol, request.metadata)
     task_bytes = 0
     try:

@@ -88,7 +88,7 @@ def first_bounds(
 def paths_of(schema: StructType, properties: Mapping[str, str], prefix: str) -> dict[ColumnPath, tuple[ColumnPath, ...]]:
     """The keys of the paths that the properties `<prefix><column>` list, by VARIANT column.
 
-    Raises InvalidPathError for text that is no path, and for a path that leads into an array.
+    Raises InvalidPathError for text that is not a path, and for a path that leads into an array.
     """
     found: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
     for path, key, text in _stored(schema, properties, prefix):
