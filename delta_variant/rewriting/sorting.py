@@ -5,7 +5,7 @@ The first stage of an external merge sort; `writer.blocks` has the second, and `
 each new file gets. Spark would rebuild each Variant, compute its keys, send it and sort it as a row of its own.
 
 Each new file has a range of positions. With one key, a row's position is its key. With several keys, it is the row's place on a
-Hilbert curve through the space of the keys, each of which is divided into ranges of about as many rows. The ends of ranges come
+Hilbert curve through the space of the keys. Each key is divided into ranges of about as many rows. The ends of ranges come
 from a sample, for which tasks read the keys alone.
 
 Invariants: a row is in the first range whose end is not below its position. Memory holds a few times `BLOCK_BYTES`.
@@ -17,7 +17,7 @@ import json
 import zlib
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +81,8 @@ class Sorting:
         if _bits(len(keys)) < 1 or not all(isinstance(output.value.kind, pa.DataType) for output in outputs[len(columns) :]):
             return None  # places would have too many bits; pyarrow does not sort by structs and arrays
         facts = TableFacts(schema, frozenset(features.partition_by), at)
-        query = Query(storage, storage.open(), facts, by_id=False, outputs=tuple(outputs), predicate=None)
+        system: Any = None  # each task opens its own
+        query = Query(storage, system, facts, by_id=False, outputs=tuple(outputs), predicate=None)
         return cls(query, features.partition_by, tuple(tuple(output.name for output in key) for key in keys))
 
     @property
