@@ -129,7 +129,7 @@ def _key(schema: Struct, text: str, number: int) -> list[Output]:
 
 
 def parts(action: str) -> list[tuple[str, int]]:
-    """The parts of a file, as `_readers` takes them, and their bytes."""
+    """The parts of a file, as `_read` takes them, and their bytes."""
     size = int(json.loads(action)["add"]["size"])
     ends = [*range(PART_BYTES, size, PART_BYTES), None]
     return [
@@ -139,7 +139,7 @@ def parts(action: str) -> list[tuple[str, int]]:
 
 
 def sampled(sorting: Sorting, most: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task that samples so many rows of each part at most, each with the number of rows that it stands for."""
+    """A task that takes a sample of each part, of `most` rows at most, each with the number of rows that it stands for."""
     check_version(sorting.version)
     for part, found in _read(sorting.query, batches):
         rows = pa.Table.from_batches(found, sorting.query.schema)
