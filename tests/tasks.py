@@ -22,7 +22,8 @@ from delta_variant.writer.task import write_files
 
 def plan(directory: Path | str, variants: set[tuple[str, ...]], **changes) -> Plan:
     """A plan for a table without partitions, in a directory that exists."""
-    return Plan(Storage.of(str(directory)), frozenset(variants), **{"infer": True, **changes})
+    given = {"location": Storage.of(str(directory)), "variants": frozenset(variants), "infer": True}
+    return Plan(**{**given, **changes})
 
 
 def run(plan: Plan, batches: list[pa.RecordBatch]) -> list[dict]:
