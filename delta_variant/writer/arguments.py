@@ -26,8 +26,8 @@ CLUSTER_BY = "delta_variant.cluster_by"
 SHRED = "delta_variant.shred"
 """Those for whether VARIANT columns are shredded: `auto` or `false`."""
 _SAVE_MODES = {
-    "append": "Append", "overwrite": "Overwrite", "ignore": "Ignore",
-    "error": "ErrorIfExists", "errorifexists": "ErrorIfExists",
+    "append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "errorifexists": "ErrorIfExists",
+    "ignore": "Ignore",
 }  # fmt: skip
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.

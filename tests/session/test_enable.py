@@ -125,7 +125,7 @@ def a_defect(_request):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("broken", "cause"), [(nothing_proved, r"of which 1 file of 2 can match open \[2, 2\]"), (a_defect, "a defect")]
+    ("broken", "cause"), [(nothing_proved, r"opened \[2, 2\] of 2 files, and only 1 can match"), (a_defect, "a defect")]
 )
 def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken, cause):
     """Enable tests the rule on a plan of its own; if that fails, the session stays as it was, and the error says why."""
