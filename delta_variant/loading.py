@@ -33,7 +33,7 @@ from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatu
 from delta_variant.hadoop import storage_of
 from delta_variant.messages import Additions, Listing, decoded
 from delta_variant.paths import quoted
-from delta_variant.pieces import PIECE, Piece
+from delta_variant.pieces import PIECE, Piece, spans
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches, committed
 from delta_variant.transaction import Table, Transaction, own_session
@@ -162,17 +162,15 @@ class Loader(ABC, Generic[Done]):
         """A DataFrame with a row for each piece and what is known of its file, and the storages that the pieces name."""
         storages: dict[str, Storage] = {}
         found = [(file, piece) for file in files for piece in parts(self._piece(file, storages))]
-        numbers = task_numbers([_weight(piece) for _, piece in found], self.spark.sparkContext.defaultParallelism, TASK_BYTES)
         values = [self.values(file) for file, _ in found]
         columns = {
             PIECE: pa.array([piece.json() for _, piece in found], pa.string()),
             "path": pa.array([uri(file.name) for file, _ in found], pa.string()),
             "modified": pa.array([file.modified for file, _ in found], pa.int64()),
             **{f"folder{i}": pa.array([row[i] for row in values], pa.string()) for i in range(len(self.folders))},
-            _TASK: pa.array(numbers, pa.int32()),
         }
-        df = pairs.by_number(self.spark.createDataFrame(pa.table(columns)), max(numbers, default=0) + 1, F.col(quoted(_TASK)))
-        return df.drop(_TASK), tuple(storages.values())
+        rows = in_tasks(self.spark, columns, [_weight(piece) for _, piece in found], TASK_BYTES)
+        return rows, tuple(storages.values())
 
     def _piece(self, file: ListedFile, storages: dict[str, Storage]) -> Piece:
         """A whole file. storages: those of earlier files, by their roots; that of this file is added."""
@@ -293,15 +291,17 @@ def chosen(listed: Sequence[messages.SourceFile], is_known: Callable[[str], bool
     return chosen, len(files) - len(chosen)
 
 
-def task_numbers(sizes: Sequence[int], cores: int, task_bytes: int) -> list[int]:
-    """The number of the task that reads each piece: as many tasks as cores, or more if a task would read more than task_bytes.
+def in_tasks(spark: SparkSession, columns: Mapping[str, pa.Array], sizes: Sequence[int], task_bytes: int) -> DataFrame:
+    """A DataFrame with a row for each piece, in as many tasks as cores, or more if a task would read more than task_bytes.
 
-    Neighbours stay together, since they may be of one partition.
+    sizes: about how many bytes are read for each row. Neighbours stay together, since they may be of one partition.
     """
     total = sum(sizes)
-    tasks = max(1, min(len(sizes), max(cores, -(-total // task_bytes))))
+    tasks = max(1, min(len(sizes), max(spark.sparkContext.defaultParallelism, -(-total // task_bytes))))
     starts = accumulate(sizes, initial=0)
-    return [min(tasks - 1, (start + size // 2) * tasks // total) for start, size in zip(starts, sizes, strict=False)]
+    numbers = [min(tasks - 1, (start + size // 2) * tasks // total) for start, size in zip(starts, sizes, strict=False)]
+    rows = spark.createDataFrame(pa.table({**columns, _TASK: pa.array(numbers, pa.int32())}))
+    return pairs.by_number(rows, max(numbers, default=0) + 1, F.col(quoted(_TASK))).drop(_TASK)
 
 
 def _weight(piece: Piece) -> int:
@@ -312,9 +312,8 @@ def _weight(piece: Piece) -> int:
 
 def cut(piece: Piece, piece_bytes: int) -> Iterator[Piece]:
     """A whole file in pieces of so many bytes."""
-    for start in range(0, max(piece.size, 1), piece_bytes):
-        end = start + piece_bytes
-        yield replace(piece, start=start, end=end if end < piece.size else None)
+    for start, end in spans(piece.size, piece_bytes):
+        yield replace(piece, start=start, end=end)
 
 
 @contextmanager

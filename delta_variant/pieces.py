@@ -55,6 +55,12 @@ class Piece:
         return next((name for suffix, name in COMPRESSIONS.items() if self.path.lower().endswith(suffix)), None)
 
 
+def spans(size: int, length: int) -> Iterator[tuple[int, int | None]]:
+    """Where the parts of a file begin and end, each of so many bytes. size: of the file. The last one has no end."""
+    for start in range(0, max(size, 1), length):
+        yield start, start + length if start + length < size else None
+
+
 def opener(storages: Sequence[Storage]) -> Callable[[Piece], fs.FileSystem]:
     """Gives the file systems of pieces in one task, each opened at its first use."""
     opened = cache(lambda number: storages[number].open())

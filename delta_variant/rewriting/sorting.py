@@ -25,6 +25,7 @@ from pyspark import TaskContext
 
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import parse_column_path, parse_variant_path
+from delta_variant.pieces import spans
 from delta_variant.queries import casts, fields
 from delta_variant.queries.evidence import TableFacts
 from delta_variant.queries.expressions import Column, Get, SortNumber
@@ -113,8 +114,11 @@ class Sorting:
         """The rows with their positions. With several keys, the columns of keys are left out."""
         if len(self.keys) == 1:
             return rows
-        numbers = [_ranks(rows.select(names), ends)[1] for names, ends in zip(self.keys, self.ranges, strict=True)]
-        places = hilbert(np.stack(numbers), _bits(len(self.keys)))
+        points = np.empty((len(self.keys), rows.num_rows), np.int64)
+        for point, names, ends in zip(points, self.keys, self.ranges, strict=True):
+            order, numbers = _ranks(rows.select(names), ends)
+            point[order] = numbers
+        places = hilbert(points, _bits(len(self.keys)))
         return rows.drop_columns([name for names in self.keys for name in names]).append_column(_PLACE, pa.array(places))
 
 
@@ -130,12 +134,9 @@ def _key(schema: Struct, text: str, number: int) -> list[Output]:
 
 def parts(action: str) -> list[tuple[str, int]]:
     """The parts of a file, as `_read` takes them, and their bytes."""
-    size = int(json.loads(action)["add"]["size"])
-    ends = [*range(PART_BYTES, size, PART_BYTES), None]
-    return [
-        (json.dumps([action, start, end]), (size if end is None else end) - start)
-        for start, end in zip(range(0, max(1, size), PART_BYTES), ends, strict=True)
-    ]
+    add = json.loads(action)["add"]
+    size = int(add["size"])
+    return [(json.dumps([add, start, end]), (size if end is None else end) - start) for start, end in spans(size, PART_BYTES)]
 
 
 def sampled(sorting: Sorting, most: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -175,17 +176,16 @@ def _read(query: Query, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str
     query = replace(query, system=query.storage.open())
     for batch in batches:
         for part in batch.column(0).to_pylist():
-            action, start, end = json.loads(part)
-            yield part, FileReader(query, File.of(json.loads(action)["add"])).batches(start, end)
+            add, start, end = json.loads(part)
+            yield part, FileReader(query, File.of(add)).batches(start, end)
 
 
 def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, int]) -> Iterator[pa.RecordBatch]:
     """The rows in blocks, one for each new file and partition. Empties the list."""
     rows = sorting.placed(pa.Table.from_batches(batches))
     batches.clear()
-    position = sorting.position
-    sorted_, numbers = _ranks(rows.select(position), sorting.ends)
-    rows, numbers = rows.take(pa.array(sorted_)).combine_chunks(), numbers[sorted_]
+    order_of_rows, numbers = _ranks(rows.select(sorting.position), sorting.ends)
+    rows = rows.take(pa.array(order_of_rows)).combine_chunks()
     changes = numbers[1:] != numbers[:-1]
     for name in sorting.partition_by:
         codes = rows[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -218,14 +218,11 @@ def _with_plain_keys(rows: pa.Table) -> pa.Table:
 
 
 def _ranks(rows: pa.Table, ends: pa.Table | None) -> tuple[Int64s, Int64s]:
-    """The order of rows by all of their columns, and the number of each row's range: of the ends that are below it."""
+    """The order of rows by all of their columns and, in that order, the numbers of their ranges: how many ends are below."""
     both = rows if ends is None else pa.concat_tables([rows, ends.select(rows.column_names)])
     order = np.asarray(order_of(both.combine_chunks(), both.column_names))
     is_end = order >= rows.num_rows
-    below, sorted_ = np.cumsum(is_end)[~is_end], order[~is_end].astype(np.int64)
-    numbers = np.empty(len(sorted_), np.int64)
-    numbers[sorted_] = below
-    return sorted_, numbers
+    return order[~is_end].astype(np.int64), np.cumsum(is_end)[~is_end]
 
 
 def _ends(sample: pa.Table, names: list[str], ranges: int) -> pa.Table:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as T
 
 from delta_variant import jvm, pairs
-from delta_variant.loading import task_numbers
+from delta_variant.loading import in_tasks
 from delta_variant.paths import quoted
 from delta_variant.rewriting.sorting import PART_BYTES, Sorting, parts, sampled, sorted_blocks
 from delta_variant.writer import clustering
@@ -29,11 +29,10 @@ from delta_variant.writer.blocks import BLOCK, FILE, KEY, unpacked
 
 RANGES = 1000
 """Into how many ranges the values of each of several keys are divided."""
-SAMPLED = "1000"
+SAMPLED = 1000
 """How many rows are sampled for each range: the sizes of files differ by about 3 %."""
 MOST_SAMPLED = 1_000_000
 """How many rows are sampled for all ranges."""
-_PART, _TASK = "delta_variant part", "delta_variant task"
 _SAMPLE = "spark.sql.execution.rangeExchange.sampleSizePerPartition"
 _POSITION = "delta_variant position"
 
@@ -44,9 +43,8 @@ def merged(spark: SparkSession, sorting: Sorting, actions: Sequence[str], schema
     actions: the JSON of the Add actions of the files. schema: the columns of the table.
     """
     found = [part for action in actions for part in parts(action)]
-    tasks = task_numbers([size for _, size in found], spark.sparkContext.defaultParallelism, PART_BYTES)
-    table = pa.table({_PART: [text for text, _ in found], _TASK: pa.array(tasks, pa.int32())})
-    rows = pairs.by_number(spark.createDataFrame(table), max(tasks) + 1, F.col(quoted(_TASK))).drop(_TASK)
+    texts = pa.array([text for text, _ in found])
+    rows = in_tasks(spark, {"part": texts}, [size for _, size in found], PART_BYTES)
     if files > 1 or len(sorting.keys) > 1:
         sorting = _with_ranges(sorting, rows, len(found), files)
     partitions = [schema[name] for name in sorting.partition_by]
@@ -60,7 +58,7 @@ def merged(spark: SparkSession, sorting: Sorting, actions: Sequence[str], schema
 
 def _with_ranges(sorting: Sorting, parts: DataFrame, count: int, files: int) -> Sorting:
     """The sorting with the ends of ranges, for which tasks read a sample of the rows of so many parts."""
-    most = min(int(SAMPLED) * max(files, sorting.ranges_of_key), MOST_SAMPLED)
+    most = min(SAMPLED * max(files, sorting.ranges_of_key), MOST_SAMPLED)
     task = partial(sampled, sorting.of_keys, max(1, most // count))
     found = parts.mapInArrow(task, T.StructType([T.StructField(BLOCK, T.BinaryType())])).collect()
     return sorting.with_ranges(pa.concat_tables([pa.ipc.open_stream(row[0]).read_all() for row in found]), files)
@@ -79,7 +77,7 @@ def clustered(
     position = keys[0] if len(keys) == 1 else [_hilbert(spark, [F.struct(*key) for key in keys])]
     named = [key.alias(f"{KEY}{number}") for number, key in enumerate(position)]
     columns = rows.columns
-    spark.conf.set(_SAMPLE, SAMPLED)
+    spark.conf.set(_SAMPLE, str(SAMPLED))
     rows = rows.withColumn(_POSITION, F.struct(*partitions, *named))
     if files > 1:
         rows = rows.withColumn(FILE, _range(spark, F.col(_POSITION), files))

@@ -34,30 +34,24 @@ ORDER = b"delta_variant order"
 _LOCAL = "SPARK_LOCAL_DIRS"  # which Spark sets for its workers
 
 
-class Reader:
-    """Reads blocks for one task of the second stage."""
+def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of blocks, followed by the partition columns of their blocks.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """schema: the columns of the rows, without partition columns."""
-        self._schema = schema
-
-    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of blocks, followed by the partition columns of their blocks.
-
-        rows: batches with blocks, and with partition columns after them; those of a partition are together.
-        """
-        each = (batch.slice(number, 1) for batch in rows for number in range(batch.num_rows))
-        for _, blocks in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
-            with tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None) as file:
-                ends = [0]
-                for row in blocks:
-                    file.write(_bytes(row.column(0)))
-                    ends.append(file.tell())
-                    own = row.select(range(1, row.num_columns))
-                file.flush()
-                merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
-                for batch in merged:
-                    yield beside(with_types(batch.select(self._schema.names), self._schema), own)
+    schema: the columns of the rows, without partition columns. batches: with blocks, and with partition columns after them;
+    those of a partition are together.
+    """
+    each = (batch.slice(number, 1) for batch in batches for number in range(batch.num_rows))
+    for _, blocks in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
+        with tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None) as file:
+            ends = [0]
+            for row in blocks:
+                file.write(_bytes(row.column(0)))
+                ends.append(file.tell())
+                own = row.select(range(1, row.num_columns))
+            file.flush()
+            merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
+            for batch in merged:
+                yield beside(with_types(batch.select(schema.names), schema), own)
 
 
 def _bytes(block: pa.Array) -> pa.Buffer:
@@ -68,14 +62,14 @@ def _bytes(block: pa.Array) -> pa.Buffer:
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of blocks as Spark has them, for mapInArrow; `Reader` does it in the tasks of a write.
+    """The rows of blocks as Spark has them, for mapInArrow; `rows_of` gives them to the tasks of a write.
 
     schema: PySpark's, with the partition columns at the end.
     """
     for batch in batches:
         count = batch.num_columns - 1
-        reader = Reader(pa.schema(list(schema)[: len(schema) - count]))
-        yield from (with_types(rows, schema) for rows in reader.batches(chain([batch], batches)))
+        read = rows_of(pa.schema(list(schema)[: len(schema) - count]), chain([batch], batches))
+        yield from (with_types(rows, schema) for rows in read)
 
 
 def order_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:

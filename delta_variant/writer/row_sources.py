@@ -169,7 +169,7 @@ class ParquetPieces(_WholeRows):
 @dataclass(frozen=True)
 class SortedBlocks(_WholeRows):
     def rows(self, batches: Batches, malformed: Counter[str]) -> Batches:  # noqa: ARG002
-        return blocks.Reader(self.schema).batches(batches)
+        return blocks.rows_of(self.schema, batches)
 
 
 def _text(array: pa.Array) -> pa.Array:

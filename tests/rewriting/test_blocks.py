@@ -109,7 +109,7 @@ def merged(made: Made, sent: list[pa.RecordBatch]) -> dict[int, list[int]]:
     schema, found = pa.schema([("row", pa.int64())]), {}
     for number in sorted({block[blocks.FILE][0].as_py() for block in sent}):
         of_file = sorted((block for block in sent if block[blocks.FILE][0].as_py() == number), key=lambda one: repr(one["p"]))
-        read = blocks.Reader(schema).batches(one.drop_columns([blocks.FILE]) for one in of_file)
+        read = blocks.rows_of(schema, (one.drop_columns([blocks.FILE]) for one in of_file))
         rows = []
         for batch in read:
             assert batch["p"].to_pylist() == [made.partitions[row] for row in batch["row"].to_pylist()]
