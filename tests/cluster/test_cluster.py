@@ -173,7 +173,8 @@ def packages(cluster):
     for name, text in {"older": f"__path__.append({str(package)!r})", "without": "import nowhere"}.items():
         (cluster.folder / name / "delta_variant").mkdir(parents=True)
         (cluster.folder / name / "delta_variant" / "__init__.py").write_text(text)
-    (cluster.folder / "older" / "delta_variant" / "version.py").write_text("__version__ = '0.0.9'")
+    version = package.joinpath("version.py").read_text().replace(delta_variant.__version__, "0.0.9")
+    (cluster.folder / "older" / "delta_variant" / "version.py").write_text(version)
 
 
 def test_the_demo(cluster, driver):
