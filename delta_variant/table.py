@@ -234,8 +234,7 @@ class VariantTable:
         itself, TableError for what Delta refuses and for a column without statistics, ConflictError after several conflicts.
         """
         with own_session(self._table.spark) as spark:
-            table = replace(self._table, spark=spark)
-            return rewriting.optimize(table, VariantTable(table).stats, cluster_by, where, max_file_size, progress)
+            return rewriting.optimize(replace(self._table, spark=spark), cluster_by, where, max_file_size, progress)
 
     def cluster_by(self, keys: Sequence[str] | None) -> int:
         """Store the keys by which `optimize` orders rows, in the property `delta_variant.clusterBy`; None removes them.
@@ -262,7 +261,7 @@ class VariantTable:
         the files that each advice saves, from the overlap of bounds; a path without bounds has no advice on clustering until
         it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
         """
-        return advise(self._table, self.stats, queries)
+        return advise(self._table, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
         """Write plain files anew, shredded, one new file in the place of each old one.

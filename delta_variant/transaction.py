@@ -25,8 +25,9 @@ from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
-from delta_variant.messages import Identifiers, decoded, encoded
-from delta_variant.paths import quoted
+from delta_variant.messages import Bound, Identifiers, decoded, encoded
+from delta_variant.paths import normalized, quoted
+from delta_variant.stats import place
 from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
@@ -253,10 +254,20 @@ class Transaction:
         with jvm.delta_errors(f"reading {self._table.name}"):
             return DataFrame(self._rewrite.rows(), self.spark)
 
-    def add_actions(self, where: str | None) -> DataFrame:
-        """A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics."""
+    def add_actions(self, where: str | None, bounds: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()) -> DataFrame:
+        """A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics.
+
+        bounds: what else the rows have, as VARIANT columns with these numbers as names. For each of them the side (`min`,
+        `max`), the VARIANT column by its physical names, and the keys of the path.
+        """
         with jvm.delta_errors(f"reading the log of {self._table.name}"):
-            return DataFrame(self._rewrite.files(where), self.spark)
+            statistics = self._table.statistics(self.delta.snapshot())
+            numbers = {tuple(names): number for number, names in enumerate(statistics.columnNames())}
+            asked = [
+                encoded(Bound(side, column=numbers.get(tuple(column), -1), key=normalized(keys), tag=place(column, keys)))
+                for side, column, keys in bounds
+            ]
+            return DataFrame(self._rewrite.files(where, statistics, asked), self.spark)
 
     def open(self, paths: Sequence[str]) -> DataFrame:
         """The rows of these files, or of those that the table still has; with row tracking, with the columns that keep ids."""

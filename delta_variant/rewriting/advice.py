@@ -11,7 +11,7 @@ In: queries, as `explain` reports on them, and the bounds in the log. Out: advic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -48,8 +48,8 @@ class Advice:
     """What does it."""
 
 
-def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str | DataFrame] | None) -> list[Advice]:
-    """Advice for these queries, as `VariantTable.advise` says. bounds: makes the DataFrame of `VariantTable.stats`."""
+def advise(table: Table, queries: Iterable[str | DataFrame] | None) -> list[Advice]:
+    """Advice for these queries, as `VariantTable.advise` says."""
     spark = table.spark
     if not has_rules(spark):
         raise SessionError(
@@ -65,7 +65,7 @@ def advise(table: Table, bounds: Callable[[], DataFrame], queries: Iterable[str 
         raise TableError(
             f"none of the queries reads files of {table.name} that Delta has chosen one by one: {scans[0].reasons[0]}"
         )
-    found = [*_to_bound(table, scans), *_to_shred(table, scans), *_to_cluster(table, bounds, scans)]
+    found = [*_to_bound(table, scans), *_to_shred(table, scans), *_to_cluster(table, scans)]
     return sorted(found, key=lambda advice: -advice.files_saved)
 
 
@@ -116,7 +116,7 @@ def _to_shred(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
         yield Advice("shred", tuple(plain), len(saved), sum(saved), reason, call)
 
 
-def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[Scan]) -> Iterable[Advice]:
+def _to_cluster(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
     """Advice for each path that queries compare, and for the two best if they serve different queries."""
     asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # number of the scan, files left by the path, files opened
     for number, scan in enumerate(scans):
@@ -133,7 +133,7 @@ def _to_cluster(table: Table, bounds: Callable[[], DataFrame], scans: Sequence[S
         return  # a table that `optimize` refuses
     for path, questions in asked.items():
         try:
-            _, _, files = files_of(snapshot, bounds, [path], None)
+            _, _, files = files_of(snapshot, [path], None)
         except DeltaVariantError:
             continue  # a path through an array, which has no bounds
         ranged = np.flatnonzero(files.low[:, 0] != NONE)

@@ -29,7 +29,7 @@ from delta_variant import jvm, mapping, stats
 from delta_variant.analysis import inspected
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
-from delta_variant.paths import listed, normalized, parse_bounded_path, parse_column_path, quoted
+from delta_variant.paths import listed, parse_bounded_path, parse_column_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import source
 from delta_variant.rewriting.arrangement import (
@@ -82,7 +82,6 @@ class Rewritten:
 
 def optimize(
     table: Table,
-    bounds: Callable[[], DataFrame],
     keys: Sequence[str] | None,
     where: str | None,
     max_file_size: int | None,
@@ -90,7 +89,7 @@ def optimize(
 ) -> Rewritten:
     """Optimizes a table, as `VariantTable.optimize` says.
 
-    table: in a session of its own. bounds: makes the DataFrame of `VariantTable.stats`.
+    table: in a session of its own.
     """
     chosen = optimizing(table)
     features = chosen.features
@@ -98,7 +97,7 @@ def optimize(
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
     if file_bytes < 1:
         raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
-    paths, partitions, files = files_of(chosen, bounds, cluster_by, where)
+    paths, partitions, files = files_of(chosen, cluster_by, where)
     sets: list[Indices] = []
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)
@@ -205,36 +204,30 @@ def checked_keys(features: TableFeatures, keys: Sequence[str]) -> tuple[str, ...
     return tuple(keys)
 
 
-def files_of(
-    snapshot: Transaction, bounds: Callable[[], DataFrame], cluster_by: Sequence[str], where: str | None
-) -> tuple[list[str], NDArray[np.int64], Files]:
+def files_of(snapshot: Transaction, cluster_by: Sequence[str], where: str | None) -> tuple[list[str], NDArray[np.int64], Files]:
     """The files of the partitions that `where` selects: their paths, the numbers of their partitions, and their ranges.
 
     Raises TableError for a key of which Delta keeps no statistics.
     """
-    add = snapshot.add_actions(where)
+    physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(snapshot.features.schema).items()}
+    names = {key: physical[tuple(map(str.lower, parse_column_path(key)[0]))] for key in cluster_by}
+    ends = [(side, key) for key in dict.fromkeys(cluster_by) for side in ("min", "max")]
+    of_paths = [(side, key) for side, key in ends if parse_column_path(key)[1] is not None]
+    add = snapshot.add_actions(where, [(side, names[key], parse_bounded_path(key)[1]) for side, key in of_paths])
     records, deleted = F.col("stats.numRecords"), F.coalesce("deletionVector.cardinality", F.lit(0))
     columns = [
         F.col("path"), F.col("size"), (records - deleted).alias("rows"), F.to_json("partitionValues").alias("partition"),
         F.col("tags")[CLUSTERED_TAG].alias("run"),
         F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("rewritten"),
     ]  # fmt: skip
-    ordinary = [key for key in cluster_by if parse_column_path(key)[1] is None]
-    sides = ("minValues", "maxValues")
-    columns += [_statistic(snapshot, add, side, key).alias(f"{side} {key}") for key in ordinary for side in sides]
-    rows = add.select(*columns)
-    for key in cluster_by:
-        if key not in ordinary:
-            column, keys = parse_bounded_path(key)
-            of_column = F.lower("column") == ".".join(column).lower()
-            of_path = bounds().where(of_column & (F.col("path") == normalized(keys)))
-            of_path = of_path.dropDuplicates(["file"]).select(
-                F.col("file").alias("path"),
-                *(F.struct(*map(F.expr, clustering.sort_key(side))).alias(f"{side}Values {key}") for side in ("min", "max")),
-            )
-            rows = rows.join(of_path, "path", "left")
-    table = rows.toArrow().combine_chunks()
-    ranges = [_ranks(*(table[f"{side} {key}"] for side in sides)) for key in cluster_by]
+    for side, key in ends:
+        if (side, key) in of_paths:
+            end = F.struct(*map(F.expr, clustering.sort_key(f"`{of_paths.index((side, key))}`")))
+        else:
+            end = _statistic(snapshot.features.table, add, side, names[key], key)
+        columns.append(end.alias(f"{side} {key}"))
+    table = add.select(*columns).toArrow().combine_chunks()
+    ranges = [_ranks(table[f"min {key}"], table[f"max {key}"]) for key in cluster_by]
     low, high = (
         np.stack([both[end] for both in ranges], 1) if ranges else np.zeros((len(table), 0), np.int64) for end in (0, 1)
     )
@@ -250,19 +243,17 @@ def files_of(
     return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
 
 
-def _statistic(snapshot: Transaction, add: DataFrame, side: str, key: str) -> Column:
-    """The smallest or the largest value of an ordinary column, from the statistics of a file."""
-    physical = {tuple(map(str.lower, path)): names for path, names in mapping.physical_paths(snapshot.features.schema).items()}
-    column, _ = parse_column_path(key)
+def _statistic(table: str, add: DataFrame, side: str, names: Sequence[str], key: str) -> Column:
+    """The smallest or the largest value of an ordinary column, from the statistics of a file. names: those of the column."""
     found: Any = add.schema
-    for name in (names := ("stats", side, *physical[tuple(map(str.lower, column))])):
+    for name in (steps := ("stats", f"{side}Values", *names)):
         if not isinstance(found, T.StructType) or name not in found.names:
             raise TableError(
-                f"{snapshot.features.table} keeps no statistics of {key}: Delta keeps them for the first "
+                f"{table} keeps no statistics of {key}: Delta keeps them for the first "
                 "delta.dataSkippingNumIndexedCols columns, and not for all types"
             )
         found = found[name].dataType
-    return F.col(".".join(map(quoted, names)))
+    return F.col(".".join(map(quoted, steps)))
 
 
 def _ranks(low: pa.ChunkedArray, high: pa.ChunkedArray) -> tuple[Ranges, Ranges]:

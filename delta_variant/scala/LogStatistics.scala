@@ -45,6 +45,20 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
   }
 
   /**
+   * Rows with the columns of `Snapshot.withStats`, and beside them bounds as VARIANTs, named by their numbers. Bounds of a column
+   * without a number are NULL.
+   */
+  def beside(files: DataFrame, bounds: Seq[Messages.Bound]): DataFrame = {
+    val plan = files.queryExecution.analyzed
+    val known = row(plan.output, column(plan.output, "path"), checked = true)
+    val found = bounds.zipWithIndex.map { case (bound, number) =>
+      val value = if (bound.column < 0) NoVariant else LogStatistics.found(bound.side, bound, known.map(_.toAttribute))
+      Alias(value, number.toString)()
+    }
+    Dataset.ofRows(files.sparkSession, Project(plan.output ++ found, Project(plan.output ++ known, plan)))
+  }
+
+  /**
    * The columns of a row, as expressions over the columns of `Snapshot.withStats`. If not `checked`, to read damaged values is
    * an error.
    */
@@ -142,7 +156,7 @@ object LogStatistics {
   }
 
   /** The minimum or maximum of a path as VARIANT, whatever its type; NULL if there is none. */
-  private def found(side: String, bound: Messages.Bound, row: Seq[Attribute]): Expression = {
+  def found(side: String, bound: Messages.Bound, row: Seq[Attribute]): Expression = {
     val inStatistics = get(column(row, side + bound.column), Seq(bound.key), "", VariantType)
     bound.tag.fold(inStatistics) { place =>
       Coalesce(Seq(inStatistics, get(column(row, "nonnull"), place, if (side == "min") "[2]" else "[3]", VariantType)))

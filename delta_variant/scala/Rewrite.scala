@@ -28,10 +28,16 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
     Messages.encoded(Messages.Identifiers(Identifiers.of(transaction,
           Messages.decoded[Messages.Identifiers](asked).versions.keys)))
 
-  /** A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics. */
-  def files(where: String): DataFrame = AddFiles.of(
-    transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
-    AddFiles.predicates(spark, transaction.metadata, where))
+  /**
+   * A row for each file of the partitions that `where` selects: the columns of its Add action, with parsed statistics, and the
+   * bounds as VARIANTs, named by their numbers.
+   */
+  def files(where: String, statistics: LogStatistics, bounds: JList[String]): DataFrame = {
+    val files = AddFiles.of(
+      transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
+      AddFiles.predicates(spark, transaction.metadata, where))
+    statistics.beside(files, bounds.asScala.toSeq.map(Messages.decoded[Messages.Bound](_)))
+  }
 
   /** The rows of the snapshot, which the transaction thereby reads. They come from the files, never from Spark's cache. */
   def rows: DataFrame = log.createDataFrame(transaction.snapshot, transaction.filterFiles()).asInstanceOf[DataFrame]
