@@ -4,7 +4,10 @@ In: batches of one physical Arrow schema, shredded structs included, and the nam
 pyarrow makes a row group of every call, so batches are collected up to the size of a row group. What pyarrow writes when it is
 closed (page indexes and the footer) is held back, and the footer is edited (`footer`).
 
-Invariants: those of the package. After an error, no readable file is left behind.
+A thread encodes a row group while the rows of the next one come in. The first row group is encoded at once, since sizes are
+estimated by it, and the last one when the file is closed: a file of two row groups has no thread.
+
+Invariants: those of the package. Memory holds two row groups. After an error, no readable file is left behind.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,6 +31,7 @@ from delta_variant.parquet.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from concurrent.futures import Future
     from types import TracebackType
 
     from typing_extensions import Self
@@ -89,7 +94,10 @@ class FileWriter:
         self._metadata = dict(metadata or {})
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
-        self._rows = self._bytes = self._flushed = 0
+        self._rows = self._bytes = 0  # of the pending rows
+        self._thread: ThreadPoolExecutor | None = None
+        self._encoding: Future[None] | None = None  # the row group that the thread encodes
+        self._encoding_bytes = self._flushed = self._written = 0
         self._groups = 0
         self._with_nan: set[tuple[int, int]] = set()  # column chunks, by the numbers of row group and leaf column
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
@@ -116,14 +124,16 @@ class FileWriter:
         """Writes the last row group and the footer. Returns the size of the file in bytes."""
         if self._open:
             with self._abort_on_error():
-                self._write_row_group()
+                self._finish_row_group()
+                self._encode(self._taken())
                 self._write_footer()
-        return self._sink.size
+                self._finish_row_group()
+        return self._written
 
     @property
     def file_bytes(self) -> int:
         """The size of the file so far in bytes: the row groups that are written."""
-        return self._sink.size
+        return self._written
 
     @property
     def flushed_bytes(self) -> int:
@@ -132,8 +142,8 @@ class FileWriter:
 
     @property
     def buffered_bytes(self) -> int:
-        """The Arrow bytes of the rows that wait until their row group is full."""
-        return self._bytes
+        """The Arrow bytes of the row group that is encoded, and of the rows that wait until their row group is full."""
+        return self._encoding_bytes + self._bytes
 
     def abort(self) -> None:
         """Stops without writing a footer, and removes a file that was opened here."""
@@ -142,6 +152,7 @@ class FileWriter:
         self._open = False
         self._pending.clear()
         self._sink.mute()
+        self._end_thread()
         if self._writer is not None:
             with contextlib.suppress(Exception):  # the caller must see the error that led to this call
                 self._writer.close()
@@ -178,21 +189,48 @@ class FileWriter:
         self._bytes += size
 
     def _write_row_group(self) -> None:
-        if self._closing and self._pending:
-            self._pending = self._closing.close(self._pending, (self._flushed + self._bytes) // (self._groups + 1))
+        """Begins to encode the pending rows. The first row group is written afterwards; others may not be."""
+        self._finish_row_group()
+        if self._groups:
+            self._thread = self._thread or ThreadPoolExecutor(1)
+            self._encoding = self._thread.submit(self._encode, self._taken())
+        else:
+            self._encode(self._taken())
+            self._finish_row_group()
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        """The pending rows, as the row group that is encoded."""
+        rows, self._pending, self._encoding_bytes = self._pending, [], self._bytes
+        self._rows = self._bytes = 0
+        return rows
+
+    def _finish_row_group(self) -> None:
+        """Waits until the row group that is encoded is written."""
+        if self._encoding is not None:
+            self._encoding.result()
+        self._flushed += self._encoding_bytes
+        self._encoding, self._encoding_bytes, self._written = None, 0, self._sink.size
+
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def _encode(self, batches: list[pa.RecordBatch]) -> None:
+        """Writes a row group; nothing if there are no rows."""
+        if self._closing and batches:
+            batches = self._closing.close(batches, (self._flushed + self._encoding_bytes) // (self._groups + 1))
         if self._writer is None:
-            self._writer = self._parquet_writer()
-        if self._pending:
-            self._find_nan()
-            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=self._rows)
+            self._writer = self._parquet_writer(batches)
+        if batches:
+            self._find_nan(batches)
+            table = pa.Table.from_batches(batches, self._schema)
+            self._writer.write_table(table, row_group_size=table.num_rows)
             if self._closing:
                 self._closing.write()
             self._buffer.flush()
-        self._pending.clear()
-        self._flushed += self._bytes
-        self._rows = self._bytes = 0
 
     def _write_footer(self) -> None:
+        self._end_thread()
         assert self._writer is not None
         if self._metadata:
             self._writer.add_key_value_metadata(self._metadata)
@@ -212,16 +250,16 @@ class FileWriter:
         stubs = self._closing.fields() if self._closing else {}
         return footers.with_fields(footer, stubs) if stubs else footer
 
-    def _find_nan(self) -> None:
-        """Records the columns of the pending row group that contain a NaN."""
-        for batch in self._pending if self._floats else ():
+    def _find_nan(self, batches: list[pa.RecordBatch]) -> None:
+        """Records the columns of a row group that contain a NaN."""
+        for batch in batches if self._floats else ():
             for names, values in encodings.columns(batch.to_struct_array(), within=self._to_floats):
                 if _has_nan(values):
                     self._with_nan |= {(self._groups, number) for number, name in self._floats.items() if name == names}
         self._groups += 1
 
-    def _parquet_writer(self) -> pq.ParquetWriter:
-        sample = encodings.sample(self._pending, self._schema)
+    def _parquet_writer(self, batches: list[pa.RecordBatch]) -> pq.ParquetWriter:
+        sample = encodings.sample(batches, self._schema)
         columns = [(".".join(names), names, values) for names, values in encodings.columns(sample)]
         count = Counter(name for name, *_ in columns)  # pyarrow cannot tell the column `a.b` from the field b of a
         columns = [column for column in columns if count[column[0]] == 1]
