@@ -77,7 +77,7 @@ def order_of(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     return pc.sort_indices(rows, [(name, "ascending") for name in names])
 
 
-def _keys(rows: pa.Table | pa.RecordBatch) -> list[str]:
+def _keys(rows: pa.Table) -> list[str]:
     return [name for name in rows.schema.names if name.startswith(KEY)]
 
 
@@ -86,7 +86,7 @@ def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:
     heads = sorted((_Head(block, MERGE_BYTES // len(blocks)) for block in blocks), key=lambda head: head.order)
     while heads:
         least = min(head.last for head in heads)
-        rows = pa.Table.from_batches([head.until(least) for head in heads])
+        rows = pa.concat_tables([head.until(least) for head in heads])
         heads = [head for head in heads if not head.is_empty]
         keys = _keys(rows)
         rows = rows.take(order_of(rows, keys)) if len(blocks) > 1 else rows
@@ -114,17 +114,17 @@ class _Head:
         stream = pa.ipc.open_stream(pa.PythonFile(block, mode="r"))
         self.order = stream.schema.metadata[ORDER]
         self._parts = _parts(stream, size)
-        self._rows = next(self._parts)
+        self._rows = pa.Table.from_batches([next(self._parts)])
         self._least = self._rows.num_rows
         self._see()
 
-    def until(self, key: tuple[Any, ...]) -> pa.RecordBatch:
+    def until(self, key: tuple[Any, ...]) -> pa.Table:
         """Takes the rows up to this key."""
         end = bisect_right(range(self._rows.num_rows), key, key=self._key)
         taken, self._rows = self._rows.slice(0, end), self._rows.slice(end)
         # With a few rows more, each step of a merge would be about a few rows.
         while self._rows.num_rows < self._least and (part := next(self._parts, None)) is not None:
-            self._rows = pa.concat_batches([self._rows, part])
+            self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([part])])
         self._see()
         return taken
 
