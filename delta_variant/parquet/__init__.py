@@ -5,7 +5,7 @@
 
 Source: parquet-format, `LogicalTypes.md` (VARIANT) and `VariantShredding.md`.
 
-Invariants: memory holds one row group, the page indexes and the footer, never the file. No reader loses a row because of a
+Invariants: memory holds two row groups, the page indexes and the footer, never the file. No reader loses a row because of a
 minimum or a maximum: a FLOAT or DOUBLE column has neither in a row group where it has a NaN. A file that was not closed has
 no footer.
 """

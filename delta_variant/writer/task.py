@@ -8,7 +8,7 @@ A file whose rows all fit into the sample for inference is encoded in memory. If
 and plain, and the smaller one is kept, with the bounds of the shredded one.
 
 Invariants: memory holds the sample that a shredding schema is inferred from, one batch, one slice of it while it is
-shredded, and one row group. Each is bounded in bytes, but a single row is never divided. A file has one partition value
+shredded, and two row groups. Each is bounded in bytes, but a single row is never divided. A file has one partition value
 and one shredding schema. A task that fails deletes its files. Files that a killed task leaves behind are in no commit;
 VACUUM deletes them. Filters (`membership`) of files that are in no commit count for none.
 """

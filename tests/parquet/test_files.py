@@ -298,7 +298,7 @@ def test_row_groups_are_bounded(tmp_path):
 
 
 def test_rows_leave_memory_with_their_row_group():
-    """Row groups are written while rows are added, long before the file is closed."""
+    """Row groups are written while rows are added, long before the file is closed: memory holds two."""
     sink = io.BytesIO()
     batch = pa.record_batch({"x": RANDOM.random(10_000)})
     with FileWriter(sink, batch.schema, row_group_bytes=160_000) as writer:
@@ -306,8 +306,10 @@ def test_rows_leave_memory_with_their_row_group():
         for _ in range(10):
             writer.write(batch)
             sizes.append(sink.tell())
+            assert writer.buffered_bytes <= 2 * 160_000
+            assert writer.flushed_bytes + writer.buffered_bytes == len(sizes) * 80_000
     assert sizes[2] > 0
-    assert sizes[8] > 3 * sizes[2]
+    assert sizes[8] > 2 * sizes[2]
     assert not sink.closed
     assert writer.close() == len(sink.getvalue())
 
@@ -354,19 +356,24 @@ def test_an_error_leaves_an_open_sink_without_a_footer():
 
 
 class FullDisk(io.BytesIO):
-    """A file that takes 50,000 bytes."""
+    """A file that takes so many bytes."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
 
     def write(self, data):
-        if self.tell() + len(data) > 50_000:
+        if self.tell() + len(data) > self.room:
             raise OSError(28, "No space left on device")
         return super().write(data)
 
 
 def test_a_full_disk_is_the_error_the_caller_sees():
-    """An error of the sink is raised as it is, by write or by close, and the writer is closed."""
+    """An error of the sink is raised as it is, by write or by close, and the writer is closed: in the first row group, in one
+    that is encoded beside the next, and in the last."""
     batch = pa.record_batch({"x": RANDOM.random(10_000)})
-    for row_group_bytes in (80_000, 1 << 20):
-        writer = FileWriter(FullDisk(), batch.schema, row_group_bytes=row_group_bytes)
+    for room, row_group_bytes in ((50_000, 80_000), (200_000, 80_000), (50_000, 1 << 20)):
+        writer = FileWriter(FullDisk(room), batch.schema, row_group_bytes=row_group_bytes)
         with pytest.raises(OSError, match="No space left"):  # noqa: PT012  # either call may be the one
             for _ in range(5):
                 writer.write(batch)
