@@ -166,8 +166,8 @@ def numbered(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
     return events(spark, rows, partitions).select("id", F.expr("int(id % 10)").alias("n"), "v")
 
 
-def inserts(ways: list[Way], work: Path, title: str, query: str, columns: str, rounds: int) -> None:
-    """One INSERT into new tables."""
+def inserts(ways: list[Way], work: Path, title: str, query: str, columns: str, rounds: int) -> dict[str, list[Cost]]:
+    """One INSERT into new tables, and what it costs."""
     tables: dict[str, str] = {}
 
     def insert(way: Way) -> Cost:
@@ -178,18 +178,25 @@ def inserts(ways: list[Way], work: Path, title: str, query: str, columns: str, r
     costs = alternating({way.name: lambda way=way: insert(way) for way in ways}, rounds)
     show(title, costs, {way.name: files(way.spark, tables[way.name]) for way in ways})
     equal(ways, tables)
+    return costs
 
 
 def insert(work: Path, rows: int, rounds: int) -> None:
-    ways, source = sessions(), work / "source"
-    plain = ways[1].spark
+    ways = sessions()
+    plain, query = ways[1].spark, from_files(ways, work, rows, rounds)[0]
+    plain.sql(f"CACHE TABLE kept AS {query}")  # all sessions of a JVM use what one has cached
+    inserts(ways, work, f"INSERT of {rows:,} events from memory", query, "id LONG, v VARIANT", rounds)
+
+
+def from_files(ways: list[Way], work: Path, rows: int, rounds: int) -> tuple[str, dict[str, list[Cost]]]:
+    """An INSERT of events from Parquet files: its query, and what it costs."""
+    plain, source = ways[1].spark, work / "source"
     plain.conf.set("spark.sql.variant.writeShredding.enabled", "false")
     events(plain, rows, 4).write.parquet(str(source))
     plain.conf.unset("spark.sql.variant.writeShredding.enabled")
     query = f"TABLE parquet.`{source}`"
-    inserts(ways, work, f"INSERT of {rows:,} events from Parquet files", query, "id LONG, v VARIANT", rounds)
-    plain.sql(f"CACHE TABLE kept AS {query}")  # all sessions of a JVM use what one has cached
-    inserts(ways, work, f"INSERT of {rows:,} events from memory", query, "id LONG, v VARIANT", rounds)
+    title = f"INSERT of {rows:,} events from Parquet files"
+    return query, inserts(ways, work, title, query, "id LONG, v VARIANT", rounds)
 
 
 def texts(work: Path, rows: int, rounds: int) -> None:
