@@ -93,7 +93,9 @@ def optimize(
     """
     chosen = optimizing(table)
     features = chosen.features
-    cluster_by = checked_keys(features, listed(features.properties.get(clustering.CLUSTER_BY, "")) if keys is None else keys)
+    cluster_by = checked_keys(
+        features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
+    )
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
     if file_bytes < 1:
         raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
@@ -115,9 +117,9 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
     """Stores the keys of `optimize` with the table, or removes them. Returns the version of the table."""
     if keys:
         text = ", ".join(checked_keys(table.features(), keys)).replace("\\", "\\\\").replace("'", "\\'")
-        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY}' = '{text}')"
+        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY_PROPERTY}' = '{text}')"
     else:
-        change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY}')"
+        change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY_PROPERTY}')"
     with jvm.delta_errors(f"altering {table.name}"):
         table.spark.sql(f"ALTER TABLE {table.name} {change}")
     return int(table.snapshot().version())

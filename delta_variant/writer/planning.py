@@ -24,7 +24,7 @@ from delta_variant.messages import ClusterReply, WriteReply
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
-from delta_variant.writer.arguments import CLUSTER_BY, SHRED, Request, sparks_codec
+from delta_variant.writer.arguments import CLUSTER_BY_OPTION, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.row_sources import LateVariants, ParsedTexts
@@ -64,7 +64,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     asked = asked or _command(request)
     option, closes_given = _shred(table)
     shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
-    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY, ""))
+    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY_OPTION, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
         table.check_shredding(", or leave out shred=")

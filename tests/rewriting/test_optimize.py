@@ -264,9 +264,9 @@ def test_stored_keys(spark, ten, tmp_path):
     table.cluster_by(["v:['a']", "n"])
     assert table.optimize(max_file_size=part(tmp_path, 4)).files_added > 1
     assert json.loads(last(tmp_path, "commitInfo")["operationParameters"]["zOrderBy"]) == ["v:['a']", "n"]
-    assert clustering.CLUSTER_BY in last(tmp_path, "metaData")["configuration"]
+    assert clustering.CLUSTER_BY_PROPERTY in last(tmp_path, "metaData")["configuration"]
     table.cluster_by(None)
-    assert clustering.CLUSTER_BY not in last(tmp_path, "metaData")["configuration"]
+    assert clustering.CLUSTER_BY_PROPERTY not in last(tmp_path, "metaData")["configuration"]
 
 
 def test_small_files_are_packed(spark, ten, rows_of_ten, tmp_path):
