@@ -63,7 +63,7 @@ class Plan:
     """What makes rows of the batches, one after the other; nothing if batches have the rows."""
     closes_given: bool = False
     """Whether the objects of columns with given schemas are closed too."""
-    steps: Mapping[str, bool] = field(default_factory=dict)
+    identity_columns: Mapping[str, bool] = field(default_factory=dict)
     """Columns whose highest value (True) or lowest value (False) is reported: Delta keeps it for identity columns."""
     version: str = __version__
     """The version of this package on the driver."""

@@ -102,7 +102,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         first_bounds={paths[path]: keys for path, keys in first.items()},
         index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
         sources=_sources(request, location, table, columns, asked),
-        steps=request.steps,
+        identity_columns=request.identity_columns,
     )
 
 
@@ -130,10 +130,10 @@ def _sources(
     pieces = asked.pieces and asked.pieces.planned(request, pairs.arrow_schema(columns))
     if pieces is None:
         return (*late, *texts)
-    if request.steps:
+    if request.identity_columns:
         raise UnsupportedFeatureError(
-            f"{table.table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: "
-            "write the files to another table, and its rows to this one"
+            f"{table.table} has the identity column {', '.join(request.identity_columns)}, and all rows of a file would get "
+            "one value: write the files to another table, and its rows to this one"
         )
     return (*late, pieces)
 
@@ -159,7 +159,7 @@ def _indexed(
 
 def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
-    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent)), events)
+    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent_columns)), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
 
 

@@ -154,7 +154,7 @@ class _WholeRows(Pieces):
     """The columns that pieces have, which are the first of the rows; empty while they are not known."""
 
     def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
-        read = [column for column in columns if column.name in request.read]
+        read = [column for column in columns if column.name in request.from_pieces]
         return replace(self, schema=pa.schema(read)) if read else None
 
 

@@ -301,7 +301,7 @@ class _Task:
         report = WriteReport(
             add=json.dumps(action, ensure_ascii=False, separators=(",", ":")), rows=kept.rows, size=kept.size,
             shredded=tuple(sorted(map(dotted, kept.shredding_schemas))), left_plain=kept is not shredded and not is_change,
-            marks=kept.marks,
+            high_water_marks=kept.high_water_marks,
         )  # fmt: skip
         self._reports.append(report)
 
@@ -333,7 +333,7 @@ class _File:
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self.has_plain = not set(shreddable(schema, plan.variants)) <= set(schemas)
         self.rows = self.size = 0
-        self.marks: dict[str, int] = {}
+        self.high_water_marks: dict[str, int] = {}
         self.incoming_bytes = 0  # of its rows as Spark sent them
         self.stats = stats.FileStats(
             self._schema,
@@ -365,11 +365,11 @@ class _File:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self.stats.update(batch)
-        for name, grows in self._plan.steps.items():
+        for name, grows in self._plan.identity_columns.items():
             values = batch.column(name)
             if values.null_count < len(values):
                 mark = (pc.max if grows else pc.min)(values).as_py()
-                self.marks[name] = (max if grows else min)(mark, self.marks.get(name, mark))
+                self.high_water_marks[name] = (max if grows else min)(mark, self.high_water_marks.get(name, mark))
         self.writer.write(batch)
         self.rows += rows.num_rows
         self.incoming_bytes += rows.nbytes
