@@ -53,7 +53,7 @@ object Messages {
   sealed trait Request[Reply]
 
   /**
-   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/queries/bounds.py, Log.
+   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/queries/bounds.py, LogContents.
    */
   final case class PruneRequest(
       operands: Seq[Operand], // the distinct expressions that the filters compare
