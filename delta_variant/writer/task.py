@@ -7,6 +7,9 @@ every file its Add action (PROTOCOL.md, "Add File and Remove File"). This module
 A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
 and plain, and the smaller one is kept, with the bounds of the shredded one.
 
+A VARIANT column is plain if the plan has no schema for it and infers none, if inference finds no path worth shredding, or if a
+small file is smaller so. The last two get the tag PLAIN_TAG. Only the last one is `left_plain` in a report.
+
 Invariants: memory holds the sample that a shredding schema is inferred from, one batch, one slice of it while it is
 shredded, and two row groups. Each is bounded in bytes, but a single row is never divided. A file has one partition value
 and one shredding schema. A task that fails deletes its files. Files that a killed task leaves behind are in no commit;
