@@ -39,9 +39,9 @@ from delta_variant.rewriting.arrangement import (
     Files,
     Indices,
     Ranges,
-    disordered,
     expected_bytes,
     grouped,
+    to_rewrite,
 )
 from delta_variant.rewriting.sorting import Sorting
 from delta_variant.transaction import Table, Transaction
@@ -103,7 +103,7 @@ def optimize(
     sets: list[Indices] = []
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)
-        sets += [of_partition[indices] for indices in disordered(files.some(of_partition), file_bytes)]
+        sets += [of_partition[indices] for indices in to_rewrite(files.some(of_partition), file_bytes)]
     tags = {CLUSTERED_TAG: f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"} if cluster_by else {}
     work = _Work(table, where, "auto", cluster_by, file_bytes, tags)
     jobs = [
@@ -220,7 +220,7 @@ def files_of(snapshot: Transaction, cluster_by: Sequence[str], where: str | None
     columns = [
         F.col("path"), F.col("size"), (records - deleted).alias("rows"), F.to_json("partitionValues").alias("partition"),
         F.col("tags")[CLUSTERED_TAG].alias("run"),
-        F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("rewritten"),
+        F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("many_deleted"),
     ]  # fmt: skip
     for side, key in ends:
         if (side, key) in of_paths:
@@ -235,12 +235,12 @@ def files_of(snapshot: Transaction, cluster_by: Sequence[str], where: str | None
     )
     of_keys = pc.starts_with(table["run"], f"{_hash(cluster_by)}.") if cluster_by else pa.nulls(len(table), pa.bool_())
     runs = pc.if_else(of_keys, table["run"], None).combine_chunks().dictionary_encode().indices.fill_null(NONE)
-    sizes, rewritten = _numbers(table["size"]), table["rewritten"].to_numpy()
+    sizes, many_deleted = _numbers(table["size"]), table["many_deleted"].to_numpy()
     counted = table["rows"].is_valid().to_numpy()
     rows_each = _numbers(table["rows"].fill_null(0))
     bytes_each = sizes[counted].sum() / max(1, rows_each[counted].sum()) or 1
     rows_each = np.where(counted, rows_each, (sizes / bytes_each).astype(np.int64))
-    files = Files(sizes, rows_each, low, high, _numbers(runs), rewritten)
+    files = Files(sizes, rows_each, low, high, _numbers(runs), many_deleted)
     partitions = table["partition"].combine_chunks().dictionary_encode().indices
     return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
 
