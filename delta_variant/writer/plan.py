@@ -47,7 +47,7 @@ class Plan:
     """Whether VARIANT groups get Parquet's logical type."""
     string_prefix: int = 32
     tight_bounds: bool = False
-    indexed: frozenset[ColumnPath] | None = None
+    with_statistics: frozenset[ColumnPath] | None = None
     """The leaf columns that get statistics; None for all."""
     tags: bool = False
     """Whether files get the tags that say more about paths than the statistics may (`stats.tags`)."""

@@ -94,7 +94,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         annotates=request.annotates,
         string_prefix=request.string_prefix,
-        indexed=frozenset(_indexed(table, data, stored, paths)),
+        with_statistics=frozenset(_with_statistics(table, data, stored, paths)),
         tight_bounds="deletionVectors" in table.names,
         tags=files < stats.MAX_TAGGED_FILES,
         field_ids={**ids, **mapping.field_ids(table.schema)},
@@ -138,7 +138,7 @@ def _sources(
     return (*late, pieces)
 
 
-def _indexed(
+def _with_statistics(
     features: TableFeatures,
     data: T.StructType,
     variants: Collection[ColumnPath],

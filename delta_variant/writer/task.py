@@ -320,8 +320,8 @@ class _Task:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                indexed = DataFile(add["path"], kept.size, now)
-                self._sidecars.add(index_file(source, indexed, self._plan.index, self._plan.index.paths))
+                written = DataFile(add["path"], kept.size, now)
+                self._sidecars.add(index_file(source, written, self._plan.index, self._plan.index.paths))
         return add
 
 
@@ -341,7 +341,7 @@ class _File:
         self.stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
-            indexed=nested.columns(self._schema, plan.variants) if plan.indexed is None else plan.indexed,
+            indexed=nested.columns(self._schema, plan.variants) if plan.with_statistics is None else plan.with_statistics,
             string_prefix=plan.string_prefix,
             first=plan.first_bounds,
             tight_bounds=plan.tight_bounds,
