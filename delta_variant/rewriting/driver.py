@@ -336,7 +336,7 @@ class _Work:
         except PythonException as error:
             if not by_blocks:
                 raise
-            every_write.tell("late", f"{self.table.log.dataPath()}\n{error}")
+            every_write.tell_of_write("blocks", f"{self.table.log.dataPath()}\n{error}")
             by_blocks = False
         return self._tried(paths, files, done, tries, by_blocks=by_blocks)
 

@@ -57,7 +57,7 @@ class Call:
         self._write: WriteRequest | None = None
         pieces = "" if request.pieces is None else request.pieces.name
         self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
-        self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell)
+        self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell_of_write)
         writes = every_write.writes(spark, self._callbacks.python, self._call)
         rule = jvm.construct(spark, "EveryWrite$SessionOfCall", writes)
         others = [other for other in jvm.rules(spark) if other.ruleName() != rule.ruleName()]  # of an earlier call

@@ -1,4 +1,4 @@
-"""The tasks of a write: Delta's request → the plan, and the PySpark function that makes the files.
+"""Makes the plan of a write from Delta's request, and the PySpark function that carries it out in tasks.
 
 In: what Delta's transaction knows of the table, the columns of its rows, in the names and the order of
 `scala/WritingTransaction.scala`, and what a call of `write` asks for. Out: the plan that every task gets, and the pickled

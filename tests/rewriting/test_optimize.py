@@ -254,6 +254,7 @@ def test_blocks_that_fail(spark, ten, rows_of_ten, tmp_path, monkeypatch, caplog
         spark.conf.unset("spark.delta_variant.lateMaterializationBytes")
     assert (done.commits, done.rows) == (1, 1000)
     assert content(spark, path) == rows_of_ten
+    assert "Spark sorts the rows" in caplog.text
     assert "the driver runs 0.0" in caplog.text
 
 
