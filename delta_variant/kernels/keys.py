@@ -35,7 +35,7 @@ COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = rang
 """The places of `used`. HALVES: whether any key has half a surrogate pair."""
 USED = 9
 HALF = np.uint64(1)  # no text begins with these bytes
-UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
+UNKNOWN = -1  # in place of an order of fields
 TOO_LARGE = -2  # in place of the number of a metadata
 MAX_SIZE = 1 << 27
 """The most bytes of a value, and of a metadata."""

@@ -82,7 +82,7 @@ def _verdict(number: int, leaf: Leaf, projection: Projection) -> Verdict:
     )
 
 
-def finding(leaf: Leaf, log: LogContents, counts: Mapping[str, int], left: int = 0) -> Finding:
+def finding(leaf: Leaf, log: LogContents, counts: Mapping[str, int], left: int) -> Finding:
     """The verdicts on one question in words. `counts` maps each verdict to the number of its files.
 
     left: how many files there are, for a question that has no verdicts because the log has no bounds of its column.
@@ -90,7 +90,7 @@ def finding(leaf: Leaf, log: LogContents, counts: Mapping[str, int], left: int =
     >>> from delta_variant.queries.bounds import LogContents
     >>> from delta_variant.queries.predicates import Comparison, Constants, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "int"), Constants("int", ("5",)))
-    >>> finding(less, LogContents((("v",),)), {"out": 4, "none": 2}).reasons
+    >>> finding(less, LogContents((("v",),)), {"out": 4, "none": 2}, left=0).reasons
     ('no bounds for v:a in 2 of 6 files',)
     """
     path, files = leaf.path, sum(counts.values())

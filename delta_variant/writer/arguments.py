@@ -108,7 +108,7 @@ class Request:
         shred: Shred | Mapping[str, str | pa.DataType],
         cluster_by: Sequence[str],
         max_bytes: int,
-        pieces: Pieces | None = None,
+        pieces: Pieces | None,
     ) -> Request:
         """The request for rows that the table has already. pieces: if the rows may be pieces."""
         return cls(
