@@ -11,7 +11,7 @@ row is copied a few times however often the table grows.
 
     one key       the ranges are intervals. Files that overlap, directly or through others, form a component. The disjoint
                   intervals of a component with the most rows are its main run (weighted interval scheduling)
-    several keys  runs are known by the tag CLUSTERED_TAG, since the ranges of a Hilbert curve's pieces overlap in every
+    several keys  runs are known by the tag CLUSTERED_TAG, since the ranges of a Hilbert curve's parts overlap in every
                   single key. Files without the tag are a run if their ranges overlap no more than those of a curve would
 
 Invariant: when nothing is written in between, a second call leaves alone what the first one wrote.
@@ -172,7 +172,7 @@ def _by_several_keys(files: Files) -> list[Indices]:
 
 
 def _is_run(files: Files, chosen: Indices) -> bool:
-    """Whether the ranges of the files overlap no more, in each of the keys, than those of a Hilbert curve's pieces."""
+    """Whether the ranges of the files overlap no more, in each of the keys, than those of a Hilbert curve's parts."""
     count, keys = len(chosen), files.low.shape[1]
     if count > 1 and (files.low[chosen] == NONE).any():
         return False
