@@ -55,4 +55,4 @@ def tell(about: str, text: str) -> None:
     else:
         from delta_variant.writer import every_write
 
-        every_write.tell(about, text)
+        every_write.tell_of_write(about, text)

@@ -31,8 +31,6 @@ from delta_variant.buffers import flags_of
 from delta_variant.errors import UnsupportedFeatureError
 
 NAME = "arrow.parquet.variant"
-_GROUP = {"value", "typed_value"}
-_COLUMN = _GROUP | {"metadata"}
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 

@@ -1,4 +1,4 @@
-"""Python objects that the JVM calls (`scala/Python.scala`): requests in pieces → replies, and texts for the log.
+"""Python objects that the JVM calls (`scala/Python.scala`): requests in chunks → replies, and texts for the log.
 
 An exception in a reply reaches the JVM as an exception there.
 """
@@ -33,15 +33,15 @@ class Callbacks:
 class _Replies:
     def __init__(self, reply: Callable[[Any], messages.Reply]) -> None:
         self.reply: Callable[[Any], messages.Reply] | None = reply
-        self._pieces: dict[str, list[str]] = {}
+        self._chunks: dict[str, list[str]] = {}
 
-    def apply(self, piece: str) -> str:
-        number, position, text = piece.split(" ", 2)
+    def apply(self, chunk: str) -> str:
+        number, position, text = chunk.split(" ", 2)
         if position == "more":
-            self._pieces.setdefault(number, []).append(text)
+            self._chunks.setdefault(number, []).append(text)
             return ""
         assert self.reply is not None
-        request = messages.decoded(messages.Request, "".join([*self._pieces.pop(number, ()), text]))
+        request = messages.decoded(messages.Request, "".join([*self._chunks.pop(number, ()), text]))
         return messages.encoded(self.reply(request))
 
     class Java:

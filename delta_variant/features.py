@@ -172,7 +172,7 @@ class TableFeatures:
 
 
 def delta_settings(found: Callable[[str, None], str | None]) -> dict[str, str]:
-    """The settings of DELTA_SETTINGS that a session is to get. found: looks up a setting of the session, with a default."""
+    """SETTINGS, and those of DEFAULTS that a session lacks. found: looks up a setting of the session, with a default."""
     return SETTINGS | {key: value for key, value in DEFAULTS.items() if found(key, None) is None}
 
 

@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Sized)
 Result = TypeVar("Result")
 
 
-def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int], int] = 0) -> Result:
+def in_rows(function: Callable[[R], Result], rows: R, first: int | Callable[[int], int]) -> Result:
     """The result of a function of rows. An error that it raises about a value gets the row of the file.
 
     first: the number of the first of these rows in the file, or a function from numbers of these rows to numbers in the file.

@@ -137,11 +137,11 @@ class WriteRequest(Message):
     protocol: str
     metadata: str
     columns: str
-    sent: str
+    sent_columns: str
     partition_by: tuple[str, ...]
-    steps: Mapping[str, bool]
+    identity_columns: Mapping[str, bool]
     texts: TextColumns | None
-    read: tuple[str, ...]
+    from_pieces: tuple[str, ...]
     late: tuple[str, ...]
     is_call: bool
     settings: Mapping[str, str]
@@ -455,7 +455,7 @@ class WriteReport(Message):
     shredded: tuple[str, ...] = ()
     left_plain: bool = False
     malformed: Mapping[str, int] = field(default_factory=dict)
-    marks: Mapping[str, int] = field(default_factory=dict)
+    high_water_marks: Mapping[str, int] = field(default_factory=dict)
     error: Failure | None = None
 
 

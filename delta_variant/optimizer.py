@@ -1,8 +1,9 @@
 """The optimizer rules of a Spark session: `install`, `offer` (to new sessions), `remove`; and `queries`, which it has run.
 
 `scala/SkipFiles.scala` walks the plan. It calls Python once for each Delta scan whose VARIANT columns are restricted by a
-filter, a join, or an ORDER BY with LIMIT (twice for the last). It sends the filters (`Filters.scala`) and gets a predicate on
-bounds (`queries.requests.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`).
+filter, a join, or an ORDER BY with LIMIT. It sends the filters (`Filters.scala`) and gets a predicate on bounds
+(`queries.requests.answer`), which is evaluated over the bounds in the log (`FileBounds.scala`). For ORDER BY with LIMIT, a call
+before that finds the bounds of the sort key.
 
 `scala/TypedScans.scala` runs after it and calls Python for each scan whose VARIANTs the plan uses by path (`Uses.scala`):
 which bounds answer MIN and MAX, if the plan asks for nothing else (`extremes`, `LogAggregates.scala`); which bounds

@@ -9,11 +9,11 @@ The old rows of a file are found in one of two ways:
     by the log                              the data files of the commit that took the file, if they are still whole. They have
                                             rows of all files that this commit took, so all of these are loaded anew
 
-The column is asked first. It decides if it is certain to name all rows of the file (`Reloads._by_column`).
+The column is used if it is certain to name all rows of the file (`Reloads._by_column`), and else the log.
 
 Invariant: one commit removes the old rows, adds the new ones and records the new times. A file whose old rows are not known for
-certain is an error, before anything is written unless another writer comes in between: the plan is then made anew, after the
-commits that are done.
+certain is an error, and nothing is written. If another writer commits in between, the plan is made anew, and such an error can
+come after the commits that are done.
 """
 
 # ruff: noqa: SLF001 -- PySpark gives no public way to its JVM

@@ -1,7 +1,7 @@
-"""The one table of Variant primitives: type id ↔ Arrow ↔ Parquet ↔ Spark, and which of them have an order.
+"""The table of Variant primitives: type id, name, size in bytes, type in Arrow and type in Spark; and what follows from it.
 
-Source: Parquet VariantEncoding, "Encoding types", and VariantShredding, "Shredded Value Types". All other modules take what
-they know about types from here.
+Source: Parquet VariantEncoding, "Encoding types", and VariantShredding, "Shredded Value Types". Other modules have lists of
+their own: which types have bounds, how each becomes JSON, and so on. CONTRIBUTING.md names them, under "A new type of Variant".
 """
 
 from __future__ import annotations
@@ -35,33 +35,31 @@ class Primitive:
     name: str
     size: int
     arrow: pa.DataType | None  # None: decimals get precision and scale from the shredding schema; null is never shredded
-    parquet: str
     spark: str | None  # None: Spark 4.2 cannot read it inside a Variant
-    ordered: bool  # whether values have a minimum and a maximum
 
 
 PRIMITIVES = (
-    Primitive(NULL, "null", 0, None, "", "void", False),
-    Primitive(TRUE, "boolean", 0, pa.bool_(), "BOOLEAN", "boolean", True),
-    Primitive(FALSE, "boolean", 0, pa.bool_(), "BOOLEAN", "boolean", True),
-    Primitive(INT8, "int8", 1, pa.int8(), "INT32 INT(8, true)", "tinyint", True),
-    Primitive(INT16, "int16", 2, pa.int16(), "INT32 INT(16, true)", "smallint", True),
-    Primitive(INT32, "int32", 4, pa.int32(), "INT32", "int", True),
-    Primitive(INT64, "int64", 8, pa.int64(), "INT64", "bigint", True),
-    Primitive(DOUBLE, "double", 8, pa.float64(), "DOUBLE", "double", True),
-    Primitive(DECIMAL4, "decimal4", 5, None, "INT32 DECIMAL(P, S)", "decimal", True),
-    Primitive(DECIMAL8, "decimal8", 9, None, "INT64 DECIMAL(P, S)", "decimal", True),
-    Primitive(DECIMAL16, "decimal16", 17, None, "FIXED_LEN_BYTE_ARRAY DECIMAL(P, S)", "decimal", True),
-    Primitive(DATE, "date", 4, pa.date32(), "INT32 DATE", "date", True),
-    Primitive(TIMESTAMP, "timestamp", 8, pa.timestamp("us", "UTC"), "INT64 TIMESTAMP(true, MICROS)", "timestamp", True),
-    Primitive(TIMESTAMP_NTZ, "timestamp_ntz", 8, pa.timestamp("us"), "INT64 TIMESTAMP(false, MICROS)", "timestamp_ntz", True),
-    Primitive(FLOAT, "float", 4, pa.float32(), "FLOAT", "float", True),
-    Primitive(BINARY, "binary", VARIABLE, pa.binary(), "BYTE_ARRAY", "binary", False),
-    Primitive(STRING, "string", VARIABLE, pa.string(), "BYTE_ARRAY STRING", "string", True),
-    Primitive(TIME, "time", 8, pa.time64("us"), "INT64 TIME(false, MICROS)", None, True),
-    Primitive(TIMESTAMP_NANOS, "timestamp_nanos", 8, pa.timestamp("ns", "UTC"), "INT64 TIMESTAMP(true, NANOS)", None, True),
-    Primitive(TIMESTAMP_NTZ_NANOS, "timestamp_ntz_nanos", 8, pa.timestamp("ns"), "INT64 TIMESTAMP(false, NANOS)", None, True),
-    Primitive(UUID, "uuid", 16, pa.binary(16), "FIXED_LEN_BYTE_ARRAY(16) UUID", None, False),
+    Primitive(NULL, "null", 0, None, "void"),
+    Primitive(TRUE, "boolean", 0, pa.bool_(), "boolean"),
+    Primitive(FALSE, "boolean", 0, pa.bool_(), "boolean"),
+    Primitive(INT8, "int8", 1, pa.int8(), "tinyint"),
+    Primitive(INT16, "int16", 2, pa.int16(), "smallint"),
+    Primitive(INT32, "int32", 4, pa.int32(), "int"),
+    Primitive(INT64, "int64", 8, pa.int64(), "bigint"),
+    Primitive(DOUBLE, "double", 8, pa.float64(), "double"),
+    Primitive(DECIMAL4, "decimal4", 5, None, "decimal"),
+    Primitive(DECIMAL8, "decimal8", 9, None, "decimal"),
+    Primitive(DECIMAL16, "decimal16", 17, None, "decimal"),
+    Primitive(DATE, "date", 4, pa.date32(), "date"),
+    Primitive(TIMESTAMP, "timestamp", 8, pa.timestamp("us", "UTC"), "timestamp"),
+    Primitive(TIMESTAMP_NTZ, "timestamp_ntz", 8, pa.timestamp("us"), "timestamp_ntz"),
+    Primitive(FLOAT, "float", 4, pa.float32(), "float"),
+    Primitive(BINARY, "binary", VARIABLE, pa.binary(), "binary"),
+    Primitive(STRING, "string", VARIABLE, pa.string(), "string"),
+    Primitive(TIME, "time", 8, pa.time64("us"), None),
+    Primitive(TIMESTAMP_NANOS, "timestamp_nanos", 8, pa.timestamp("ns", "UTC"), None),
+    Primitive(TIMESTAMP_NTZ_NANOS, "timestamp_ntz_nanos", 8, pa.timestamp("ns"), None),
+    Primitive(UUID, "uuid", 16, pa.binary(16), None),
 )
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")

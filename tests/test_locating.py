@@ -63,4 +63,4 @@ def test_rows_that_cannot_be_taken_apart():
     with pytest.raises(pa.ArrowException):
         pa.concat_arrays([array[:2]])
     with pytest.raises(InvalidLayoutError, match=r"^damaged$"):
-        in_rows(refused, array[:2])
+        in_rows(refused, array[:2], 0)

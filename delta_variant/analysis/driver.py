@@ -178,23 +178,23 @@ def _plan(
     """The plan for the tasks. Raises TableError if Delta keeps no statistics of the columns that are asked for."""
     with jvm.delta_errors(f"reading {table.name}"):
         snapshot = table.snapshot()
-        indexed = {tuple(names) for names in table.statistics(snapshot).columnNames()}
+        with_statistics = {tuple(names) for names in table.statistics(snapshot).columnNames()}
         counted = {field["name"]: field["type"] for field in json.loads(snapshot.statsSchema().json())["fields"]}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = mapping.schemas(features.schema)
     physical = mapping.physical_paths(features.schema)
     variants = {physical[path] for path, kind in shredding_schemas.in_structs(schema) if kind == "variant"}
     if tags_only:  # tags need no statistics
-        indexed |= variants
+        with_statistics |= variants
     elif features.names.isdisjoint(SHREDDING_FEATURES):
         # With the feature, the VARIANT columns have bounds whose nulls Delta counts.
-        indexed |= variants & set(mapping.physical_paths(counted.get("nullCount") or {}))
+        with_statistics |= variants & set(mapping.physical_paths(counted.get("nullCount") or {}))
     ids = mapping.ids_in_files(features)
     given = shredding_schemas.given("auto", schema, features.properties)
     first = shredding_schemas.first_bounds(schema, features.properties)
     planned = []
     for logical, names in physical.items():
-        if names in indexed:
+        if names in with_statistics:
             paths = tuple(dict.fromkeys(asked.get(logical, ())))
             planned.append(
                 Column(
@@ -206,7 +206,7 @@ def _plan(
                     tuple(dict.fromkeys([*paths, *first.get(logical, ())])),
                 )
             )
-    lacking = [dotted(logical) for logical in asked if physical[logical] not in indexed]
+    lacking = [dotted(logical) for logical in asked if physical[logical] not in with_statistics]
     if lacking and (by_name or not planned):
         raise TableError(
             f"{table.name} keeps no statistics of {', '.join(lacking)}: Delta keeps them for the first "

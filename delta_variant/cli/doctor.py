@@ -60,7 +60,6 @@ class _Machine:
     settings: Mapping[str, str]
     log: Path
     spark: Any = None
-    enabled: bool = False
     checks: list[Check] = field(default_factory=list)
 
 

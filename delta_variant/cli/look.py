@@ -84,8 +84,8 @@ def _written(column: str, path: str) -> str:
     return column + (":" + "".join(map(key_step, keys)).removeprefix(".") if keys else "")
 
 
-def _short(text: str, most: int = 32) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(text: str) -> str:
+    return text if len(text) <= 32 else text[:31] + "…"
 
 
 # ---- inspect -----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pyarrow as pa
 from delta_variant.binary.parse import Parser
 from delta_variant.errors import InvalidJsonError, TableError
 from delta_variant.json_files import Form, JsonFiles
-from delta_variant.json_files.texts import KEPT, Texts, line_of, texts, too_long
+from delta_variant.json_files.texts import KEPT, Texts, counted_line, texts, too_long
 from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
@@ -104,7 +104,7 @@ class Reader:
                 for variants, bad in self.documents(piece):
                     if bad and self._files.fails:
                         first = bad[0]
-                        line = first.line or line_of(piece, self._file_system(piece), first.offset)
+                        line = first.line or counted_line(piece, self._file_system(piece), first.offset)
                         raise first.error(line, self._files.form)
                     if bad:
                         malformed[piece.name] += len(bad)

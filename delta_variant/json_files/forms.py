@@ -1,7 +1,7 @@
 """How documents stand in a file, by its beginning: what `format="auto"` finds, and encodings that are not UTF-8.
 
-Every piece of a file decides for itself, so nothing but the beginning of the file, as far as its first line reaches, and one
-document beyond it, may have a say. "auto" is
+Every piece of a file finds the form of the file by itself. Only the beginning of the file therefore counts: its first line, and
+one document that may go beyond it. "auto" is
 
 * an array, if the first byte that is not blank is a bracket;
 * adjacent documents, if that byte is a record separator;

@@ -1,4 +1,4 @@
-"""The documents of a piece as text: blocks of decompressed bytes, and where each document begins and ends.
+"""The documents of a piece as text: blocks of decompressed bytes, where each document begins and ends, and in which line.
 
 Memory holds one block and the document that goes beyond it, whatever the size of the file. The next block overwrites the last.
 """
@@ -85,8 +85,8 @@ def texts(piece: Piece, files: JsonFiles, file_system: fs.FileSystem) -> Iterato
             yield from _lines(source, piece, files.max_bytes, may_be_several=files.form == "auto")
 
 
-def line_of(piece: Piece, file_system: fs.FileSystem, offset: int) -> int:
-    """The line of a byte of a file, from 1. Reads the file up to there."""
+def counted_line(piece: Piece, file_system: fs.FileSystem, offset: int) -> int:
+    """The line of a byte, from 1, for a piece that does not begin its file: reads the file again, up to there."""
     line = 1
     with _Source(piece, file_system, start=0) as source:
         while source.offset < offset and source.read(BLOCK):

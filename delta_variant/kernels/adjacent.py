@@ -5,8 +5,8 @@ so that files of any size are read in blocks. Between documents there may be bla
 or nothing. Only structure is followed: braces and brackets are counted, and strings are left out. `parse` decides about the
 documents.
 
-A record separator is in no JSON text, so it ends a document that is not complete, and what no document begins with. Without one
-nothing says where the next document begins: it may be inside of the broken one.
+No JSON text has a record separator. It therefore ends an incomplete document, and bytes that begin no document. Without record
+separators, nothing says where the document after a broken one begins: it may be inside of the broken one.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types

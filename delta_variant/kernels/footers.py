@@ -1,8 +1,8 @@
 """Checks a Parquet footer before pyarrow gets it, in one pass over its bytes.
 
-pyarrow parses a damaged footer and then trusts it: its accessors of column chunks cannot raise what Arrow throws, so that the
-process ends. What they trust is checked here, and what else a footer says twice: a file with one changed byte is then mostly an
-error, not other rows.
+pyarrow parses a damaged footer and then trusts it. Its accessors of column chunks cannot pass on Arrow's exceptions, which end
+the process. This module checks what they trust, and that a footer does not contradict itself. Most files with one changed byte
+are then an error, and do not give other rows.
 
 In: the bytes of a footer (FileMetaData), and the number of bytes of the file before it. Out: a code of FAULTS with the numbers
 of the row group and the column. Source: parquet-format, `parquet.thrift`.

@@ -9,12 +9,11 @@ Documents of one feed repeat the same keys in the same order, and three things t
 * `Metas` holds the distinct metadata. A row's dictionary has its keys in the order in which they come first, as in Spark, so
   rows with the same keys share one metadata.
 
-All three are only caches, and may be emptied between rows. In `used` stands how much of them is used.
+All three are caches, and may be emptied between rows. `used` says how much of each is filled.
 
-A key may have a surrogate without its other half (`strings.UNPAIRED`). Spark numbers and sorts keys as Java's strings, and
-encodes them last, where such a surrogate becomes `?`. So two keys can have the same bytes in the metadata, and an object with
-such a key is sorted as Java sorts: by UTF-16. In `Names` the surrogate is three bytes, which no UTF-8 has, and the mark is
-`word` = HALF.
+A key may have half of a surrogate pair (`strings.UNPAIRED`). Spark numbers and sorts keys as Java strings, and encodes them
+last. Half a pair then becomes `?`, so two keys can have the same bytes in the metadata. An object with such a key is sorted as
+Java sorts: by UTF-16. `Names` has half a pair as three bytes that are not UTF-8, and marks the key by `word` = HALF.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types
@@ -35,7 +34,7 @@ COUNT, TEXT, STATES, ORDERS, METAS, META_KEYS, META_BYTES, SERIAL, HALVES = rang
 """The places of `used`. HALVES: whether any key has half a surrogate pair."""
 USED = 9
 HALF = np.uint64(1)  # no text begins with these bytes
-UNKNOWN, REPEATED = -1, -2  # in place of an order of fields
+UNKNOWN = -1  # in place of an order of fields
 TOO_LARGE = -2  # in place of the number of a metadata
 MAX_SIZE = 1 << 27
 """The most bytes of a value, and of a metadata."""

@@ -1,8 +1,8 @@
-"""A level of a schema at once: all nodes that have a slot for each slot of its root.
+"""Shreds all nodes of a level of a schema in one call: those that have a slot for each slot of the level's root.
 
-`split` runs the helpers of `shred` and `take` node by node, for all nodes in one call, and `finish` copies texts and describes
-the columns in structs. A call of a kernel costs as much as the work on some hundred slots, so that there is not one for each
-node. In: the steps of a level, made by `shredding.steps`.
+`split` runs the helpers of `shred` and `take` for one node after the other. `finish` copies texts, and describes the columns in
+structs. A call of a kernel takes as long as the work on a few hundred slots, so a node has no call of its own. In: the steps of
+a level, made by `shredding.steps`.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202  # Numba infers the types

@@ -1,8 +1,8 @@
 """Arrow's C data interface: arrays described by structs, which pyarrow takes over as they are, with one call for a whole tree.
 
-A struct has WORDS words of 8 bytes. The memory that the structs of a tree point to, and their own, belongs to a holder: an
-array of pyarrow's, exported to a struct too. Arrow calls the callback in the thread that drops the last reference, at any time,
-also when Python ends. It is machine code, and hands on to what Arrow itself has for the holder.
+A struct has WORDS words of 8 bytes. One pyarrow array, the holder, owns the memory of a tree: its structs and what they point
+to. The holder is exported to a struct too. Arrow calls the release callback in the thread that drops the last reference, at any
+time, also when Python ends. The callback is therefore machine code. It calls Arrow's own callback for the holder.
 
 Source: Arrow, "The Arrow C data interface".
 """

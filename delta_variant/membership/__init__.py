@@ -3,7 +3,7 @@
     values      values of a path ─▶ their 64-bit hashes
     ribbon      hashes ─▶ a filter, in the room that it may take
     data_files  a data file ─▶ a filter for each path
-    sidecars    filters ─▶ Parquet files in the table's directory, which the driver reads (`scala/ValueIndex.scala`)
+    sidecars    filters ─▶ Parquet files in the table's directory, which `scala/ValueIndex.scala` and `scanning.index` read
 
 Theory. Minimum and maximum rule out no file if every file spans the whole range of a path, as with ids and hashes. A filter is
 a set with false positives: it has every value of the file, and another value with probability p. A look-up then opens 1 + p *

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from delta_variant.kernels import filters
+from delta_variant.kernels import ribbon as kernels
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -41,14 +41,14 @@ def shape(values: int, size: int, max_columns: int) -> tuple[int, int] | None:
 def build(hashes: Hashes, words: int, total: int) -> bytes:
     """A filter of distinct hashes. words, total: what `shape` gives for their number."""
     rows = np.zeros(64 * words, np.uint64)
-    filters.band(hashes, words, rows)
+    kernels.band(hashes, words, rows)
     solution = np.zeros(total, np.uint64)
-    filters.solve(rows, words, np.zeros(-(-total // words), np.uint64), solution)
+    kernels.solve(rows, words, np.zeros(-(-total // words), np.uint64), solution)
     return solution.tobytes()
 
 
 def contains(data: bytes, words: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
     """For each hash, whether the filter may contain it."""
     found = np.empty(len(hashes), np.bool_)
-    filters.probe(hashes, words, np.frombuffer(data, np.uint64), found)
+    kernels.probe(hashes, words, np.frombuffer(data, np.uint64), found)
     return found

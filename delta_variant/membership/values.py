@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from delta_variant.buffers import buffers_of
-from delta_variant.kernels import filters
+from delta_variant.kernels import ribbon
 from delta_variant.membership.ribbon import MAX_VALUES, Hashes
 from delta_variant.types import is_exact, is_string
 
@@ -83,7 +83,7 @@ def hash_strings(values: pa.Array) -> Hashes | None:
         return None
     ends, data = buffers_of(values)
     hashes = np.empty(len(values), np.uint64)
-    filters.hash_texts(data, ends, hashes)
+    ribbon.hash_texts(data, ends, hashes)
     return hashes
 
 
@@ -131,5 +131,5 @@ def _hash_numbers(digits: npt.NDArray[np.int64], scales: npt.NDArray[np.int64]) 
     data[:, :16] = np.ascontiguousarray(digits).view(np.uint8).reshape(len(digits), 16)
     data[:, 16] = scales
     hashes = np.empty(len(digits), np.uint64)
-    filters.hash_texts(data.reshape(-1), np.arange(len(digits) + 1, dtype=np.int64) * _SIZE, hashes)
+    ribbon.hash_texts(data.reshape(-1), np.arange(len(digits) + 1, dtype=np.int64) * _SIZE, hashes)
     return hashes

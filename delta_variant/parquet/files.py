@@ -27,7 +27,7 @@ from delta_variant.buffers import floats, size_of
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
-from delta_variant.parquet.closing import Closing
+from delta_variant.parquet.stubs import Stubs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -58,7 +58,7 @@ class FileWriter:
     sink: a path, which is opened here and removed if writing fails, or an open binary file, which the caller closes. schema:
     the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups, each as the
     names that lead to it. closed: those of them, at the top or in structs, whose objects are closed as far as there is room
-    (`parquet.closing`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in Arrow
+    (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in Arrow
     bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
     column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
 
@@ -103,12 +103,12 @@ class FileWriter:
         self._path = Path(sink) if isinstance(sink, (str, os.PathLike)) else None
         self._sink = _Sink(self._path.open("wb") if self._path else sink)
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
-        self._closing: Closing | None = None
+        self._stubs: Stubs | None = None
         self._open = True
         number, codec = _CODECS.get(compression.lower(), (None, None))
         if closed and number is not None:  # pyarrow raises its error for other compressions
             with self._abort_on_error():
-                self._closing = Closing(self._schema, closed, self._buffer, number, codec and pa.Codec(codec))
+                self._stubs = Stubs(self._schema, closed, self._buffer, number, codec and pa.Codec(codec))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows. Raises InvalidSchemaError if they do not have the file's schema, ValueError after `close` or `abort`."""
@@ -217,16 +217,16 @@ class FileWriter:
 
     def _encode(self, batches: list[pa.RecordBatch]) -> None:
         """Writes a row group; nothing if there are no rows."""
-        if self._closing and batches:
-            batches = self._closing.close(batches, (self._flushed + self._encoding_bytes) // (self._groups + 1))
+        if self._stubs and batches:
+            batches = self._stubs.moved(batches, (self._flushed + self._encoding_bytes) // (self._groups + 1))
         if self._writer is None:
             self._writer = self._parquet_writer(batches)
         if batches:
             self._find_nan(batches)
             table = pa.Table.from_batches(batches, self._schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
-            if self._closing:
-                self._closing.write()
+            if self._stubs:
+                self._stubs.write()
             self._buffer.flush()
 
     def _write_footer(self) -> None:
@@ -234,8 +234,8 @@ class FileWriter:
         assert self._writer is not None
         if self._metadata:
             self._writer.add_key_value_metadata(self._metadata)
-        if self._closing:
-            self._closing.finish()
+        if self._stubs:
+            self._stubs.finish()
         self._sink.hold_back()
         self._writer.close()
         self._buffer.flush()
@@ -247,7 +247,7 @@ class FileWriter:
     def _annotated(self, footer: bytes) -> bytes:
         footer = footers.annotated(footer, self._variants)
         footer = footers.with_safe_floats(footer, self._floats, self._with_nan) if self._floats else footer
-        stubs = self._closing.fields() if self._closing else {}
+        stubs = self._stubs.fields() if self._stubs else {}
         return footers.with_fields(footer, stubs) if stubs else footer
 
     def _find_nan(self, batches: list[pa.RecordBatch]) -> None:

@@ -22,8 +22,8 @@ _VERSION, _LEGACY = b"org.apache.spark.version", (b"org.apache.spark.legacyDateT
 _DAY, _MICROSECOND = -141427, -2208988800000000
 
 
-def is_variant(kind: pa.DataType, _path: ColumnPath = ()) -> bool:
-    """Whether a type is VARIANT, as PySpark has it."""
+def is_marked_variant(kind: pa.DataType, _path: ColumnPath = ()) -> bool:
+    """Whether a type is VARIANT as PySpark has it: marked in the metadata of a field."""
     index = kind.get_field_index("metadata") if pa.types.is_struct(kind) else -1
     return index >= 0 and (kind.field(index).metadata or {}).get(b"variant") == b"true"
 
@@ -45,7 +45,7 @@ def fitted(array: pa.Array, kind: pa.DataType, path: ColumnPath = (), *, is_lega
         array = array.storage
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
-    if is_variant(kind):
+    if is_marked_variant(kind):
         children = [array.field(array.type.get_field_index(field.name)) for field in kind]
         return nested.rebuilt(array, kind, children)
     if pa.types.is_struct(kind):

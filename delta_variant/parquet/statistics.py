@@ -5,9 +5,9 @@ columns from which bounds have to be computed), or None if the path can have no 
 variantShredding, "Statistics for Variant Columns".
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
-pyarrow leaves NaN out of them. Other writers treat NaN, zeros and long strings in ways of their own. Those of FLOAT and DOUBLE
-are therefore used in files of this package only, and those of strings in files of pyarrow, which writes them whole or not at
-all.
+Writers differ in how they treat NaN, zeros and long strings. Bounds of FLOAT and DOUBLE therefore count only in files of this
+package. pyarrow, which writes these, leaves NaN out of bounds. Bounds of strings count only in files of pyarrow, which writes
+them whole or not at all.
 
 Invariant: a `Known` equals what reading the columns would give.
 """

@@ -105,12 +105,12 @@ def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -
     if shred is None:
         return {}
     if shred == "auto":
-        plain = [f.name for f in table.schema if _is_variant(f.type) and f.type.get_field_index("typed_value") < 0]
+        plain = [f.name for f in table.schema if _looks_final(f.type) and f.type.get_field_index("typed_value") < 0]
         found = {name: schemas.infer(table.column(name).slice(0, INFERENCE_ROWS).combine_chunks()) for name in plain}
         return {name: schema for name, schema in found.items() if schema is not None}
     assert not isinstance(shred, str)
     for name in shred:
-        if name not in table.column_names or not _is_variant(table.schema.field(name).type):
+        if name not in table.column_names or not _looks_final(table.schema.field(name).type):
             raise InvalidSchemaError(f"{name} is not a VARIANT column of the table, which has {table.schema.names}")
     return {name: schemas.parse(schema) if isinstance(schema, str) else schema for name, schema in shred.items()}
 
@@ -119,7 +119,7 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
     """The batch in the form of the file: VARIANT columns are shredded, or plain binaries with the metadata first."""
 
     def stored(field: pa.Field, column: pa.Array) -> pa.Array:
-        if not _is_variant(field.type):
+        if not _looks_final(field.type):
             return column
         given = shredding.schema_of(field.type)
         schema = schemas_by_column.get(field.name, given)
@@ -200,11 +200,11 @@ def _rebuilt(array: pa.Array, names: Names, is_variant: IsVariant, *, for_spark:
 
 def _variants(schema: pa.Schema) -> Iterator[Names]:
     for field in schema:
-        yield from (names for names, kind in nested.leaves(field.type, (field.name,), _is_variant) if _is_variant(kind))
+        yield from (names for names, kind in nested.leaves(field.type, (field.name,), _looks_final) if _looks_final(kind))
 
 
-def _is_variant(kind: pa.DataType, _names: Names = ()) -> bool:
-    """Whether a type is that of a VARIANT column in the final layout: metadata with value, typed_value or both."""
+def _looks_final(kind: pa.DataType, _names: Names = ()) -> bool:
+    """Whether a type has the fields of a VARIANT column in the final layout: metadata with value, typed_value or both."""
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
     if "metadata" not in names or len(names) < 2 or len(set(names)) < len(names):
         return False

@@ -18,7 +18,7 @@ from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.layouts.recognition import layout_of
 from delta_variant.parquet.columns import leaf_count
-from delta_variant.parquet.fitting import VARIANT, is_variant
+from delta_variant.parquet.fitting import VARIANT, is_marked_variant
 from delta_variant.paths import ColumnPath, dotted
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def merged(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     kind = pa.struct([])
     for name, schema in files:
         kind = whole.of(kind, pa.struct(list(schema)), (), name)
-    for path, inner in nested.leaves(kind, (), is_variant):
+    for path, inner in nested.leaves(kind, (), is_marked_variant):
         if pa.types.is_null(inner):
             raise InvalidSchemaError(f"column {dotted(path)} is null in every file and has no type: drop the column")
     return pa.schema(list(kind))
@@ -153,7 +153,7 @@ class _Merge:
         if pa.types.is_null(known):
             self._first[path] = file
             return new
-        if pa.types.is_struct(known) and pa.types.is_struct(new) and not is_variant(known) and not is_variant(new):
+        if all(pa.types.is_struct(kind) and not is_marked_variant(kind) for kind in (known, new)):
             fields = {field.name.lower(): field for field in known}
             for field in new:
                 name = field.name.lower()
@@ -168,7 +168,7 @@ class _Merge:
             both = zip(nested.children(known, path), nested.children(new), strict=True)
             return nested.optional(known, [self.of(field.type, other.type, own, file) for (own, field), (_, other) in both])
         first = next(self._first[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._first)
-        hint = ": columns=[…] says which columns are VARIANT" if is_variant(known) or is_variant(new) else ""
+        hint = ": columns=[…] says which columns are VARIANT" if is_marked_variant(known) or is_marked_variant(new) else ""
         raise InvalidSchemaError(
             f"column {dotted(path)} is {_shown(known)} in {first} and {_shown(new)} in {file}: convert the files of one "
             f"schema at a time, or drop the column{hint}"
@@ -176,10 +176,10 @@ class _Merge:
 
 
 def _shown(kind: pa.DataType) -> str:
-    return "VARIANT" if is_variant(kind) else str(kind)
+    return "VARIANT" if is_marked_variant(kind) else str(kind)
 
 
 def variants(schema: pa.Schema) -> list[ColumnPath]:
     """The VARIANT columns of a schema and those inside its columns, in lower case."""
-    leaves = nested.leaves(pa.struct(list(schema)), (), is_variant)
-    return [tuple(map(str.lower, path)) for path, kind in leaves if is_variant(kind)]
+    leaves = nested.leaves(pa.struct(list(schema)), (), is_marked_variant)
+    return [tuple(map(str.lower, path)) for path, kind in leaves if is_marked_variant(kind)]

@@ -50,7 +50,7 @@ ROWS_CANNOT_MATCH: Final = AnyOf(())
 
 
 @dataclass(frozen=True)
-class Log:
+class LogContents:
     """What the log can hold about the files of one scan."""
 
     columns: tuple[tuple[str, ...], ...]
@@ -82,7 +82,7 @@ class Projection:
                     NULL if the tag does not list the path
     """
 
-    log: Log
+    log: LogContents
     bounds: dict[tuple[str, Path], int] = field(default_factory=dict)
     members: dict[Path, int] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ def size(predicate: FilePredicate) -> int:
     return sum(map(size, predicate.parts)) if isinstance(predicate, AllOf | AnyOf) else 1
 
 
-def accepted(path: Path, log: Log, *, needs_marker: bool) -> tuple[str, ...]:
+def accepted(path: Path, log: LogContents, *, needs_marker: bool) -> tuple[str, ...]:
     """The types of bounds that can answer a question about the path: those that count only in files with the marker, or those
     that count in every file. None can if the path is read as a string first; then the tag of times may."""
     kinds = [KINDS[kind] for kind in kinds_for(path.type) if not path.text]
@@ -152,7 +152,7 @@ def translate(predicate: Predicate, projection: Projection) -> tuple[FilePredica
 
     The bounds that it compares are added to the projection.
 
-    >>> a, projection = Path(("v",), ("a",), "int"), Projection(Log((("v",),)))
+    >>> a, projection = Path(("v",), ("a",), "int"), Projection(LogContents((("v",),)))
     >>> translate(Comparison("<", a, Constants("int", ("5",))), projection)
     (Compare(op='<', bound=0, constant=0), [])
     >>> [side for side, _ in projection.bounds]
@@ -201,7 +201,7 @@ def member(leaf: Leaf, projection: Projection) -> Indexed | None:
     return Indexed(projection.member(leaf.path), _numbers(constants)) if constants else None
 
 
-def indexed(leaf: Leaf, log: Log) -> Sequence[Constants]:
+def indexed(leaf: Leaf, log: LogContents) -> Sequence[Constants]:
     """The constants of which one has to be in a file with rows that match, by the index of values; none if it cannot answer."""
     match leaf:
         case Comparison("=" | "<=>", path, constant) if not constant.null:
@@ -234,7 +234,7 @@ def _numbers(constants: Sequence[Constants]) -> tuple[int, ...]:
     return tuple(part.number for part in constants if part.size)
 
 
-def useless(leaf: Leaf, log: Log) -> str | None:
+def useless(leaf: Leaf, log: LogContents) -> str | None:
     """Why bounds cannot answer a question for any file; None if they may for some."""
     path = leaf.path
     if path.ordinary:

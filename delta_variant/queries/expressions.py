@@ -223,7 +223,7 @@ class Rows(Protocol):
         """The values of a column."""
 
     def path(self, fields: tuple[Field, ...], keys: Keys) -> Any:
-        """What the rows have at a path of a VARIANT column (`scanning.groups.Group`)."""
+        """What the rows have at a path of a VARIANT column (`scanning.variant_groups.Group`)."""
 
 
 def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Array:

@@ -18,7 +18,7 @@ from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from delta_variant.queries.bounds import Log, Projection
+    from delta_variant.queries.bounds import LogContents, Projection
     from delta_variant.queries.predicates import Leaf
 
 _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "other"
@@ -52,10 +52,10 @@ def verdicts(asked: Sequence[Leaf], projection: Projection) -> tuple[Verdict, ..
     the type itself if it is in neither `kinds` nor `marked`; `unmarked` if it is in `marked` and the file has no marker; and
     `other` in all other cases.
 
-    >>> from delta_variant.queries.bounds import Log, Projection
+    >>> from delta_variant.queries.bounds import LogContents, Projection
     >>> from delta_variant.queries.predicates import Comparison, Constants, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "date"), Constants("date", ("0",)))
-    >>> [verdict] = verdicts([less], Projection(Log((("v",),))))
+    >>> [verdict] = verdicts([less], Projection(LogContents((("v",),))))
     >>> verdict.tree, verdict.kinds
     (Compare(op='<', bound=0, constant=0), ('DATE', 'TIMESTAMP_NTZ'))
     """
@@ -82,15 +82,15 @@ def _verdict(number: int, leaf: Leaf, projection: Projection) -> Verdict:
     )
 
 
-def finding(leaf: Leaf, log: Log, counts: Mapping[str, int], left: int = 0) -> Finding:
+def finding(leaf: Leaf, log: LogContents, counts: Mapping[str, int], left: int) -> Finding:
     """The verdicts on one question in words. `counts` maps each verdict to the number of its files.
 
     left: how many files there are, for a question that has no verdicts because the log has no bounds of its column.
 
-    >>> from delta_variant.queries.bounds import Log
+    >>> from delta_variant.queries.bounds import LogContents
     >>> from delta_variant.queries.predicates import Comparison, Constants, Path
     >>> less = Comparison("<", Path(("v",), ("a",), "int"), Constants("int", ("5",)))
-    >>> finding(less, Log((("v",),)), {"out": 4, "none": 2}).reasons
+    >>> finding(less, LogContents((("v",),)), {"out": 4, "none": 2}, left=0).reasons
     ('no bounds for v:a in 2 of 6 files',)
     """
     path, files = leaf.path, sum(counts.values())

@@ -1,9 +1,10 @@
-"""Predicates of a query on paths of VARIANT columns: the normal form of its filters, as a tree of frozen dataclasses.
+"""Predicates of a query on paths of VARIANT columns and on ordinary columns: the normal form of its filters, as a tree.
 
 `filters` makes them from Catalyst's filters and from expressions. Unlike an expression, a predicate is not evaluated on rows:
 `bounds` turns it into one on the bounds of a file. NOT is only in the leaves, each of which compares one path with constants.
 The values of constants stay where they are; a predicate holds their numbers, and the first of them as text. `merged` joins
-equalities on one path into one IN. Everything else is `Unknown`, with the reason for `explain`.
+equalities on one path into one IN. Ordinary columns are an `Other`, which Delta evaluates, or in `scan` a `Path` that is
+`ordinary`. Everything else is `Unknown`, with the reason for `explain`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Where:
         """The columns and paths that it reads, each once."""
         self._joined: dict[tuple[int, ...], list[Any]] = {}
         filters = Filters(is_partition=facts.is_partition)
-        projection = bounds.Projection(bounds.Log(facts.variants, nonnull=True, times=True, index=_MOST_VALUES))
+        projection = bounds.Projection(bounds.LogContents(facts.variants, nonnull=True, times=True, index=_MOST_VALUES))
         self._file, _ = bounds.translate(predicates.merged(filters.predicate(value)), projection)
         self._bounds, self._members = tuple(projection.bounds), tuple(projection.members)
         self._constants, self._others = filters.constants, filters.others

@@ -14,7 +14,7 @@ from typing import Final
 
 from delta_variant import messages
 from delta_variant.queries import predicates
-from delta_variant.queries.bounds import Log, Projection, size, translate
+from delta_variant.queries.bounds import LogContents, Projection, size, translate
 from delta_variant.queries.casts import kinds_for
 from delta_variant.queries.filters import Filters, narrowed
 from delta_variant.queries.findings import verdicts
@@ -65,7 +65,9 @@ def _explanation(predicate: And, projection: Projection, reasons: list[str]) -> 
     return messages.Explanation(shown, tuple(reasons), verdicts(each[:MAX_QUESTIONS], projection))
 
 
-def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[messages.FilePredicate, ...], Projection, list[str]]:
+def _affordable(
+    predicate: And, log: LogContents, files: int
+) -> tuple[tuple[messages.FilePredicate, ...], Projection, list[str]]:
     """The predicates for the parts that fit into the budget of planning, the bounds that they compare, and why other parts are
     left out."""
     used: list[messages.FilePredicate] = []
@@ -90,7 +92,7 @@ def _affordable(predicate: And, log: Log, files: int) -> tuple[tuple[messages.Fi
     return tuple(used), projection, reasons
 
 
-def questions(request: messages.PruneRequest) -> tuple[And, Log]:
+def questions(request: messages.PruneRequest) -> tuple[And, LogContents]:
     """The query's predicate on Variant paths, and what the log can hold about the scan's files."""
     read = Filters(request.operands)
     filters = [read.predicate(one) for one in request.filters]
@@ -100,7 +102,7 @@ def questions(request: messages.PruneRequest) -> tuple[And, Log]:
     }
     filters = [part for part in filters if not (isinstance(part, predicates.NotNull) and part.path in implied)]
     whole = predicates.merged(And(tuple(filters)))
-    log = Log(
+    log = LogContents(
         request.columns,
         marked=request.marked,
         nonnull=request.nonnull,
@@ -123,7 +125,7 @@ def extremes(request: messages.ExtremesRequest) -> messages.ExtremesReply:
     >>> [bound.side for bound in extremes(request).bounds]
     ['min', 'max', 'rows']
     """
-    log = Log(request.columns, times=True, exact=True)
+    log = LogContents(request.columns, times=True, exact=True)
     bounds: list[messages.Bound] = []
     for requested in request.paths:
         path = narrowed(Path(requested.column, ()), requested.path, requested.type)

@@ -11,7 +11,7 @@ row is copied a few times however often the table grows.
 
     one key       the ranges are intervals. Files that overlap, directly or through others, form a component. The disjoint
                   intervals of a component with the most rows are its main run (weighted interval scheduling)
-    several keys  runs are known by the tag CLUSTERED_TAG, since the ranges of a Hilbert curve's pieces overlap in every
+    several keys  runs are known by the tag CLUSTERED_TAG, since the ranges of a Hilbert curve's parts overlap in every
                   single key. Files without the tag are a run if their ranges overlap no more than those of a curve would
 
 Invariant: when nothing is written in between, a second call leaves alone what the first one wrote.
@@ -53,8 +53,8 @@ class Files:
     """Of the largest value. Of strings that the log holds cut, this is the part that it holds, as in `low`."""
     runs: NDArray[np.int64]
     """The number of the run that the file was written in, for the same keys; NONE for other files."""
-    rewritten: NDArray[np.bool_]
-    """Whether the file is to be written anew in any case, because many of its rows are deleted."""
+    many_deleted: NDArray[np.bool_]
+    """Whether many rows of the file are deleted: it is then written anew in any case."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -64,8 +64,9 @@ class Files:
         return Files(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def disordered(files: Files, target: int) -> list[Indices]:
-    """The sets of files that are to be written anew, each as indices of `files`.
+def to_rewrite(files: Files, target: int) -> list[Indices]:
+    """The sets of files that are to be written anew, each as indices of `files`: disordered ones, small ones, and those with
+    many deleted rows.
 
     target: the size in bytes of new files. Files that are smaller than half of it are put together with their neighbours.
     """
@@ -74,7 +75,7 @@ def disordered(files: Files, target: int) -> list[Indices]:
     if keys > 1:
         sets = _by_several_keys(files)
     chosen = np.concatenate([np.zeros(0, np.int64), *sets])
-    alone = np.setdiff1d(np.flatnonzero(files.rewritten), chosen)
+    alone = np.setdiff1d(np.flatnonzero(files.many_deleted), chosen)
     return [*sets, *([alone] if len(alone) else [])]
 
 
@@ -171,7 +172,7 @@ def _by_several_keys(files: Files) -> list[Indices]:
 
 
 def _is_run(files: Files, chosen: Indices) -> bool:
-    """Whether the ranges of the files overlap no more, in each of the keys, than those of a Hilbert curve's pieces."""
+    """Whether the ranges of the files overlap no more, in each of the keys, than those of a Hilbert curve's parts."""
     count, keys = len(chosen), files.low.shape[1]
     if count > 1 and (files.low[chosen] == NONE).any():
         return False

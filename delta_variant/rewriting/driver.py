@@ -39,9 +39,9 @@ from delta_variant.rewriting.arrangement import (
     Files,
     Indices,
     Ranges,
-    disordered,
     expected_bytes,
     grouped,
+    to_rewrite,
 )
 from delta_variant.rewriting.sorting import Sorting
 from delta_variant.transaction import Table, Transaction
@@ -93,7 +93,9 @@ def optimize(
     """
     chosen = optimizing(table)
     features = chosen.features
-    cluster_by = checked_keys(features, listed(features.properties.get(clustering.CLUSTER_BY, "")) if keys is None else keys)
+    cluster_by = checked_keys(
+        features, listed(features.properties.get(clustering.CLUSTER_BY_PROPERTY, "")) if keys is None else keys
+    )
     file_bytes = file_sizes.target_bytes(features.properties) if max_file_size is None else max_file_size
     if file_bytes < 1:
         raise UnsupportedFeatureError(f"max_file_size={max_file_size} must be 1 or more")
@@ -101,7 +103,7 @@ def optimize(
     sets: list[Indices] = []
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)
-        sets += [of_partition[indices] for indices in disordered(files.some(of_partition), file_bytes)]
+        sets += [of_partition[indices] for indices in to_rewrite(files.some(of_partition), file_bytes)]
     tags = {CLUSTERED_TAG: f"{_hash(cluster_by)}.{uuid.uuid4().hex[:8]}"} if cluster_by else {}
     work = _Work(table, where, "auto", cluster_by, file_bytes, tags)
     jobs = [
@@ -115,9 +117,9 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
     """Stores the keys of `optimize` with the table, or removes them. Returns the version of the table."""
     if keys:
         text = ", ".join(checked_keys(table.features(), keys)).replace("\\", "\\\\").replace("'", "\\'")
-        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY}' = '{text}')"
+        change = f"SET TBLPROPERTIES ('{clustering.CLUSTER_BY_PROPERTY}' = '{text}')"
     else:
-        change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY}')"
+        change = f"UNSET TBLPROPERTIES IF EXISTS ('{clustering.CLUSTER_BY_PROPERTY}')"
     with jvm.delta_errors(f"altering {table.name}"):
         table.spark.sql(f"ALTER TABLE {table.name} {change}")
     return int(table.snapshot().version())
@@ -218,7 +220,7 @@ def files_of(snapshot: Transaction, cluster_by: Sequence[str], where: str | None
     columns = [
         F.col("path"), F.col("size"), (records - deleted).alias("rows"), F.to_json("partitionValues").alias("partition"),
         F.col("tags")[CLUSTERED_TAG].alias("run"),
-        F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("rewritten"),
+        F.coalesce(deleted > records * _MOST_DELETED, F.lit(False)).alias("many_deleted"),
     ]  # fmt: skip
     for side, key in ends:
         if (side, key) in of_paths:
@@ -233,12 +235,12 @@ def files_of(snapshot: Transaction, cluster_by: Sequence[str], where: str | None
     )
     of_keys = pc.starts_with(table["run"], f"{_hash(cluster_by)}.") if cluster_by else pa.nulls(len(table), pa.bool_())
     runs = pc.if_else(of_keys, table["run"], None).combine_chunks().dictionary_encode().indices.fill_null(NONE)
-    sizes, rewritten = _numbers(table["size"]), table["rewritten"].to_numpy()
+    sizes, many_deleted = _numbers(table["size"]), table["many_deleted"].to_numpy()
     counted = table["rows"].is_valid().to_numpy()
     rows_each = _numbers(table["rows"].fill_null(0))
     bytes_each = sizes[counted].sum() / max(1, rows_each[counted].sum()) or 1
     rows_each = np.where(counted, rows_each, (sizes / bytes_each).astype(np.int64))
-    files = Files(sizes, rows_each, low, high, _numbers(runs), rewritten)
+    files = Files(sizes, rows_each, low, high, _numbers(runs), many_deleted)
     partitions = table["partition"].combine_chunks().dictionary_encode().indices
     return table["path"].to_pylist(), _numbers(partitions.fill_null(NONE)), files
 
@@ -334,7 +336,7 @@ class _Work:
         except PythonException as error:
             if not by_blocks:
                 raise
-            every_write.tell("late", f"{self.table.log.dataPath()}\n{error}")
+            every_write.tell_of_write("blocks", f"{self.table.log.dataPath()}\n{error}")
             by_blocks = False
         return self._tried(paths, files, done, tries, by_blocks=by_blocks)
 

@@ -41,8 +41,8 @@ final class Call(users: SparkSession, asked: String) {
   /** Completes the Observations of the caller's session when the rows have been computed. Its clone does not know them. */
   def observe(execution: QueryExecution): Unit = Pairs.complete(users.observationManager, execution)
 
-  /** Whether the rows may be pieces or blocks with rows of all columns (`Pieces`). */
-  def hasPieces: Boolean = additions.pieces == "rows"
+  /** Whether the rows may be pieces or blocks with rows of all columns (`WholeRows`). */
+  def hasWholeRows: Boolean = additions.pieces == "rows"
 
   /** Whether the rows are pieces of JSON files, of which Spark knows nothing. */
   def hasDocuments: Boolean = additions.pieces == "json"

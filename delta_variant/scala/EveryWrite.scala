@@ -3,7 +3,6 @@ package org.apache.spark.sql.delta.variant
 import java.util.{Base64, Locale}
 
 import scala.annotation.tailrec
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
@@ -11,7 +10,6 @@ import org.apache.spark.api.python.{PythonFunction, SimplePythonFunction}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.delta.{OptimisticTransaction, TransactionExecutionObserver}
 import org.apache.spark.sql.delta.actions.Metadata
 import org.apache.spark.sql.types.VariantType
 
@@ -97,25 +95,5 @@ object EveryWrite {
         if (known != "variant") writes.python.tell("setting", s"$name is $value, which is not one of variant, all, off")
         metadata.schema.existsRecursively(_.isInstanceOf[VariantType])
     }
-  }
-
-  /** Gives Delta our transactions in the place of its own. */
-  final class Observer extends TransactionExecutionObserver {
-    override def createChild(): TransactionExecutionObserver = this
-
-    override def startingTransaction(start: => OptimisticTransaction): OptimisticTransaction = {
-      val transaction = start
-      if (transaction.getClass ne classOf[OptimisticTransaction]) transaction // another package's
-      else
-        try new WritingTransaction(transaction)
-        catch { case NonFatal(_) => transaction }
-    }
-
-    override def preparingCommit[T](commit: => T): T = commit
-    override def beginDoCommit(): Unit = ()
-    override def beginBackfill(): Unit = ()
-    override def beginPostCommit(): Unit = ()
-    override def transactionCommitted(): Unit = ()
-    override def transactionAborted(): Unit = ()
   }
 }

@@ -3,38 +3,6 @@ package org.apache.spark.sql.delta.variant
 import org.apache.spark.sql.delta.variant.Messages._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The values of one bound, by file, in Spark's order of their type. */
-trait BoundValues {
-
-  /** Null where it is not known. */
-  def of(file: Int): Any
-
-  def ordering: Ordering[Any]
-}
-
-/** Which files may have rows with a value at one path, by the index of values. */
-trait Membership {
-
-  /** FALSE if no row of the file has one of these values, NULL if that is not known. */
-  def of(file: Int, values: Array[Any]): Int
-
-  /** Whether anything is known of any file. */
-  def hasFilters: Boolean
-}
-
-/**
- * What file predicates refer to by number.
- *
- * @param constants lists of values without NULLs, as Catalyst holds them
- * @param others by predicate on ordinary columns and by file, whether Delta's data skipping keeps the file; None if it was not
- *   asked
- */
-final case class Facts(
-    bounds: IndexedSeq[BoundValues],
-    constants: IndexedSeq[Array[Any]],
-    members: IndexedSeq[Membership] = Vector.empty,
-    others: Option[Array[Array[Boolean]]] = None)
-
 /** Evaluates file predicates, one file after the other: FALSE, NULL or TRUE. */
 object FilePredicates {
   final val False = -1
@@ -142,3 +110,35 @@ object FilePredicates {
     values.toArray.sorted(order)
   }
 }
+
+/** The values of one bound, by file, in Spark's order of their type. */
+trait BoundValues {
+
+  /** Null where it is not known. */
+  def of(file: Int): Any
+
+  def ordering: Ordering[Any]
+}
+
+/** Which files may have rows with a value at one path, by the index of values. */
+trait Membership {
+
+  /** FALSE if no row of the file has one of these values, NULL if that is not known. */
+  def of(file: Int, values: Array[Any]): Int
+
+  /** Whether anything is known of any file. */
+  def hasFilters: Boolean
+}
+
+/**
+ * What file predicates refer to by number.
+ *
+ * @param constants lists of values without NULLs, as Catalyst holds them
+ * @param others by predicate on ordinary columns and by file, whether Delta's data skipping keeps the file; None if it was not
+ *   asked
+ */
+final case class Facts(
+    bounds: IndexedSeq[BoundValues],
+    constants: IndexedSeq[Array[Any]],
+    members: IndexedSeq[Membership] = Vector.empty,
+    others: Option[Array[Array[Boolean]]] = None)

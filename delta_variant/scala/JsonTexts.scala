@@ -39,11 +39,7 @@ object JsonTexts {
         call.arguments match {
           case Seq(text, Literal(duplicates: Boolean, _), Literal(fails: Boolean, _), unicode @ _*)
               if text.dataType == StringType =>
-            unicode match {
-              case Nil => Some((text, (fails, duplicates, false))) // Spark before 4.2 does not validate it
-              case Seq(Literal(validates: Boolean, _)) => Some((text, (fails, duplicates, validates)))
-              case _ => None
-            }
+            Pairs.validatesUnicode(unicode).map(validates => (text, (fails, duplicates, validates)))
           case _ => None
         }
       case _ => None

@@ -53,7 +53,7 @@ object Messages {
   sealed trait Request[Reply]
 
   /**
-   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/queries/bounds.py, Log.
+   * Which files can match? `columns` have bounds; what follows `files` is that of delta_variant/queries/bounds.py, LogContents.
    */
   final case class PruneRequest(
       operands: Seq[Operand], // the distinct expressions that the filters compare
@@ -122,11 +122,11 @@ object Messages {
       protocol: String, // Delta's JSON, as that of the metadata
       metadata: String,
       columns: String, // those of files, by their physical names, as a StructType in JSON
-      sent: String, // those that tasks get: what they make columns of, and the partition values as text
+      sentColumns: String, // those that tasks get: what they make columns of, and the partition values as text
       partitionBy: Seq[String], // physical names, behind that of Delta's column that marks change data
-      steps: Map[String, Boolean], // physical names of the columns whose highest value, or else lowest, is reported
+      identityColumns: Map[String, Boolean], // physical names; whether tasks report the highest value, or else the lowest one
       texts: Option[TextColumns],
-      read: Seq[String], // the columns of files that tasks read from pieces of files, which the first column sent has
+      fromPieces: Seq[String], // the columns that tasks read from pieces of files or blocks, which are in the first column sent
       late: Seq[String], // the VARIANT columns of files that tasks read from older files (LateVariants.RowType)
       isCall: Boolean, // of `write`
       settings: Map[String, String], // the session's, as the names of options
@@ -334,7 +334,7 @@ object Messages {
       shredded: Seq[String], // columns
       leftPlain: Boolean,
       @JsonDeserialize(contentAs = classOf[JLong]) malformed: Map[String, Long], // documents by file
-      @JsonDeserialize(contentAs = classOf[JLong]) marks: Map[String, Long], // the highest or lowest values of columns
+      @JsonDeserialize(contentAs = classOf[JLong]) highWaterMarks: Map[String, Long], // of identity columns
       error: Option[Failure])
 
   final case class Failure(name: String, text: String)

@@ -4,7 +4,7 @@ import java.lang.reflect.InvocationTargetException
 
 import org.apache.parquet.schema.LogicalTypeAnnotation
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, RuntimeReplaceable, TryEval}
+import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, Literal, RuntimeReplaceable, TryEval}
 import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connector.catalog.Table
@@ -53,6 +53,13 @@ object Pairs {
     val known = classOf[LogicalTypeAnnotation]
     try { known.getClassLoader.loadClass(s"${known.getName}$$VariantLogicalTypeAnnotation"); true }
     catch { case _: ClassNotFoundException => false }
+  }
+
+  /** Whether `parse_json` validates Unicode, by its last arguments. Spark before 4.2 has none for it, and does not validate. */
+  def validatesUnicode(last: Seq[Expression]): Option[Boolean] = last match {
+    case Nil => Some(false)
+    case Seq(Literal(validates: Boolean, _)) => Some(validates)
+    case _ => None
   }
 
   /** The version of the table that is read by Spark's interfaces of version 2; Spark's has the method from 4.1 on. */

@@ -41,11 +41,11 @@ object Python {
 /**
  * The Python driver (delta_variant/callbacks.py).
  *
- * A request is sent in pieces that are small enough for py4j to write each to its socket at once. py4j's writer has a buffer of
+ * A request is sent in chunks that are small enough for py4j to write each to its socket at once. py4j's writer has a buffer of
  * 8 KiB, and its socket waits for the other side's acknowledgment before it sends the rest, which takes 40 ms for every longer
  * text.
  *
- * @param decide a piece of a request => the reply, after the last piece
+ * @param decide a chunk of a request => the reply, after the last chunk
  * @param listener gets a subject and a text
  */
 final class PythonDriver(decide: UnaryOperator[String], listener: BiConsumer[String, String]) extends Python {
@@ -53,14 +53,14 @@ final class PythonDriver(decide: UnaryOperator[String], listener: BiConsumer[Str
 
   override protected def reply(request: String): String = {
     val number = numbers.incrementAndGet()
-    val pieces = request.grouped(PythonDriver.Piece).toIndexedSeq
-    pieces.init.foreach(piece => decide.apply(s"$number more $piece"))
-    decide.apply(s"$number last ${pieces.last}")
+    val chunks = request.grouped(PythonDriver.Chunk).toIndexedSeq
+    chunks.init.foreach(chunk => decide.apply(s"$number more $chunk"))
+    decide.apply(s"$number last ${chunks.last}")
   }
 
   override protected def pass(about: String, text: String): Unit = listener.accept(about, text)
 }
 
 private object PythonDriver {
-  private val Piece = 6000 // characters, all of them ASCII; py4j doubles backslashes
+  private val Chunk = 6000 // characters, all of them ASCII; py4j doubles backslashes
 }

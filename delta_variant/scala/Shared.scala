@@ -27,11 +27,11 @@ final class Shared {
   val checks = new WeakHashMap[SparkSessionExtensions, NewSessions.Check]
 
   /**
-   * From now on, Delta asks `EveryWrite.Observer` for its transactions, in every thread. Delta has an observer for each thread,
+   * From now on, Delta asks `TransactionObserver` for its transactions, in every thread. Delta has an observer for each thread,
    * and Spark starts the threads of streams. So this replaces the observer of threads that have none of their own.
    */
   lazy val observe: Unit = {
-    val observer = new EveryWrite.Observer
+    val observer = new TransactionObserver
     val module = TransactionExecutionObserver
     val replace = module.getClass.getMethods.find(_.getName.endsWith("_setter_$threadObserver_$eq")).get
     replace.invoke(module, ThreadLocal.withInitial[TransactionExecutionObserver](() => observer))

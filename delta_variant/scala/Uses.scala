@@ -11,50 +11,6 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.datasources.{LogicalRelation, VariantMetadata}
 import org.apache.spark.sql.types._
 
-/** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
-final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
-
-  def isVariant: Boolean = dataType == VariantType
-
-  def field(ordinal: Int): Place =
-    Place(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
-
-  /** The names that queries use. */
-  def names: Seq[String] = {
-    val fields = ordinals.scanLeft((column.name, column.dataType)) { case ((_, struct), ordinal) =>
-      val field = struct.asInstanceOf[StructType](ordinal)
-      (field.name, field.dataType)
-    }
-    fields.map { case (name, _) => name }
-  }
-
-  def name: String = names.mkString(".")
-
-  /** The fields of a schema that lead to it. */
-  def fields(schema: StructType): Seq[StructField] = {
-    def named(struct: DataType, name: String) = Columns.field(struct.asInstanceOf[StructType], name).getOrElse {
-      throw new IllegalStateException(s"$name is not in ${struct.simpleString}")
-    }
-    val first = named(schema, names.head)
-    names.tail.scanLeft(first)((outer, name) => named(outer.dataType, name))
-  }
-}
-
-/** A path of a VARIANT. */
-final case class PathOf(variant: Place, path: String)
-
-/**
- * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value
- * in every row.
- *
- * @param fails a value that does not fit into the type raises an error; else it gives NULL
- * @param child the expression of the VARIANT in the use
- */
-final case class Use(variant: Place, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
-    val child: Expression) {
-  def pathOf: Option[PathOf] = path.map(PathOf(variant, _))
-}
-
 /**
  * The uses of one scan's VARIANTs in a plan.
  *
@@ -325,4 +281,48 @@ object Uses {
       case other => other
     }
   }
+}
+
+/** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
+final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
+
+  def isVariant: Boolean = dataType == VariantType
+
+  def field(ordinal: Int): Place =
+    Place(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
+
+  /** The names that queries use. */
+  def names: Seq[String] = {
+    val fields = ordinals.scanLeft((column.name, column.dataType)) { case ((_, struct), ordinal) =>
+      val field = struct.asInstanceOf[StructType](ordinal)
+      (field.name, field.dataType)
+    }
+    fields.map { case (name, _) => name }
+  }
+
+  def name: String = names.mkString(".")
+
+  /** The fields of a schema that lead to it. */
+  def fields(schema: StructType): Seq[StructField] = {
+    def named(struct: DataType, name: String) = Columns.field(struct.asInstanceOf[StructType], name).getOrElse {
+      throw new IllegalStateException(s"$name is not in ${struct.simpleString}")
+    }
+    val first = named(schema, names.head)
+    names.tail.scanLeft(first)((outer, name) => named(outer.dataType, name))
+  }
+}
+
+/** A path of a VARIANT. */
+final case class PathOf(variant: Place, path: String)
+
+/**
+ * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value
+ * in every row.
+ *
+ * @param fails a value that does not fit into the type raises an error; else it gives NULL
+ * @param child the expression of the VARIANT in the use
+ */
+final case class Use(variant: Place, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
+    val child: Expression) {
+  def pathOf: Option[PathOf] = path.map(PathOf(variant, _))
 }

@@ -122,7 +122,7 @@ object ValueIndex {
   }
 
   /**
-   * A ribbon filter (delta_variant/kernels/filters.py) of a data file, whose size and modification time it has.
+   * A ribbon filter (delta_variant/kernels/ribbon.py) of a data file, whose size and modification time it has.
    *
    * @param scale the decimal places of its numbers; -1 for strings
    */

@@ -93,7 +93,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       writes: EveryWrite, input: Dataset[_], options: Option[DeltaOptions], call: Option[Call]): Dataset[_] = {
     val session = input.sparkSession.asInstanceOf[SparkSession]
     val keys = options.flatMap(_ => ours(ClusterBy, session, options)).getOrElse("")
-    val isGathered = call.exists(!_.hasPieces) && metadata.partitionColumns.nonEmpty
+    val isGathered = call.exists(!_.hasWholeRows) && metadata.partitionColumns.nonEmpty
     if (keys.isEmpty && !isGathered || Pairs.isOfStream(input.queryExecution)) input
     else {
       val rows = input.asInstanceOf[DataFrame]
@@ -143,7 +143,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private val session = input.sparkSession.asInstanceOf[SparkSession]
     private val (data, partitionSchema) = performCDCPartition(input)
     private val (normalized, output, generated, fromData) = normalizeData(deltaLog, options, data)
-    private def isChecked = isOptimize && call.exists(_.hasPieces) // rows of the table itself; tasks make some columns
+    private def isChecked = isOptimize && call.exists(_.hasWholeRows) // rows of the table itself; tasks make some columns
     private val identityColumns = trackHighWaterMarks.getOrElse(fromData)
     private val partitioning = getPartitioningColumns(partitionSchema, output)
     private val constraints = if (isChecked) Nil
@@ -200,21 +200,21 @@ final class WritingTransaction(plain: OptimisticTransaction)
     private def lastStep: Option[LastStep] = if (isThere) found else None
     private var isThere = true
     private lazy val found =
-      if (call.exists(_.hasPieces) && constraints.isEmpty && metadata.columnMappingMode == NoMapping)
-        Pieces.of(execution.executedPlan).filter(_.columns.forall(index => stored.contains(output(index))))
+      if (call.exists(_.hasWholeRows) && constraints.isEmpty && metadata.columnMappingMode == NoMapping)
+        WholeRows.of(execution.executedPlan).filter(_.columns.forall(index => stored.contains(output(index))))
       else JsonTexts.of(execution.executedPlan, constraints)
 
-    private def pieces: Option[Pieces] = lastStep.collect { case pieces: Pieces => pieces }
+    private def wholeRows: Option[WholeRows] = lastStep.collect { case rows: WholeRows => rows }
     private def texts: Option[JsonTexts] = lastStep.collect { case texts: JsonTexts => texts }
     private def lateNames = late.fold(Seq.empty[String])(_.columns.map(output(_).name))
     private def textNames = texts.fold(Seq.empty[String])(_.columns.map(output(_).name))
-    private def read: Seq[Attribute] = pieces.fold(Seq.empty[Attribute])(_.columns.map(output))
+    private def fromPieces: Seq[Attribute] = wholeRows.fold(Seq.empty[Attribute])(_.columns.map(output))
 
     /** The columns that tasks get: pieces; columns of files; and the partition values as text. */
     private def rowSchema = {
-      val names = read.map(_.name)
+      val names = fromPieces.map(_.name)
       StructType(
-        pieces.toSeq.map(pieces => StructField(names.head, pieces.kind)) ++
+        wholeRows.toSeq.map(rows => StructField(names.head, rows.kind)) ++
           columns.filterNot(column => names.contains(column.name)).map { column =>
             if (textNames.contains(column.name)) column.copy(dataType = StringType)
             else if (lateNames.contains(column.name)) column.copy(dataType = LateVariants.RowType)
@@ -272,7 +272,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
             Messages.TextColumns(
               textNames, texts.corrupt.map(output(_).name), texts.fails, texts.allowDuplicateKeys, texts.validateUnicode)
           },
-          read.map(_.name),
+          fromPieces.map(_.name),
           lateNames,
           call.isDefined,
           session.conf.getAll.collect { case (name, value) if name.startsWith(s"spark.$Ours") => name.substring(6) -> value },
@@ -331,7 +331,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       val checked =
         DeltaInvariantCheckerExec(session, convertEmptyToNullIfNeeded(plan, partitioning, constraints), constraints)
       val rows = if (isOptimized) DeltaOptimizedWriterExec(checked, metadata.partitionColumns, deltaLog) else checked
-      if (partitioning.isEmpty && missing.isEmpty && read.isEmpty) rows
+      if (partitioning.isEmpty && missing.isEmpty && fromPieces.isEmpty) rows
       else projected(if (!isOptimized && isSorted(plan)) rows else sorted(rows))
     }
 
@@ -374,7 +374,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
         val value = in(plan)(column)
         if (value.dataType == StringType) Alias(Empty2Null(value), column.name)() else value
       }
-      val own = read.take(1) ++ stored.filterNot(read.contains)
+      val own = fromPieces.take(1) ++ stored.filterNot(fromPieces.contains)
       ProjectExec(own.map(in(plan)) ++ absent ++ kept ++ texts, plan)
     }
 
@@ -395,7 +395,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
       register(reports, files)
       if (files.nonEmpty && !isOptimize) registerPostCommitHook(AutoCompact)
       for ((name, grows) <- steps) {
-        val marks = reports.flatMap(_.marks.get(name))
+        val marks = reports.flatMap(_.highWaterMarks.get(name))
         if (marks.nonEmpty) updatedIdentityHighWaterMarks.append(name -> (if (grows) marks.max else marks.min))
       }
       val (adds, changes) = files.partition(_.isInstanceOf[AddFile])

@@ -33,9 +33,9 @@ from delta_variant.paths import Keys
 from delta_variant.queries import casts
 from delta_variant.queries.expressions import Get, Value, evaluate, inputs
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type
-from delta_variant.scanning.groups import Group
 from delta_variant.scanning.places import Places
 from delta_variant.scanning.row_groups import RowGroupEvidence
+from delta_variant.scanning.variant_groups import Group
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -19,7 +19,7 @@ import pyarrow as pa
 from delta_variant import nested
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.rewriting import json_object
-from delta_variant.stats.values import STRING_PREFIX, Extremes, has_order, json_bounds
+from delta_variant.stats.values import Extremes, has_order, json_bounds
 from delta_variant.stats.variants import VariantStats, children_of, tags
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]
 
+STRING_PREFIX = 32
+"""How many characters of a string the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
 MAX_PATHS = 32
 MAX_BOUNDS_SIZE = 4096
 """The limit for characters of Variant bounds in one file's statistics: every scan that Delta plans carries them."""

@@ -1,4 +1,7 @@
-"""The tags of an Add action: the marker, bounds for paths that the protocol gives none, and bounds of texts read as times.
+"""The tags of an Add action, for what its statistics cannot hold; and TAGS_ONLY, the property of tables with bounds in tags.
+
+PLAIN_TAG is on files whose VARIANT columns `write` left plain. The marker (BOUNDS_TAG) says that this package computed the
+bounds. NONNULL_TAG and TIMES_TAG have more bounds.
 
 The protocol gives no bounds to a path with a single JSON null or NaN, and counts neither nulls nor rows without a path. For
 such paths the tag NONNULL_TAG holds a Variant object in the text form of bounds (`bounds.encode_bounds`). A key is a

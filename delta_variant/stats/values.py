@@ -27,9 +27,6 @@ from delta_variant.types import is_string
 if TYPE_CHECKING:
     from delta_variant.buffers import Bytes, Int32s, Int64s
 
-STRING_PREFIX = 32
-"""How many characters of a string the log keeps: spark.databricks.io.skipping.stringPrefixLength."""
-
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MICROS_A_DAY = 86_400_000_000
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
@@ -134,7 +131,7 @@ class Times:
 # ----------------------------------------------------------------------------------------------------- ordinary columns
 
 
-def json_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[str | None, str | None]:
+def json_bounds(extremes: Extremes, prefix: int) -> tuple[str | None, str | None]:
     """The smallest and the largest value as JSON, as delta-spark writes it; None if there is none."""
     if extremes.has_nan:
         return ('"NaN"' if extremes.low is None else _json(extremes.kind, extremes.low)), '"NaN"'
@@ -208,7 +205,7 @@ def timestamp_text(micros: int, zone: str | None, digits: int = 3) -> str:
 # -------------------------------------------------------------------------------------------------------- Variant paths
 
 
-def variant_bounds(extremes: Extremes, prefix: int = STRING_PREFIX) -> tuple[Any, Any]:
+def variant_bounds(extremes: Extremes, prefix: int) -> tuple[Any, Any]:
     """The smallest and the largest value for a Variant object, both of the column's type; None if there is none.
 
     Arrow scalars keep the type (`binary.encode`), since the two bounds of a path must have one type (Delta variantShredding).

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delta_variant.writer.row_sources import Pieces
     from delta_variant.writer.shredding_schemas import Shred
 
-CLUSTER_BY = "delta_variant.cluster_by"
+CLUSTER_BY_OPTION = "delta_variant.cluster_by"
 """The option, setting (after `spark.`) and table property with the keys by which new rows are sorted."""
 SHRED = "delta_variant.shred"
 """Those for whether VARIANT columns are shredded: `auto` or `false`."""
@@ -108,7 +108,7 @@ class Request:
         shred: Shred | Mapping[str, str | pa.DataType],
         cluster_by: Sequence[str],
         max_bytes: int,
-        pieces: Pieces | None = None,
+        pieces: Pieces | None,
     ) -> Request:
         """The request for rows that the table has already. pieces: if the rows may be pieces."""
         return cls(
@@ -136,7 +136,7 @@ class Request:
             "txnAppId": application,
             "txnVersion": None if version is None else str(version),
             "userMetadata": self.user_metadata,
-            CLUSTER_BY: ", ".join(self.cluster_by) or None,
+            CLUSTER_BY_OPTION: ", ".join(self.cluster_by) or None,
         }
         return {name: value for name, value in given.items() if value is not None}
 

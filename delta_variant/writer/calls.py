@@ -1,8 +1,8 @@
 """A call of `write`, `ingest`, `convert` or a rewriting: Delta's command in a session of its own, whose files are ours.
 
 In: what the call asks for beside Delta's options. Out: the totals of the files, the version that was committed, and errors of
-this package. The session has an optimizer rule that changes no plan (`scala/EveryWrite.scala`). Through this rule Delta's
-transactions find the call; `scala/Call.scala` holds what the commit adds and what became of it.
+this package. Delta's transactions find the call through an optimizer rule of the session, which leaves every plan as it is
+(`scala/EveryWrite.scala`). `scala/Call.scala` has what the commit adds, and the outcome.
 
 Invariant: a failure of a task, a conflict, and what Delta refuses about the table reach the caller as one error of this
 package, with the logical names of columns. A failure of the rows themselves stays Spark's error.
@@ -57,7 +57,7 @@ class Call:
         self._write: WriteRequest | None = None
         pieces = "" if request.pieces is None else request.pieces.name
         self._call = jvm.construct(spark, "Call", users._jsparkSession, encoded(replace(request.additions, pieces=pieces)))
-        self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell)
+        self._callbacks = callbacks.Callbacks(spark, self._reply, every_write.tell_of_write)
         writes = every_write.writes(spark, self._callbacks.python, self._call)
         rule = jvm.construct(spark, "EveryWrite$SessionOfCall", writes)
         others = [other for other in jvm.rules(spark) if other.ruleName() != rule.ruleName()]  # of an earlier call
@@ -109,10 +109,10 @@ class Call:
                 warnings.warn(told, DeltaVariantWarning, stacklevel=5)
                 return
             self._delete_files()
-            explained = self._explained(error, f"{doing} {self._table}")
-            if explained is None:
+            own = self._own_error(error, f"{doing} {self._table}")
+            if own is None:
                 raise
-            raise explained from (None if explained is self._error else error)
+            raise own from (None if own is self._error else error)
         finally:
             self.close()
 
@@ -131,7 +131,7 @@ class Call:
             self._error = error
             return WriteReply(reason=str(error))
 
-    def _explained(self, error: BaseException, doing: str) -> DeltaVariantError | None:
+    def _own_error(self, error: BaseException, doing: str) -> DeltaVariantError | None:
         """An error as one of this package if it is about the table, its files or what the call asks for, else None."""
         if self._error is not None:
             return self._error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-CLUSTER_BY = "delta_variant.clusterBy"
+CLUSTER_BY_PROPERTY = "delta_variant.clusterBy"
 """The table property with the keys of `VariantTable.optimize`, separated by commas."""
 _NO_ORDER = (T.VariantType, T.MapType)
 

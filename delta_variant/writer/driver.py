@@ -24,7 +24,7 @@ from delta_variant.errors import InvalidSchemaError
 from delta_variant.paths import quoted
 from delta_variant.transaction import SESSION_CATALOG, Table, Transaction, own_session
 from delta_variant.writer import clustering, retyping, shredding_schemas
-from delta_variant.writer.arguments import CLUSTER_BY, Request, check_partitioning, partition_columns
+from delta_variant.writer.arguments import CLUSTER_BY_OPTION, Request, check_partitioning, partition_columns
 from delta_variant.writer.calls import Call
 from delta_variant.writer.column_types import leaves, type_name
 
@@ -219,7 +219,7 @@ def retype(table: Table, request: Request) -> Commit:
     retyping.retype(transaction, request)
     rows = transaction.rows()
     clustering.keys(request.texts.schema(rows.schema), request.cluster_by)
-    options = {name: value for name, value in request.options.items() if name in ("userMetadata", CLUSTER_BY)}
+    options = {name: value for name, value in request.options.items() if name in ("userMetadata", CLUSTER_BY_OPTION)}
     _forget_identifier(table.spark)
     with call.running("writing to"):
         transaction.overwrite(request.texts.parsed(rows), options)

@@ -1,4 +1,4 @@
-"""The writes of Delta's own commands in an enabled session: Delta's request → the tasks that make the files (`planning`).
+"""Decides for a write whether this package makes its files, and says in the log why not. `planning` makes the tasks.
 
 In: a request of `scala/WritingTransaction.scala`. Out: the tasks, or the reason why Delta has to make the files itself.
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from delta_variant.writer.task_events import EventSender
 
 _MOST_TOLD = 1000
+_DONE = {
+    "late": "Spark read the VARIANT columns that were copied by a statement to",
+    "blocks": "Spark sorts the rows that optimize writes to",
+}
 _told: set[str] = set()
 _logger = logging.getLogger("delta_variant")
 
@@ -76,20 +80,19 @@ def tasks(request: WriteRequest, asked: Request | None = None, events: EventSend
     return planning.reply(request, planning.plan(request, location, asked), events)
 
 
-def tell(about: str, text: str) -> None:
-    """Logs a setting or keys that are none or, once, why Delta wrote the files of a table, or Spark read copied columns.
+def tell_of_write(about: str, text: str) -> None:
+    """Logs a setting or keys that are none or, once, why Delta or Spark did what tasks of this package do otherwise.
 
     A failure is a WARNING, another reason is at level INFO.
-    about: "setting", "order" (of rows), "late" (materialization), "write" or "failed write". text: the table, and in the next
-    lines the reason, which may be the traceback of a Python worker or a message of Spark's.
+    about: "setting", "order" (of rows), "late" (materialization), "blocks" (of sorted rows), "write" or "failed write". text:
+    the table, and in the next lines the reason, which may be the traceback of a Python worker or a message of Spark's.
     """
     if about in ("setting", "order"):
         _logger.warning("%s", text)
         return
     table, reason = text.split("\n", 1)
     why = jvm.not_loaded(reason) or (jvm.raised(reason) if "Traceback" in reason else reason.partition("\n")[0])
-    done = "Spark read the VARIANT columns that were copied by" if about == "late" else "Delta itself wrote the files of"
-    told = f"{done} a statement to {table}: {why}"
+    told = f"{_DONE.get(about, 'Delta itself wrote the files of a statement to')} {table}: {why}"
     if told not in _told and len(_told) < _MOST_TOLD:
         _told.add(told)
         _logger.log(logging.INFO if about == "write" else logging.WARNING, "%s", told)

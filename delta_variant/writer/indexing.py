@@ -1,8 +1,9 @@
 """The paths whose values are indexed (`membership`), and the plan of it for tasks.
 
 In: the table's properties, or the paths that `analyze` is asked for. Out: the plan. The property
-`delta_variant.bloom.<column>` holds paths in the syntax of `variant_get`, separated by commas: whoever writes files with this
-package writes their filters too. `delta_variant.indexBudget` is the share of a file's bytes that they may take.
+`delta_variant.bloom.<column>` has paths in the syntax of `variant_get`, separated by commas. Every write by this package then
+writes filters for them. `bloom` is the word that users know: the filters are ribbon filters. `delta_variant.indexBudget` is the
+share of a file's bytes that they may take.
 """
 
 from __future__ import annotations

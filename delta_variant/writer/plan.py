@@ -47,7 +47,7 @@ class Plan:
     """Whether VARIANT groups get Parquet's logical type."""
     string_prefix: int = 32
     tight_bounds: bool = False
-    indexed: frozenset[ColumnPath] | None = None
+    with_statistics: frozenset[ColumnPath] | None = None
     """The leaf columns that get statistics; None for all."""
     tags: bool = False
     """Whether files get the tags that say more about paths than the statistics may (`stats.tags`)."""
@@ -63,7 +63,7 @@ class Plan:
     """What makes rows of the batches, one after the other; nothing if batches have the rows."""
     closes_given: bool = False
     """Whether the objects of columns with given schemas are closed too."""
-    steps: Mapping[str, bool] = field(default_factory=dict)
+    identity_columns: Mapping[str, bool] = field(default_factory=dict)
     """Columns whose highest value (True) or lowest value (False) is reported: Delta keeps it for identity columns."""
     version: str = __version__
     """The version of this package on the driver."""

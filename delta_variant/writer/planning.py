@@ -1,4 +1,4 @@
-"""The tasks of a write: Delta's request → the plan, and the PySpark function that makes the files.
+"""Makes the plan of a write from Delta's request, and the PySpark function that carries it out in tasks.
 
 In: what Delta's transaction knows of the table, the columns of its rows, in the names and the order of
 `scala/WritingTransaction.scala`, and what a call of `write` asks for. Out: the plan that every task gets, and the pickled
@@ -24,7 +24,7 @@ from delta_variant.messages import ClusterReply, WriteReply
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
 from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
-from delta_variant.writer.arguments import CLUSTER_BY, SHRED, Request, sparks_codec
+from delta_variant.writer.arguments import CLUSTER_BY_OPTION, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.row_sources import LateVariants, ParsedTexts
@@ -64,7 +64,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     asked = asked or _command(request)
     option, closes_given = _shred(table)
     shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
-    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY, ""))
+    cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY_OPTION, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
     if shred not in ("auto", False):
         table.check_shredding(", or leave out shred=")
@@ -94,7 +94,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         annotates=request.annotates,
         string_prefix=request.string_prefix,
-        indexed=frozenset(_indexed(table, data, stored, paths)),
+        with_statistics=frozenset(_with_statistics(table, data, stored, paths)),
         tight_bounds="deletionVectors" in table.names,
         tags=files < stats.MAX_TAGGED_FILES,
         field_ids={**ids, **mapping.field_ids(table.schema)},
@@ -102,7 +102,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         first_bounds={paths[path]: keys for path, keys in first.items()},
         index=indexing.plan(location, table, to_index, budget, files) if to_index else None,
         sources=_sources(request, location, table, columns, asked),
-        steps=request.steps,
+        identity_columns=request.identity_columns,
     )
 
 
@@ -130,15 +130,15 @@ def _sources(
     pieces = asked.pieces and asked.pieces.planned(request, pairs.arrow_schema(columns))
     if pieces is None:
         return (*late, *texts)
-    if request.steps:
+    if request.identity_columns:
         raise UnsupportedFeatureError(
-            f"{table.table} has the identity column {', '.join(request.steps)}, and all rows of a file would get one value: "
-            "write the files to another table, and its rows to this one"
+            f"{table.table} has the identity column {', '.join(request.identity_columns)}, and all rows of a file would get "
+            "one value: write the files to another table, and its rows to this one"
         )
     return (*late, pieces)
 
 
-def _indexed(
+def _with_statistics(
     features: TableFeatures,
     data: T.StructType,
     variants: Collection[ColumnPath],
@@ -159,7 +159,7 @@ def _indexed(
 
 def reply(request: WriteRequest, plan: Plan, events: EventSender | None) -> WriteReply:
     """The function for a plan. events: what it sends its events to; without it, an error fails the job."""
-    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent)), events)
+    task = partial(write_messages, plan, pairs.arrow_schema(_struct(request.sent_columns)), events)
     return WriteReply(encoded(task), PYTHON, APPLICATION if plan.index else None)
 
 

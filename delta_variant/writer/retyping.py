@@ -96,7 +96,7 @@ def _uses(transaction: Transaction, column: str) -> Iterator[str]:
         yield f"the default value of {column}"
     if any(key.startswith(_GENERATED) for key in field["metadata"]):
         yield f"the generated column {column}"
-    for key in (_STATS_COLUMNS, clustering.CLUSTER_BY):
+    for key in (_STATS_COLUMNS, clustering.CLUSTER_BY_PROPERTY):
         named = [parse_column_path(text)[0][0] for text in listed(features.properties.get(key, ""))]
         if column.lower() in map(str.lower, named):
             yield f"the property {key}"

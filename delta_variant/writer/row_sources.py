@@ -1,6 +1,6 @@
 """The sources of a write's rows: batches as Spark sends them → the rows that a task writes.
 
-Rows that Spark sends have no source. The others have one, or the first two of these:
+If Spark sends the rows themselves, there is no source. Else there is one of these, or the first two together:
 
     LateVariants   a VARIANT column has places in older files, and the Variants are read there (`writer.late`)
     ParsedTexts    a VARIANT column has JSON texts
@@ -8,7 +8,7 @@ Rows that Spark sends have no source. The others have one, or the first two of t
     ParquetPieces  the first column has pieces of Parquet files (`parquet_files`)
     SortedBlocks   the first column has blocks of sorted rows (`writer.blocks`)
 
-A source is data, and part of the plan. `planning` makes it of what Spark sends, and `task` asks it for the rows.
+A source is a part of the plan, and has no state. `planning` chooses it by the request, and `task` gets the rows from it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class _WholeRows(Pieces):
     """The columns that pieces have, which are the first of the rows; empty while they are not known."""
 
     def planned(self, request: WriteRequest, columns: pa.Schema) -> Self | None:
-        read = [column for column in columns if column.name in request.read]
+        read = [column for column in columns if column.name in request.from_pieces]
         return replace(self, schema=pa.schema(read)) if read else None
 
 

@@ -21,7 +21,7 @@ from delta_variant import schema as shredding_schema
 from delta_variant.errors import DeltaVariantError, InvalidPathError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import ColumnPath, dotted, listed, parse_column, parse_column_path, parse_variant_path, rooted
 from delta_variant.schema.of_files import is_readable
-from delta_variant.writer.clustering import CLUSTER_BY
+from delta_variant.writer.clustering import CLUSTER_BY_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def first_bounds(
     """
     columns = _columns(schema)
     chosen: dict[ColumnPath, tuple[ColumnPath, ...]] = {}
-    for text in (*cluster_by, *listed(properties.get(CLUSTER_BY, ""))):
+    for text in (*cluster_by, *listed(properties.get(CLUSTER_BY_PROPERTY, ""))):
         column, variant_path = parse_column_path(text)
         path, type_name = columns.get(_folded(column), ((), ""))
         if type_name == "variant" and variant_path is not None:

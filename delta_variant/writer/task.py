@@ -7,6 +7,9 @@ every file its Add action (PROTOCOL.md, "Add File and Remove File"). This module
 A file whose rows all fit into the sample for inference is encoded in memory. If it is small, it is encoded twice, shredded
 and plain, and the smaller one is kept, with the bounds of the shredded one.
 
+A VARIANT column is plain if the plan has no schema for it and infers none, if inference finds no path worth shredding, or if a
+small file is smaller so. The last two get the tag PLAIN_TAG. Only the last one is `left_plain` in a report.
+
 Invariants: memory holds the sample that a shredding schema is inferred from, one batch, one slice of it while it is
 shredded, and two row groups. Each is bounded in bytes, but a single row is never divided. A file has one partition value
 and one shredding schema. A task that fails deletes its files. Files that a killed task leaves behind are in no commit;
@@ -301,7 +304,7 @@ class _Task:
         report = WriteReport(
             add=json.dumps(action, ensure_ascii=False, separators=(",", ":")), rows=kept.rows, size=kept.size,
             shredded=tuple(sorted(map(dotted, kept.shredding_schemas))), left_plain=kept is not shredded and not is_change,
-            marks=kept.marks,
+            high_water_marks=kept.high_water_marks,
         )  # fmt: skip
         self._reports.append(report)
 
@@ -317,8 +320,8 @@ class _Task:
             add.setdefault("tags", {})[stats.PLAIN_TAG] = "1"
         if self._plan.index is not None and self._sidecars is not None:
             with self._fs.open_input_file(self.paths[-1]) as source:
-                indexed = DataFile(add["path"], kept.size, now)
-                self._sidecars.add(index_file(source, indexed, self._plan.index, self._plan.index.paths))
+                written = DataFile(add["path"], kept.size, now)
+                self._sidecars.add(index_file(source, written, self._plan.index, self._plan.index.paths))
         return add
 
 
@@ -333,12 +336,12 @@ class _File:
         self._schema = with_field_ids(pa.schema(fields), plan.field_ids)
         self.has_plain = not set(shreddable(schema, plan.variants)) <= set(schemas)
         self.rows = self.size = 0
-        self.marks: dict[str, int] = {}
+        self.high_water_marks: dict[str, int] = {}
         self.incoming_bytes = 0  # of its rows as Spark sent them
         self.stats = stats.FileStats(
             self._schema,
             variants=plan.variants,
-            indexed=nested.columns(self._schema, plan.variants) if plan.indexed is None else plan.indexed,
+            indexed=nested.columns(self._schema, plan.variants) if plan.with_statistics is None else plan.with_statistics,
             string_prefix=plan.string_prefix,
             first=plan.first_bounds,
             tight_bounds=plan.tight_bounds,
@@ -365,11 +368,11 @@ class _File:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self.stats.update(batch)
-        for name, grows in self._plan.steps.items():
+        for name, grows in self._plan.identity_columns.items():
             values = batch.column(name)
             if values.null_count < len(values):
                 mark = (pc.max if grows else pc.min)(values).as_py()
-                self.marks[name] = (max if grows else min)(mark, self.marks.get(name, mark))
+                self.high_water_marks[name] = (max if grows else min)(mark, self.high_water_marks.get(name, mark))
         self.writer.write(batch)
         self.rows += rows.num_rows
         self.incoming_bytes += rows.nbytes

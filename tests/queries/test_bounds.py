@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_variant import messages as m
-from delta_variant.queries.bounds import ROWS_CANNOT_MATCH, ROWS_MIGHT_MATCH, Log, Projection
+from delta_variant.queries.bounds import ROWS_CANNOT_MATCH, ROWS_MIGHT_MATCH, LogContents, Projection
 from delta_variant.queries.bounds import translate as translated
 from delta_variant.queries.casts import keeps_order
 from delta_variant.queries.findings import verdicts
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 A = Path(("v",), ("a",), "bigint", name="v")
 B = Path(("v",), ("b",), "bigint", name="v")
 UNKNOWN = Unknown("some reason")
-LOG = Log((("v",),))
+LOG = LogContents((("v",),))
 UNMARKED, TRUSTED, COUNTED = replace(LOG, marked=False), replace(LOG, trust_all=True), replace(LOG, nonnull=True)
 S = Path(("v",), ("s",), "string", name="v")
 FLAG = Path(("v",), ("flag",), "boolean", name="v")
@@ -165,7 +165,7 @@ def on_row(predicate: Predicate, row: dict[Path, int | None]) -> bool | None:
             return True  # the worst it can be
 
 
-def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]], log: Log = LOG) -> bool | None:
+def decide(predicate: Predicate, file: dict[Path, tuple[int | None, int | None]], log: LogContents = LOG) -> bool | None:
     projection = Projection(log)
     found, _ = translated(predicate, projection)
     assert used_by(found) == set(range(len(projection.bounds)))

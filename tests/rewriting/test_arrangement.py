@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_variant.rewriting import arrangement
-from delta_variant.rewriting.arrangement import FULL, NONE, Files, disordered, grouped, overlaps
+from delta_variant.rewriting.arrangement import FULL, NONE, Files, grouped, overlaps, to_rewrite
 
 TARGET = 100
 intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(1, 200)), max_size=25)
 
 
-def files(ranges, runs=None, rewritten=None):
+def files(ranges, runs=None, many_deleted=None):
     """Files with these (low, high) by key, and sizes."""
     sizes = np.array([size for *_, size in ranges], np.int64)
     ends = np.array([keys for *keys, _ in ranges], np.int64).reshape(len(ranges), len(ranges[0]) // 2 if ranges else 1, 2)
     runs = [NONE] * len(ranges) if runs is None else runs
-    rewritten = [False] * len(ranges) if rewritten is None else rewritten
-    return Files(sizes, sizes, ends[:, :, 0], ends[:, :, 1], np.array(runs, np.int64), np.array(rewritten, bool))
+    many_deleted = [False] * len(ranges) if many_deleted is None else many_deleted
+    return Files(sizes, sizes, ends[:, :, 0], ends[:, :, 1], np.array(runs, np.int64), np.array(many_deleted, bool))
 
 
 def one_key(rows):
@@ -46,7 +46,7 @@ def deepest(ranges):
 def test_few_runs_are_left(rows):
     """The files that stay form two runs at most: no value lies inside more than two of their ranges."""
     found = one_key(rows)
-    moved = set(np.concatenate([[], *disordered(found, TARGET)]).astype(int))
+    moved = set(np.concatenate([[], *to_rewrite(found, TARGET)]).astype(int))
     kept = [(found.low[i, 0], found.high[i, 0]) for i in range(len(found)) if i not in moved]
     assert deepest(kept) <= 2
 
@@ -54,7 +54,7 @@ def test_few_runs_are_left(rows):
 @given(intervals)
 def test_sets_are_apart(rows):
     """Each file is in one set at most."""
-    sets = disordered(one_key(rows), TARGET)
+    sets = to_rewrite(one_key(rows), TARGET)
     together = np.concatenate([[], *sets])
     assert len(together) == len(set(together))
 
@@ -64,7 +64,7 @@ def test_nothing_to_do(rows):
     """Disjoint files of the right size stay, in whichever order they are."""
     ends = np.cumsum([width for _, width, _ in rows])
     apart = [(end - width, end, TARGET) for end, (_, width, _) in zip(ends, rows, strict=True)]
-    assert disordered(files(apart[::-1]), TARGET) == []
+    assert to_rewrite(files(apart[::-1]), TARGET) == []
 
 
 @settings(max_examples=300)
@@ -74,7 +74,7 @@ def test_it_comes_to_rest(contents):
     held = [(sorted(values), NONE) for values in contents]
     for run in range(4):
         rows = [(values[0], values[-1], 10 * len(values)) for values, _ in held]
-        sets = disordered(files(rows, [number for _, number in held]), TARGET)
+        sets = to_rewrite(files(rows, [number for _, number in held]), TARGET)
         assert run < 3 or sets == []
         moved = {int(i) for chosen in sets for i in chosen}
         new = []
@@ -115,10 +115,10 @@ def test_overlaps(rows):
 def test_a_small_file_does_not_move_a_large_run():
     """A new file that overlaps with all others stays until there are many; then they are merged, first with each other."""
     large = [(i, i + 1, TARGET) for i in range(100)]
-    assert disordered(files([*large, (0, 100, 60)]), TARGET) == []
-    [rest] = disordered(files([*large, (0, 100, 60), (5, 90, 60)]), TARGET)
+    assert to_rewrite(files([*large, (0, 100, 60)]), TARGET) == []
+    [rest] = to_rewrite(files([*large, (0, 100, 60), (5, 90, 60)]), TARGET)
     assert rest.tolist() == [100, 101]
-    [everything] = disordered(files([*large, *[(0, 100, TARGET)] * 25]), TARGET)
+    [everything] = to_rewrite(files([*large, *[(0, 100, TARGET)] * 25]), TARGET)
     assert len(everything) == 125
 
 
@@ -126,41 +126,41 @@ def test_files_without_bounds():
     """A file without bounds may have any values and is written anew, with others if it is large; one of a run has none (M5)."""
     ranged = [(i, i + 1, TARGET) for i in range(9)]
     found = files([*ranged, *[(NONE, NONE, TARGET)] * 3], [NONE] * 11 + [1])
-    [rest] = disordered(found, TARGET)
+    [rest] = to_rewrite(found, TARGET)
     assert rest.tolist() == [9, 10]
-    [everything] = disordered(files([*ranged[:4], (NONE, NONE, TARGET)]), TARGET)
+    [everything] = to_rewrite(files([*ranged[:4], (NONE, NONE, TARGET)]), TARGET)
     assert everything.tolist() == [4, 0, 1, 2, 3]
-    [alone] = disordered(files([(NONE, NONE, TARGET)]), TARGET)
+    [alone] = to_rewrite(files([(NONE, NONE, TARGET)]), TARGET)
     assert alone.tolist() == [0]
 
 
 def test_small_neighbours_are_packed():
     """Neighbours that fit into one file are put together, without the keys too; a large file between them keeps them apart."""
     sizes = [30, 30, 30, 30, 100, 20, 70, 20]
-    assert [s.tolist() for s in disordered(files([(i, i + 1, n) for i, n in enumerate(sizes)]), TARGET)] == [[0, 1, 2]]
+    assert [s.tolist() for s in to_rewrite(files([(i, i + 1, n) for i, n in enumerate(sizes)]), TARGET)] == [[0, 1, 2]]
     none = Files(np.array(sizes), np.array(sizes), *(np.zeros((8, 0), np.int64),) * 2, np.full(8, NONE), np.zeros(8, bool))
-    assert [s.tolist() for s in disordered(none, TARGET)] == [[0, 1, 2]]
+    assert [s.tolist() for s in to_rewrite(none, TARGET)] == [[0, 1, 2]]
 
 
 def test_files_with_many_deleted_rows():
     """They are written anew even if they are in order."""
-    found = files([(i, i + 1, TARGET) for i in range(4)], rewritten=[False, True, False, False])
-    assert [s.tolist() for s in disordered(found, TARGET)] == [[1]]
+    found = files([(i, i + 1, TARGET) for i in range(4)], many_deleted=[False, True, False, False])
+    assert [s.tolist() for s in to_rewrite(found, TARGET)] == [[1]]
 
 
 def test_several_keys():
     """A grid of files is in order by two keys, files that span both are not; runs are merged when they have grown."""
     grid = [(i, i + 1, j, j + 1, TARGET) for i in range(8) for j in range(8)]
     spanning = [(0, 8, 0, 8, TARGET)] * 20
-    assert disordered(files(grid), TARGET) == []
-    [everything] = disordered(files(spanning), TARGET)
+    assert to_rewrite(files(grid), TARGET) == []
+    [everything] = to_rewrite(files(spanning), TARGET)
     assert len(everything) == 20
-    assert disordered(files([*grid, *spanning[:8]], [1] * 64 + [2] * 8), TARGET) == []
-    [some] = disordered(files([*grid, *spanning[:8]], [1] * 64 + [NONE] * 8), TARGET)
+    assert to_rewrite(files([*grid, *spanning[:8]], [1] * 64 + [2] * 8), TARGET) == []
+    [some] = to_rewrite(files([*grid, *spanning[:8]], [1] * 64 + [NONE] * 8), TARGET)
     assert some.tolist() == list(range(64, 72))
-    [merged] = disordered(files([*grid, *spanning], [1] * 64 + [2] * 20), TARGET)
+    [merged] = to_rewrite(files([*grid, *spanning], [1] * 64 + [2] * 20), TARGET)
     assert len(merged) == 84
-    [lacking] = disordered(files([*grid, (NONE, NONE, 0, 1, 5), (0, 1, 0, 1, 5)], [1] * 64 + [NONE] * 2), TARGET)
+    [lacking] = to_rewrite(files([*grid, (NONE, NONE, 0, 1, 5), (0, 1, 0, 1, 5)], [1] * 64 + [NONE] * 2), TARGET)
     assert lacking.tolist() == [64, 65]
 
 

@@ -254,6 +254,7 @@ def test_blocks_that_fail(spark, ten, rows_of_ten, tmp_path, monkeypatch, caplog
         spark.conf.unset("spark.delta_variant.lateMaterializationBytes")
     assert (done.commits, done.rows) == (1, 1000)
     assert content(spark, path) == rows_of_ten
+    assert "Spark sorts the rows" in caplog.text
     assert "the driver runs 0.0" in caplog.text
 
 
@@ -264,9 +265,9 @@ def test_stored_keys(spark, ten, tmp_path):
     table.cluster_by(["v:['a']", "n"])
     assert table.optimize(max_file_size=part(tmp_path, 4)).files_added > 1
     assert json.loads(last(tmp_path, "commitInfo")["operationParameters"]["zOrderBy"]) == ["v:['a']", "n"]
-    assert clustering.CLUSTER_BY in last(tmp_path, "metaData")["configuration"]
+    assert clustering.CLUSTER_BY_PROPERTY in last(tmp_path, "metaData")["configuration"]
     table.cluster_by(None)
-    assert clustering.CLUSTER_BY not in last(tmp_path, "metaData")["configuration"]
+    assert clustering.CLUSTER_BY_PROPERTY not in last(tmp_path, "metaData")["configuration"]
 
 
 def test_small_files_are_packed(spark, ten, rows_of_ten, tmp_path):

@@ -297,8 +297,8 @@ def test_strings_that_are_not_utf8_have_no_bounds():
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
     extremes = Extremes(pa.string())
     extremes.add(text)
-    assert variant_bounds(extremes) == (None, None)
-    assert json_bounds(extremes) == (None, None)
+    assert variant_bounds(extremes, 32) == (None, None)
+    assert json_bounds(extremes, 32) == (None, None)
 
 
 NUMBERS = [0, 1, -1, 127, -128]

@@ -1,8 +1,8 @@
 """The table of casts by (type of the values, type asked for), in the names of Spark's types, and what it says of each pair.
 
-A pair has two lines. In the upper line, `<` says that bounds of the one type can answer a comparison in the other: a query
-casts a value before it compares it, and Spark casts the bound in the same way, which is exact if the cast preserves the weak
-order, also for `<>`: if both bounds become 5, so does every value between them.
+A pair has two lines. In the upper line, `<` says that bounds of the one type answer a comparison in the other. A query casts
+values and then compares them. The bound is cast in the same way. The answer is exact if the cast keeps the order, even if it
+makes different values equal. This holds for `<>` too: if both bounds become 5, so does every value between them.
 
 The word behind it says how a typed column of the one type answers a query that asks for the other: `variant_get` casts by
 Spark's own `Cast` in TRY mode, from BIGINT, DECIMAL, DOUBLE and so on, and raises an error if the result is NULL. Where Spark's
@@ -10,6 +10,9 @@ cast from VARIANT does something else, or refuses, the value is converted back t
 
 The lower line has the kernel of `arrays` that casts without Spark. The reason for each pair: protocol/README.md, "Typed
 reading" and "Predicates on bounds".
+
+Not in the table: casts after `variant_get`, which must keep the order and never fail (`keeps_order`); and strings that spell
+times, which have bounds of their own (TIMES, in the tag TIMES_TAG).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delta_variant import binary, schema, shredding
 from delta_variant.errors import InvalidSchemaError, MalformedVariantError
-from delta_variant.parquet import FileWriter, closing, footer, read_table, write_table
+from delta_variant.parquet import FileWriter, footer, read_table, stubs, write_table
 from tests.strategies import KEYS, SCHEMAS, SPARK_VARIANTS, column, same, values
 
 DOCUMENTS = st.lists(
@@ -31,7 +31,7 @@ SHREDDED = ["id bigint, o struct<a: bigint, c: struct<x: string>>", "id bigint",
 def room():
     """Room for stubs in row groups of a few bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closing, "SHARE", 1 << 40)
+        patch.setattr(stubs, "SHARE", 1 << 40)
         yield
 
 
@@ -132,7 +132,7 @@ def test_a_key_may_come_up_in_any_row_group(tmp_path):
 
 def test_what_cannot_be_closed(tmp_path, monkeypatch):
     """Objects keep their residuals if there are too many keys, or a name that other readers cannot read (F8)."""
-    monkeypatch.setattr(closing, "MAX_STUBS", 3)
+    monkeypatch.setattr(stubs, "MAX_STUBS", 3)
     documents = [{"id": n, **extra} for n, extra in enumerate([{}, {"x": 1}, {"y": 1}, {"z": 1, "x": 2}])]
     write(tmp_path / "f", documents, "id bigint")
     assert is_closed(tmp_path / "f", "v")

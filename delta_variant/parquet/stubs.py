@@ -1,9 +1,9 @@
-"""Closed objects: a key without a column of its own gets a stub, so that no object keeps a residual.
+"""Stubs of closed objects: a key without a column of its own gets a stub, so that no object keeps a residual.
 
 A stub is a field of a shredded object, with a `value` and a `typed_value`. Its type is that of most values of the key in the
-row group where the key comes up first, if this is bigint, double, string or boolean. Otherwise it is boolean, because DuckDB
-asks for a `typed_value`. If all keys of an object have columns, the `value` of the object is null in every row of the file.
-DuckDB and typed reading in Spark ask for this before they read a path of the file from its typed column.
+first row group that has the key, if this is bigint, double, string or boolean. Otherwise it is boolean, because DuckDB needs a
+`typed_value`. If all keys of an object have columns, the `value` of the object is null in every row of the file. Only then do
+DuckDB and typed reading in Spark read a path of the object from its typed column.
 
 In: the row groups of one file, before pyarrow writes them. Out: the same rows without the residuals that are moved into stubs,
 and the stubs' column chunks. pyarrow does not know the stubs. It has one schema for all row groups, but a key may come up in
@@ -106,8 +106,8 @@ class Object(Struct):
     stubs: dict[str, Stub] = field(default_factory=dict)  # by key
 
 
-class Closing:
-    """Closes the objects of some VARIANT columns of one file, row group by row group.
+class Stubs:
+    """The stubs of some VARIANT columns of one file, which close their objects, row group by row group.
 
     schema: that of the file without stubs. variants: the columns, each as the names that lead to it, through structs only.
     sink: the file, which gets the column chunks. compression, codec: that of its pages, as a number in Parquet and in pyarrow.
@@ -121,12 +121,12 @@ class Closing:
         self._structs = [found for names in sorted(variants) for found in _structs(schema, names)]
         self.objects = [found for found in self._structs if isinstance(found, Object)]
         self._writer = chunks.ChunkWriter(sink, codec)
-        self._stubs = self._kept = 0
+        self._count = self._kept = 0
         self._rows: list[int] = []  # of each row group
         self._values: dict[Object, dict[tuple[str, str], Values]] = {}
 
-    def close(self, batches: list[pa.RecordBatch], size: int) -> list[pa.RecordBatch]:
-        """The rows of a row group with keys of residuals in stubs. `write` must be called when pyarrow has written these rows.
+    def moved(self, batches: list[pa.RecordBatch], size: int) -> list[pa.RecordBatch]:
+        """The rows of a row group, with keys of residuals moved into stubs. `write` follows when pyarrow has written them.
 
         size: the mean of the Arrow bytes of the row groups so far, this one included.
 
@@ -160,7 +160,7 @@ class Closing:
 
     def _new_keys(self, found: Object, parts: list[_Residuals], rows: int, size: int) -> list[str] | None:
         """The keys of residuals that get stubs; None if they take too much, or others cannot read some."""
-        most = MAX_STUBS - self._stubs
+        most = MAX_STUBS - self._count
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(part.keys(most + len(found.stubs)))
@@ -172,7 +172,7 @@ class Closing:
         taken = sum(_STUB_BYTES + 2 * len(key) + levels[key] for key in new)
         names = [*found.fields, *found.stubs, *new]
         is_readable = len({name.casefold() for name in names}) == len(names) and all(key and "\0" not in key for key in new)
-        fits = self._stubs * _STUB_BYTES + taken <= size * SHARE and all(len(key.encode()) <= _NAME_BYTES for key in new)
+        fits = self._count * _STUB_BYTES + taken <= size * SHARE and all(len(key.encode()) <= _NAME_BYTES for key in new)
         return new if not new or (is_readable and fits) else None
 
     def _add(self, found: Object, kinds: Mapping[str, pa.DataType]) -> None:
@@ -184,7 +184,7 @@ class Closing:
             for stub, value, typed in zip(stubs, nulls, nulls, strict=True):
                 stub.chunks.append((value, typed))
         found.stubs |= dict(zip(kinds, stubs, strict=True))
-        self._stubs += len(stubs)
+        self._count += len(stubs)
 
     def _keep(self) -> None:
         """Keeps the flags of the last row group for keys that come up later. If all are too large, no object gets new keys."""

@@ -13,12 +13,12 @@ import org.apache.spark.sql.types.DataType
  * @param columns the indexes, in the plan's output, of the columns that tasks read; the first gets the pieces
  * @param kind the type of the column with the pieces
  */
-final case class Pieces(columns: Seq[Int], kind: DataType) extends LastStep {
+final case class WholeRows(columns: Seq[Int], kind: DataType) extends LastStep {
 
   protected def replaced(plan: SparkPlan): Option[SparkPlan] =
-    Pieces.chosen(plan).filter(_ => Pieces.of(plan).contains(this)).map {
+    WholeRows.chosen(plan).filter(_ => WholeRows.of(plan).contains(this)).map {
       case (chosen, map) =>
-        val below = Pieces.kept(map)
+        val below = WholeRows.kept(map)
         ProjectExec(
           chosen.zipWithIndex.map {
             case (column, index) if columns.head == index => Alias(map.child.output.head, column.name)()
@@ -28,7 +28,7 @@ final case class Pieces(columns: Seq[Int], kind: DataType) extends LastStep {
     }
 }
 
-object Pieces {
+object WholeRows {
 
   /** The columns of a plan that are columns of mapInArrow under their own names, and mapInArrow. */
   private def chosen(plan: SparkPlan): Option[(Seq[Attribute], MapInArrowExec)] = plan match {
@@ -49,8 +49,8 @@ object Pieces {
     map.output.takeRight(below.size).map(_.exprId).zip(below).toMap
   }
 
-  def of(plan: SparkPlan): Option[Pieces] = chosen(LastStep.of(plan)).flatMap { case (columns, map) =>
+  def of(plan: SparkPlan): Option[WholeRows] = chosen(LastStep.of(plan)).flatMap { case (columns, map) =>
     val read = columns.zipWithIndex.collect { case (column, index) if !kept(map).contains(column.exprId) => index }
-    Option.when(read.nonEmpty)(Pieces(read, map.child.output.head.dataType))
+    Option.when(read.nonEmpty)(WholeRows(read, map.child.output.head.dataType))
   }
 }
