@@ -10,6 +10,7 @@ less of the processors. Each part has a process of its own. For Linux.
     texts     INSERT … SELECT parse_json(value) of their JSON texts
     changes   UPDATE, DELETE, MERGE, OPTIMIZE and OPTIMIZE ZORDER BY of a table of 2,000,000 events in 32 files
     few       UPDATE, DELETE and MERGE of the same with deletion vectors
+    compact   OPTIMIZE of 2,000,000 events in 100 files
     stream    a stream of batches of 1,000 events: the time of a batch
     ten       a write of ten rows, once warm
     first     the first write of a process, of ten rows, and what it consists of
@@ -41,13 +42,14 @@ ROWS = {
     "texts": 1_000_000,
     "changes": 2_000_000,
     "few": 2_000_000,
+    "compact": 2_000_000,
     "stream": 1_000,
     "ten": 10,
     "first": 10,
     "ordinary": 1_000_000,
 }
-ROUNDS = {"insert": 5, "texts": 5, "changes": 3, "few": 3, "stream": 3, "ten": 40, "first": 3, "ordinary": 7}
-FILES, BATCHES, FEW_WARM_UP = 32, 20, 15
+ROUNDS = {"insert": 5, "texts": 5, "changes": 3, "few": 3, "compact": 3, "stream": 3, "ten": 40, "first": 3, "ordinary": 7}
+FILES, MANY_FILES, BATCHES, FEW_WARM_UP = 32, 100, 20, 15
 SHREDDED = "'delta.enableVariantShredding' = 'true'"
 COLUMNS = "id LONG, n INT, v VARIANT"
 ORDINARY = "id LONG, n INT, name STRING, score DOUBLE, at TIMESTAMP"
@@ -206,18 +208,18 @@ def texts(work: Path, rows: int, rounds: int) -> None:
     inserts(ways, work, f"INSERT … SELECT parse_json(value) of {rows:,} texts", query, "v VARIANT", rounds)
 
 
-def statements(work: Path, rows: int, rounds: int, texts: Mapping[str, str], *properties: str) -> None:
-    """Each statement, on copies of a table that the same way has written."""
-    ways = sessions()
+def statements(work: Path, rows: int, rounds: int, texts: Mapping[str, str], vectors: str, partitions: int = FILES) -> None:
+    """Each statement, on copies of a table that the same way has written. vectors: whether it has deletion vectors."""
+    ways, properties = sessions(), f"'delta.enableDeletionVectors' = '{vectors}'"
     plain = ways[1].spark
     changed = numbered(plain, rows + rows // 100, 2).where(f"id % 100 = 7 OR id >= {rows}").withColumn("n", F.col("n") + 5)
     changed.write.parquet(str(work / "changes"))
     bases: dict[str, str] = {}
     for way in ways:
         way.spark.read.parquet(str(work / "changes")).createOrReplaceTempView("changes")
-        bases[way.name] = way.table(work / "base" / way.name, COLUMNS, *properties)
-        numbered(way.spark, rows, FILES).write.format("delta").mode("append").save(str(work / "base" / way.name))
-    print(f"tables of {rows:,} events", *properties)
+        bases[way.name] = way.table(work / "base" / way.name, COLUMNS, properties)
+        numbered(way.spark, rows, partitions).write.format("delta").mode("append").save(str(work / "base" / way.name))
+    print(f"tables of {rows:,} events", properties)
     for way in ways:
         print(f"  {way.name:14}{files(way.spark, bases[way.name])}")
     for title, statement in texts.items():
@@ -238,11 +240,15 @@ def statements(work: Path, rows: int, rounds: int, texts: Mapping[str, str], *pr
 
 
 def changes(work: Path, rows: int, rounds: int) -> None:
-    statements(work, rows, rounds, CHANGES | OPTIMIZE, "'delta.enableDeletionVectors' = 'false'")
+    statements(work, rows, rounds, CHANGES | OPTIMIZE, "false")
 
 
 def few(work: Path, rows: int, rounds: int) -> None:
-    statements(work, rows, rounds, CHANGES, "'delta.enableDeletionVectors' = 'true'")
+    statements(work, rows, rounds, CHANGES, "true")
+
+
+def compact(work: Path, rows: int, rounds: int) -> None:
+    statements(work, rows, rounds, {"OPTIMIZE": OPTIMIZE["OPTIMIZE"]}, "false", MANY_FILES)
 
 
 def stream(work: Path, rows: int, rounds: int) -> None:
@@ -349,6 +355,7 @@ PARTS = {
     "texts": texts,
     "changes": changes,
     "few": few,
+    "compact": compact,
     "stream": stream,
     "ten": ten,
     "first": first,
