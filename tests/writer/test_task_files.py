@@ -253,7 +253,7 @@ def large_batches(count: int, size: int) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.parametrize("size", [16 << 10, 100 << 10, 1 << 20])
 def test_memory_is_bounded(tmp_path, size):
-    """However large the documents and the file, Arrow's and NumPy's buffers take less than 208 MiB: two row groups, and batches."""
+    """However large documents and file are, buffers take less than 208 MiB: those of two row groups and the batches."""
     plan = tasks.plan(tmp_path, {("v",)}, max_bytes=1 << 30)
     write_files(plan, large_batches(1, size))  # kernels are compiled
     before = pa.total_allocated_bytes()
