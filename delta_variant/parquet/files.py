@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Thread, current_thread
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from delta_variant.parquet.stubs import Stubs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from concurrent.futures import Future
     from types import TracebackType
 
     from typing_extensions import Self
@@ -55,12 +55,13 @@ _BUFFER_BYTES = 1 << 20  # pyarrow writes page by page, and each call into Pytho
 class FileWriter:
     """Writes record batches into one Parquet file, and a row group as soon as there are enough rows for one.
 
-    sink: a path, which is opened here and removed if writing fails, or an open binary file, which the caller closes. schema:
-    the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the VARIANT groups, each as the
-    names that lead to it. closed: those of them, at the top or in structs, whose objects are closed as far as there is room
-    (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size of a row group in Arrow
-    bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants` is not a VARIANT
-    column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
+    sink: a path, which is opened here and removed if writing fails, or an open binary file, to which a thread writes, and which
+    the caller closes. schema: the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the
+    VARIANT groups, each as the names that lead to it. closed: those of them, at the top or in structs, whose objects are closed
+    as far as there is room (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size
+    of a row group in Arrow bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants`
+    is not a VARIANT column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks
+    those of others.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")
@@ -95,8 +96,7 @@ class FileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0  # of the pending rows
-        self._thread: ThreadPoolExecutor | None = None
-        self._encoding: Future[None] | None = None  # the row group that the thread encodes
+        self._encoding: _Encoding | None = None  # the row group that a thread encodes
         self._encoding_bytes = self._flushed = self._written = 0
         self._groups = 0
         self._with_nan: set[tuple[int, int]] = set()  # column chunks, by the numbers of row group and leaf column
@@ -152,13 +152,20 @@ class FileWriter:
         self._open = False
         self._pending.clear()
         self._sink.mute()
-        self._end_thread()
-        if self._writer is not None:
-            with contextlib.suppress(Exception):  # the caller must see the error that led to this call
-                self._writer.close()
-        if self._path is not None:
-            self._sink.file.close()
-            self._path.unlink(missing_ok=True)
+        try:
+            if self._encoding not in (None, current_thread()):  # a thread may drop the last reference
+                self._encoding.join()
+            if self._writer is not None:
+                with contextlib.suppress(Exception):  # the caller must see the error that led to this call
+                    self._writer.close()
+        finally:
+            if self._path is not None:
+                self._sink.file.close()
+                self._path.unlink(missing_ok=True)
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.abort()  # pyarrow would write a footer
 
     def __enter__(self) -> Self:
         return self
@@ -191,11 +198,14 @@ class FileWriter:
     def _write_row_group(self) -> None:
         """Begins to encode the pending rows. The first row group is written afterwards; others may not be."""
         self._finish_row_group()
+        encode = partial(self._encode, self._taken())
         if self._groups:
-            self._thread = self._thread or ThreadPoolExecutor(1)
-            self._encoding = self._thread.submit(self._encode, self._taken())
-        else:
-            self._encode(self._taken())
+            encoding = _Encoding(encode)
+            with contextlib.suppress(RuntimeError):  # there may be no more threads
+                encoding.start()
+                self._encoding = encoding
+        if self._encoding is None:
+            encode()
             self._finish_row_group()
 
     def _taken(self) -> list[pa.RecordBatch]:
@@ -207,13 +217,11 @@ class FileWriter:
     def _finish_row_group(self) -> None:
         """Waits until the row group that is encoded is written."""
         if self._encoding is not None:
-            self._encoding.result()
+            self._encoding.join()
+            encoding, self._encoding = self._encoding, None
+            encoding.check()
         self._flushed += self._encoding_bytes
-        self._encoding, self._encoding_bytes, self._written = None, 0, self._sink.size
-
-    def _end_thread(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown()
+        self._encoding_bytes, self._written = 0, self._sink.size
 
     def _encode(self, batches: list[pa.RecordBatch]) -> None:
         """Writes a row group; nothing if there are no rows."""
@@ -230,7 +238,6 @@ class FileWriter:
             self._buffer.flush()
 
     def _write_footer(self) -> None:
-        self._end_thread()
         assert self._writer is not None
         if self._metadata:
             self._writer.add_key_value_metadata(self._metadata)
@@ -291,6 +298,29 @@ def _has_nan(values: pa.Array) -> bool:
         values = values.dictionary
     numbers = floats(values)
     return bool(len(numbers) and np.isnan(numbers.min()))
+
+
+class _Encoding(Thread):
+    """A thread that encodes a row group."""
+
+    def __init__(self, encode: Callable[[], None]) -> None:
+        super().__init__()
+        self._encode = encode
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._encode()
+        except BaseException as error:  # noqa: BLE001  # `check` raises it
+            self._error = error
+        finally:
+            del self._encode  # which refers to the FileWriter
+
+    def check(self) -> None:
+        """Raises the error of the thread, which has ended."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 class _Sink:

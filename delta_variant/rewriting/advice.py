@@ -26,7 +26,7 @@ from delta_variant.optimizer import queries as ran
 from delta_variant.report import Scan, explain, has_rules
 from delta_variant.report import query as query_of
 from delta_variant.rewriting.arrangement import NONE, overlaps
-from delta_variant.rewriting.driver import files_of, optimizing, reorganizing
+from delta_variant.rewriting.driver import checked_keys, files_of, optimizing, reorganizing
 from delta_variant.transaction import Table
 
 _FEW = 2
@@ -133,9 +133,9 @@ def _to_cluster(table: Table, scans: Sequence[Scan]) -> Iterable[Advice]:
         return  # a table that `optimize` refuses
     for path, questions in asked.items():
         try:
-            _, _, files = files_of(snapshot, [path], None)
+            _, _, files = files_of(snapshot, checked_keys(snapshot.features, [path]), None)
         except DeltaVariantError:
-            continue  # a path through an array, which has no bounds
+            continue  # a path through an array, which has no bounds; a column of an older version
         ranged = np.flatnonzero(files.low[:, 0] != NONE)
         [overlap[path]] = overlaps(files, ranged)
         count = max(count, len(files))

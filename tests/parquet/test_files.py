@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import hashlib
 import io
 import math
 from decimal import Decimal
+from threading import Thread
 
 import duckdb
 import numpy as np
@@ -343,6 +345,37 @@ def test_an_error_removes_the_file(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="closed"):
         writer.write(batch)
+
+
+def test_a_writer_that_is_dropped_leaves_no_file(tmp_path):
+    """A file whose writer is neither closed nor aborted is removed, and an open sink gets no footer."""
+    batch = pa.record_batch({"x": RANDOM.random(10_000)})
+    sink = io.BytesIO()
+    for target in (tmp_path / "f", sink):
+        writer = FileWriter(target, batch.schema, row_group_bytes=80_000)
+        for _ in range(4):
+            writer.write(batch)
+        del writer
+        gc.collect()
+    assert not list(tmp_path.iterdir())
+    assert len(sink.getvalue()) > 80_000
+    with pytest.raises(pa.ArrowInvalid):
+        pq.ParquetFile(sink)
+
+
+def test_a_file_is_written_without_threads(tmp_path, monkeypatch):
+    """If the system has no more threads, row groups are encoded one after the other."""
+
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", start)
+    batch = pa.record_batch({"x": RANDOM.random(10_000)})
+    with FileWriter(tmp_path / "f", batch.schema, row_group_bytes=80_000) as writer:
+        for _ in range(4):
+            writer.write(batch)
+    monkeypatch.undo()
+    assert pq.read_table(tmp_path / "f").equals(pa.Table.from_batches([batch] * 4))
 
 
 def test_an_error_leaves_an_open_sink_without_a_footer():

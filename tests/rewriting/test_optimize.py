@@ -385,6 +385,23 @@ def test_advice(spark, on, tmp_path):
         dv.disable(spark)
 
 
+def test_advice_on_columns_that_cannot_be_keys(spark, tmp_path):
+    """A path whose column has a dot in its name, or is of an older version of the table, has no advice on clustering."""
+    table, shredded = f"delta.`{tmp_path}`", "'delta.enableVariantShredding' = 'true'"
+    dv.enable(spark)
+    try:
+        for name in ("`my.v`", "v"):
+            rows = f"SELECT parse_json(concat('{{\"a\": ', id % 100, '}}')) AS {name} FROM range(0, 400, 1, 4)"
+            spark.sql(f"CREATE OR REPLACE TABLE {table} USING delta TBLPROPERTIES ({shredded}) AS {rows}")
+        by_dots = f"SELECT count(*) FROM {table} VERSION AS OF 0 WHERE `my.v`:a::bigint = 5"
+        older = f"SELECT count(*) FROM {table} VERSION AS OF 1 WHERE v:a::bigint = 5"
+        spark.sql(f"CREATE OR REPLACE TABLE {table} USING delta AS SELECT 1 AS id, parse_json('1') AS w")
+        advice = dv.VariantTable.forPath(spark, tmp_path).advise([by_dots, older])
+    finally:
+        dv.disable(spark)
+    assert [one for one in advice if one.action == "cluster"] == []
+
+
 def test_advice_for_a_session(spark, ten, tmp_path):
     """Without queries, advice is for those that the session has run since `enable`, each once. No command is run again."""
     for name in ("t", "gone"):
