@@ -208,9 +208,11 @@ def texts(work: Path, rows: int, rounds: int) -> None:
     inserts(ways, work, f"INSERT … SELECT parse_json(value) of {rows:,} texts", query, "v VARIANT", rounds)
 
 
-def statements(work: Path, rows: int, rounds: int, texts: Mapping[str, str], vectors: str, partitions: int = FILES) -> None:
+def statements(
+    work: Path, rows: int, rounds: int, texts: Mapping[str, str], partitions: int = FILES, *, vectors: bool = False
+) -> None:
     """Each statement, on copies of a table that the same way has written. vectors: whether it has deletion vectors."""
-    ways, properties = sessions(), f"'delta.enableDeletionVectors' = '{vectors}'"
+    ways, properties = sessions(), f"'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
     plain = ways[1].spark
     changed = numbered(plain, rows + rows // 100, 2).where(f"id % 100 = 7 OR id >= {rows}").withColumn("n", F.col("n") + 5)
     changed.write.parquet(str(work / "changes"))
@@ -240,15 +242,15 @@ def statements(work: Path, rows: int, rounds: int, texts: Mapping[str, str], vec
 
 
 def changes(work: Path, rows: int, rounds: int) -> None:
-    statements(work, rows, rounds, CHANGES | OPTIMIZE, "false")
+    statements(work, rows, rounds, CHANGES | OPTIMIZE)
 
 
 def few(work: Path, rows: int, rounds: int) -> None:
-    statements(work, rows, rounds, CHANGES, "true")
+    statements(work, rows, rounds, CHANGES, vectors=True)
 
 
 def compact(work: Path, rows: int, rounds: int) -> None:
-    statements(work, rows, rounds, {"OPTIMIZE": OPTIMIZE["OPTIMIZE"]}, "false", MANY_FILES)
+    statements(work, rows, rounds, {"OPTIMIZE": OPTIMIZE["OPTIMIZE"]}, MANY_FILES)
 
 
 def stream(work: Path, rows: int, rounds: int) -> None:
