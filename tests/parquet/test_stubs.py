@@ -12,11 +12,12 @@ from delta_variant.errors import InvalidSchemaError, MalformedVariantError
 from delta_variant.parquet import FileWriter, footer, read_table, stubs, write_table
 from tests.strategies import KEYS, SCHEMAS, SPARK_VARIANTS, column, same, values
 
+INTEGERS = st.integers(1 - 10**38, 10**38 - 1)  # of at most 38 digits
 DOCUMENTS = st.lists(
     st.one_of(
         st.fixed_dictionaries(
             {"id": st.integers(0, 9), "o": st.one_of(st.none(), st.dictionaries(KEYS, SPARK_VARIANTS, max_size=4))},
-            optional={"a": st.integers(), "b": SPARK_VARIANTS, "A": st.just(1), "é": st.text(), "": st.just(0)},
+            optional={"a": INTEGERS, "b": SPARK_VARIANTS, "A": st.just(1), "é": st.text(), "": st.just(0)},
         ),
         SPARK_VARIANTS,
         st.just("SQL NULL"),
