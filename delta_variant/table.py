@@ -264,15 +264,17 @@ class VariantTable:
         return advise(self._table, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
-        """Write plain files anew, shredded, one new file in the place of each old one.
+        """Write plain files anew, shredded, and files of other writers whose objects are open, one new file for each old one.
 
         Example:
             table.enable_shredding()
             table.shred()
 
-        where: a predicate on partition columns. progress: called after each commit. A file that this package has left plain,
-        because shredding would make it larger, stays so. Commits, failures and conflicts are as for `optimize`. Raises
-        TableError if the table must not have shredded files, and for what Delta refuses.
+        An object is open if some of its fields have no columns: then other engines read no path of the file from its column.
+        where: a predicate on partition columns. progress: called after each commit. Files stay as they are if this package has
+        left them plain, because shredding would make them larger, or if `analyze` has marked them as read from typed columns.
+        Commits, failures and conflicts are as for `optimize`. Raises TableError if the table must not have shredded files, and
+        for what Delta refuses.
         """
         with own_session(self._table.spark) as spark:
             return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=True)
@@ -324,6 +326,7 @@ class VariantTable:
           not say.
         * bytes, residual_bytes: the compressed sizes of both.
         * proven: whether queries may read the path from its typed column, by the footer or by the log.
+        * ours: whether a write of this package made the file.
         * min, max: the bounds in the log as JSON, null if there are none.
         * error: why the file cannot be read, else null.
         """

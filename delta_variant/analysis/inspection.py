@@ -24,7 +24,7 @@ from delta_variant.transaction import Table
 SCHEMA = pa.schema({
     "file": pa.string(), "column": pa.string(), "layout": pa.string(), "schema": pa.string(), "rows": pa.int64(),
     "path": pa.string(), "type": pa.string(), "typed": pa.int64(), "residual": pa.int64(), "bytes": pa.int64(),
-    "residual_bytes": pa.int64(), "proven": pa.bool_(), "error": pa.string(),
+    "residual_bytes": pa.int64(), "proven": pa.bool_(), "ours": pa.bool_(), "error": pa.string(),
 })  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def _inspected(location: Storage, names: Mapping[str, str], batches: Iterable[pa
 def _rows(file: str, column: Any, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     whole = {
         "file": file, "column": names.get(column.column, column.column), "layout": column.layout, "schema": column.schema,
-        "rows": column.rows,
+        "rows": column.rows, "ours": column.is_ours,
     }  # fmt: skip
     if not column.paths:
         yield {**whole, "path": "$", "bytes": column.bytes, "residual_bytes": column.residual_bytes, "proven": False}

@@ -56,6 +56,8 @@ class InspectedColumn:
     """final, draft (VariantShredding before its adoption) or first (Spark's first layout)."""
     is_annotated: bool
     """Whether the file gives the column the VARIANT logical type."""
+    is_ours: bool
+    """Whether a write of this package made the file."""
     schema: str | None
     """The shredding schema as DDL, which `write(shred=…)` takes; None for a plain column and for older layouts."""
     rows: int
@@ -103,6 +105,7 @@ def _columns(source: Any) -> Iterator[InspectedColumn]:
             dotted(names),
             _LAYOUTS[words],
             names in annotated,
+            footer.is_ours,
             schemas.ddl(shredding.schema_of(kind)) if is_shredded else None,
             columns.metadata.num_rows,
             size,

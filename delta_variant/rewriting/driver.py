@@ -126,7 +126,7 @@ def cluster_by(table: Table, keys: Sequence[str] | None) -> int:
 
 
 def reorganize(table: Table, where: str | None, progress: Callable[[Progress], object] | None, *, shreds: bool) -> Rewritten:
-    """Writes plain files anew, shredded, or the other way round, as `VariantTable.shred` and `unshred` say.
+    """Writes files anew, shredded or plain, as `VariantTable.shred` and `unshred` say.
 
     table: in a session of its own.
     """
@@ -136,7 +136,7 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
         # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
         typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
         files = files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
-        differs = F.col("schema").isNull()
+        differs = F.col("schema").isNull() | (has_open_object() & ~F.col("ours"))
     else:
         differs = is_shredded()
     sizes = {row.path: row.size for row in files.select("path", "size").collect()}
@@ -157,6 +157,11 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
 def is_shredded() -> Column:
     """Whether a VARIANT column is shredded, or has a layout that is older than the specification. Over rows of `inspected`."""
     return F.col("schema").isNotNull() | (F.col("layout") != "final")
+
+
+def has_open_object() -> Column:
+    """Whether an object that is not in an array has fields without columns. Over rows of `inspected`."""
+    return (F.col("type") == "object") & (F.col("residual") > 0) & ~F.col("path").contains("[*]")
 
 
 def optimizing(table: Table) -> Transaction:

@@ -458,6 +458,22 @@ def test_shred_and_unshred(spark, on, tmp_path):
     assert (commit["operation"], commit["operationParameters"]["applyPurge"]) == ("REORG", False)
 
 
+def test_objects_that_others_left_open_are_closed(spark, tmp_path):
+    """Files of other writers in which a field of an object has no column are written anew, once. In an array it stays."""
+    create(spark, tmp_path)
+    rare = 'if(id % 1000 = 999, parse_json(\'{"a": 1, "rare": {"x": 1}}\'), parse_json(to_json(struct(id % 7 AS a))))'
+    nested = 'if(id % 1000 = 999, parse_json(\'[{"a": 1}, {"rare": 1}]\'), parse_json(\'[{"a": 2}]\'))'
+    for value in (rare, nested, rare):
+        by_delta(spark, tmp_path, spark.range(0, 10_000, 1, 1).selectExpr("id AS n", "id % 2 AS p", f"{value} AS v"))
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    before = content(spark, tmp_path)
+    [done, again] = [table.shred() for _ in range(2)]
+    assert (done.files_removed, done.files_added, done.files_kept, again.commits) == (2, 2, 1, 0)
+    assert content(spark, tmp_path) == before
+    objects = table.inspect().where("type = 'object' AND NOT contains(path, '[*]')").select("ours", "residual").collect()
+    assert {tuple(row) for row in objects} == {(True, 0)}
+
+
 def test_files_left_plain_are_left_alone(spark, tmp_path):
     """A file that the writer leaves plain says so in a tag, and `shred` does not write it again and again (M6)."""
     few = spark.range(0, 3, 1, 1).selectExpr("id AS n", f"parse_json(to_json({SCATTERED})) AS v")
