@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import pickle
 import random
 import re
 import shutil
@@ -1162,11 +1163,13 @@ def test_bounds_rule_out_files(tables, monkeypatch):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_object_storage(tables, server):
-    """A table on S3 is read with Hadoop's settings, deletion vectors included."""
+    """A table on S3 is read with Hadoop's settings, deletion vectors included, by `scan` and by a dataset that is pickled."""
     storage = Storage.of("s3a://lake/scanned", server.get)
     local, s3 = fs.LocalFileSystem(), storage.open()
     fs.copy_files(tables["deleted"], storage.root, source_filesystem=local, destination_filesystem=s3)
     scanned = dv.scan("s3a://lake/scanned", storage_options=server).read_all()
     assert listed(scanned) == listed(dv.scan(tables["deleted"]).read_all())
+    dataset = pickle.loads(pickle.dumps(dv.dataset("s3a://lake/scanned", storage_options=server)))
+    assert listed(dataset.to_table()) == listed(scanned)
     with pytest.raises(errors.TableError, match="is not a Delta table"):
         dv.scan("s3a://lake/nothing", storage_options=server)
