@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from delta_variant.parquet.footer import Names
 
-ROW_GROUP_BYTES = 48 << 20
+ROW_GROUP_BYTES = 80 << 20
 ROW_GROUP_ROWS = 1 << 20
 _CODECS = {
     "none": (0, None),
