@@ -20,7 +20,7 @@ import delta_variant as dv
 from delta_variant import arrow
 from tests import s3, tasks
 from tests.strategies import column
-from tests.support import interpreted
+from tests.support import SOAK, interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +108,8 @@ S3A = [
     *(f"software.amazon.awssdk:{module}:2.35.4" for module in ("s3", "s3-transfer-manager", "sts")),
 ]
 
-settings.register_profile("default", deadline=None)  # the first call of a kernel compiles it
+# The first call of a kernel compiles it: no deadline. Hypothesis's own number of examples is for `make soak`.
+settings.register_profile("default", deadline=None, max_examples=100 if SOAK else 40)
 settings.load_profile("default")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from delta_variant import binary, shredding
 from tests.support import length
 
-ROUNDS = length("FUZZ_ROUNDS", 1500, 20_000)
+ROUNDS = length("FUZZ_ROUNDS", 600, 20_000)
 SEED = int(os.environ.get("FUZZ_SEED", str(random.randrange(2**32))))
 
 DOCUMENTS = [

@@ -31,7 +31,7 @@ from tests.damaged_files import damage, tables, thrift_trees
 from tests.support import length
 
 ROOT = Path(__file__).parents[2]
-INPUTS = length("DAMAGED_INPUTS", 120, 20_000)
+INPUTS = length("DAMAGED_INPUTS", 60, 20_000)
 SEED = int(os.environ.get("DAMAGED_SEED", str(random.randrange(2**32))))
 PROCESSES = length("DAMAGED_PROCESSES", 1, 2)
 BATCH = 500

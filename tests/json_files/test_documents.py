@@ -24,6 +24,7 @@ from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
 from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
+from tests.support import length
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
 
@@ -67,7 +68,8 @@ def dumped(value: object, indent: int | None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-tries = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = length("DELTA_VARIANT_EXAMPLES", 40, 300)
+tries = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @tries

@@ -21,6 +21,7 @@ from delta_variant.errors import DeltaVariantError, InvalidLayoutError, Malforme
 from delta_variant.shredding.names import complete, used_names
 from tests.layouts.writing import B, Writer, encode, names_in
 from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from tests.support import length
 
 ROWS = st.lists(st.one_of(VARIANTS, st.just("SQL NULL")), max_size=6)
 
@@ -674,7 +675,7 @@ def test_metadata_of_the_draft_that_lack_names():
 # ---------------------------------------------------------------------------------------------------------- malformed bytes
 
 
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "1000"))
+ROUNDS = length("FUZZ_ROUNDS", 400, 1000)
 SEED = int(os.environ.get("FUZZ_SEED", str(random.randrange(2**32))))
 
 

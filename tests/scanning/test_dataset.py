@@ -32,10 +32,10 @@ from delta_variant.queries import arrow_filters
 from delta_variant.scanning import files as files_module
 from tests.by_hand import FIELD, VARIANTS, by_hand, commit
 from tests.strategies import column
-from tests.support import length, no_thread_is_left, opened_files
+from tests.support import SOAK, length, no_thread_is_left, opened_files, share
 
 F = pc.field
-EXAMPLES = length("DELTA_VARIANT_EXAMPLES", 15, 300)
+EXAMPLES = length("DELTA_VARIANT_EXAMPLES", 10, 300)
 UTC = timezone.utc
 
 
@@ -230,7 +230,9 @@ def every_leaf() -> list[pc.Expression]:
 
 @pytest.mark.slow
 def test_every_leaf(tmp_path):
-    """A comparison and NOT of it leave the rows that pyarrow leaves, whatever the value is: NaN, -0.0, NULL, the largest."""
+    """A comparison and NOT of it leave the rows that pyarrow leaves, whatever the value is: NaN, -0.0, NULL, the largest.
+
+    `make test` asks one of the two of each."""
     count = max(map(len, VALUES.values())) + 1
 
     def rows(name: str) -> list[Any]:
@@ -244,11 +246,11 @@ def test_every_leaf(tmp_path):
     whole = dataset.to_table()
     values = {output.name: output.value for output in dataset._query.outputs}
     pushes = 0
-    for leaf in every_leaf():
-        for expression in (leaf, ~leaf):
+    for number, leaf in enumerate(every_leaf()):
+        for expression in share((leaf, ~leaf), 2, number // 7 % 2):
             pushes += arrow_filters.predicate_of(expression, values) is not None
             assert dataset.to_table(["i"], expression)["i"] == whole.filter(expression)["i"], expression
-    assert pushes > 800
+    assert pushes > (800 if SOAK else 400)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from delta_variant.parquet.files import FileWriter
 from delta_variant.storage import Storage
 from delta_variant.writer import late
 from tests.strategies import column, trees, values
+from tests.support import SOAK
 
 NAMES = ("a", "b=1/b c", "c%20é")
 """Files of a table: below a directory of a partition, and with characters that a URI encodes."""
@@ -67,7 +68,7 @@ def write(folder, name: str, array: pa.Array, shred=None, row_group_rows: int = 
 variant = trees(st.one_of(st.none(), st.booleans(), st.integers(-100, 100), st.text(max_size=5)))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40 if SOAK else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_variants_of_any_rows(folder, data):
     """Rows of several files, in any order and in any batches, and beside Variants that are there, have the Variants of their
