@@ -1,4 +1,7 @@
-"""The cases of Delta's own tests as statements for `test_scenarios`, each for twin tables."""
+"""The cases of Delta's own tests as statements for `test_scenarios`, each for twin tables.
+
+`make test` leaves out the statements in `in_soak`, of which others nearby show the same.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,16 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from tests.every_write.twins import Scenario, Step, Twin, documents
+from tests.support import SOAK
 
 
 def of(*steps: Step, **others) -> Scenario:
     return Scenario(steps, **others)
+
+
+def in_soak(*steps: Step) -> tuple[Step, ...]:
+    """Steps of `make soak` alone."""
+    return steps if SOAK else ()
 
 
 COLUMNS = "id BIGINT, v VARIANT, s STRING"
@@ -126,7 +135,7 @@ COMMANDS = (
     "OPTIMIZE t;",
 )
 MORE_COMMANDS = (
-    merge("SELECT id FROM range(3)", "WHEN MATCHED THEN DELETE"),
+    *in_soak(merge("SELECT id FROM range(3)", "WHEN MATCHED THEN DELETE")),
     merge("SELECT id FROM range(100, 103)", "WHEN MATCHED THEN UPDATE SET s = 'never'"),
     merge("SELECT id FROM range(5, 7) UNION ALL SELECT 5", "WHEN MATCHED THEN UPDATE SET s = 'twice'"),
     merge("SELECT id FROM range(5, 7) UNION ALL SELECT 5", "WHEN MATCHED THEN DELETE"),
@@ -139,7 +148,9 @@ SCENARIOS: dict[str, Scenario] = {}
 
 # DELETE, UPDATE, MERGE and OPTIMIZE, on tables of each kind
 SCENARIOS |= {
-    "commands": of(table(**NO_VECTORS), *COMMANDS, *MORE_COMMANDS),
+    "commands": of(
+        table(**NO_VECTORS), COMMANDS[0], *in_soak(COMMANDS[1]), COMMANDS[2], *in_soak(*COMMANDS[3:]), *MORE_COMMANDS
+    ),
     "commands, vectors": of(table(**VECTORS), *COMMANDS, "REORG TABLE t APPLY (PURGE)"),
     "commands, feed, vectors, row ids, names": of(table(**FEED, **VECTORS, **TRACKED, **BY_NAME), *COMMANDS),
     "commands, feed, row ids, ids, partitions": of(
@@ -229,17 +240,16 @@ SCENARIOS |= {
         + """INSERT INTO t (id) VALUES (1), (2);
         INSERT INTO t (id, s) SELECT id, DEFAULT FROM range(3);
         INSERT INTO t VALUES (3, DEFAULT, doc(3), DEFAULT, DEFAULT);
-        UPDATE t SET n = DEFAULT, s = 'x' WHERE id = 3;
-        UPDATE t SET s = DEFAULT WHERE id = 3;"""
-        + merge(
+        UPDATE t SET n = DEFAULT, s = 'x' WHERE id = 3;""",
+        *in_soak("UPDATE t SET s = DEFAULT WHERE id = 3"),
+        merge(
             "SELECT 3 AS id UNION SELECT 4",
             "WHEN MATCHED THEN UPDATE SET n = DEFAULT WHEN NOT MATCHED THEN INSERT (id, n, s) VALUES (q.id, DEFAULT, 'm')",
         )
         + """ALTER TABLE t ALTER COLUMN n SET DEFAULT 7;
-        INSERT INTO t (id) VALUES (5);
-        ALTER TABLE t ALTER COLUMN n DROP DEFAULT;
-        INSERT INTO t (id) VALUES (6);
-        INSERT OVERWRITE t (id) VALUES (7)"""
+        INSERT INTO t (id) VALUES (5);""",
+        *in_soak("ALTER TABLE t ALTER COLUMN n DROP DEFAULT; INSERT INTO t (id) VALUES (6)"),
+        "INSERT OVERWRITE t (id) VALUES (7)",
     ),
 }
 
@@ -254,11 +264,13 @@ SCENARIOS |= {
         INSERT INTO t REPLACE WHERE p = 'p0' SELECT id, doc(id), 'p0', 9 FROM range(2);
         INSERT INTO t REPLACE WHERE p = 'p0' SELECT 1, doc(1), 'p9', 9;
         INSERT INTO t REPLACE WHERE id = 5 SELECT 5, doc(55), 'p5', 5;
-        INSERT INTO t REPLACE WHERE id > 100 AND v:k::INT > 5 SELECT 102, doc(102), 'p5', 5;
-        INSERT INTO t REPLACE WHERE id = 5 SELECT 6, doc(55), 'p5', 5;
-        INSERT INTO t REPLACE WHERE id = 77 SELECT id, doc(id), 'p5', 5 FROM range(10) WHERE id > 10;
-        INSERT OVERWRITE t SELECT id, doc(id), 'p', 1 FROM range(3);
-        INSERT OVERWRITE t SELECT id, doc(id), 'p', 1 FROM range(3) WHERE id > 3"""
+        INSERT INTO t REPLACE WHERE id > 100 AND v:k::INT > 5 SELECT 102, doc(102), 'p5', 5;""",
+        *in_soak(
+            """INSERT INTO t REPLACE WHERE id = 5 SELECT 6, doc(55), 'p5', 5;
+            INSERT INTO t REPLACE WHERE id = 77 SELECT id, doc(id), 'p5', 5 FROM range(10) WHERE id > 10;
+            INSERT OVERWRITE t SELECT id, doc(id), 'p', 1 FROM range(3)"""
+        ),
+        "INSERT OVERWRITE t SELECT id, doc(id), 'p', 1 FROM range(3) WHERE id > 3",
     ),
     "overwrite dynamically": of(
         table("id BIGINT, v VARIANT, p STRING, q INT", "PARTITIONED BY (p, q)")
@@ -280,7 +292,7 @@ SCENARIOS |= {
             writer(twin, "SELECT 1L AS id, doc(50) AS v, 'x' AS s", replaceWhere="id >= 5").mode("overwrite").saveAsTable("t")
         ),
         lambda twin: writer(twin, "SELECT 1 AS other").mode("overwrite").saveAsTable("t"),
-        lambda twin: writer(twin, "SELECT 1 AS other").mode("append").saveAsTable("t"),
+        *in_soak(lambda twin: writer(twin, "SELECT 1 AS other").mode("append").saveAsTable("t")),
         lambda twin: writer(twin, "SELECT 1 AS id").mode("error").save(f"{twin.directory}/t"),
         lambda twin: writer(twin, "SELECT 1 AS id").mode("ignore").save(f"{twin.directory}/t"),
         lambda twin: (
@@ -303,7 +315,7 @@ SCENARIOS |= {
         lambda twin: (
             writer(twin, "SELECT 1L AS id, doc(1) AS v, 'p' AS p", txnAppId="a", txnVersion="1").mode("append").saveAsTable("t")
         ),
-        lambda twin: frame(twin, "SELECT 2L AS id, doc(1) AS v, 'p' AS p").writeTo("t").append(),
+        *in_soak(lambda twin: frame(twin, "SELECT 2L AS id, doc(1) AS v, 'p' AS p").writeTo("t").append()),
         lambda twin: frame(twin, "SELECT 3L AS id, doc(1) AS v, 'p' AS p").writeTo("t").overwrite(F.col("p") == "p"),
         lambda twin: frame(twin, "SELECT 4L AS id, doc(1) AS v, 'q' AS p").writeTo("t").overwritePartitions(),
         lambda twin: frame(twin, "SELECT 5L AS id, doc(1) AS v, 'q' AS p").writeTo("t").using("delta").createOrReplace(),
@@ -316,9 +328,9 @@ SCENARIOS |= {
         CREATE TABLE IF NOT EXISTS t USING delta AS SELECT 1 AS id;
         REPLACE TABLE t USING delta AS SELECT id, doc(id) AS w FROM range(3);
         CREATE OR REPLACE TABLE t USING delta CLUSTER BY (id) AS SELECT id, doc(id) AS v FROM range(0, 4, 1, 1);
-        CREATE OR REPLACE TABLE t USING delta AS SELECT id FROM range(3) WHERE id > 3;
-        CREATE OR REPLACE TABLE t (id BIGINT NOT NULL, v VARIANT) USING delta;
-        CREATE OR REPLACE TABLE t USING delta AS SELECT id, id AS ID FROM range(3);
+        CREATE OR REPLACE TABLE t USING delta AS SELECT id FROM range(3) WHERE id > 3;""",
+        *in_soak("CREATE OR REPLACE TABLE t (id BIGINT NOT NULL, v VARIANT) USING delta"),
+        """CREATE OR REPLACE TABLE t USING delta AS SELECT id, id AS ID FROM range(3);
         CREATE OR REPLACE TABLE t USING delta AS SELECT id AS `a b` FROM range(3);
         REPLACE TABLE missing USING delta AS SELECT 1 AS id;
         CREATE TABLE u USING delta LOCATION '{dir}/u' TBLPROPERTIES ('delta.columnMapping.mode' = 'name')
@@ -334,8 +346,12 @@ SCENARIOS |= {
     "merge evolves the schema": of(
         table(**FEED, **NO_VECTORS) + fill(0, 6),
         merge("SELECT id, doc(id) AS w, 'new' AS s, 1 AS n FROM range(4, 8)", UPSERT, into="WITH SCHEMA EVOLUTION INTO t"),
-        merge(
-            "SELECT id, named_struct('a', id, 'b', doc(id)) AS st FROM range(7, 9)", UPSERT, into="WITH SCHEMA EVOLUTION INTO t"
+        *in_soak(
+            merge(
+                "SELECT id, named_struct('a', id, 'b', doc(id)) AS st FROM range(7, 9)",
+                UPSERT,
+                into="WITH SCHEMA EVOLUTION INTO t",
+            ),
         ),
         merge(
             "SELECT id, named_struct('b', doc(id), 'c', array(named_struct('x', id))) AS st FROM range(8, 10)",
@@ -349,7 +365,7 @@ SCENARIOS |= {
             into="WITH SCHEMA EVOLUTION INTO t",
         ),
         merge("SELECT id, 'x' AS n FROM range(8, 11)", UPSERT, into="WITH SCHEMA EVOLUTION INTO t"),
-        merge("SELECT id, 1 AS other FROM range(8, 11)", UPSERT),
+        *in_soak(merge("SELECT id, 1 AS other FROM range(8, 11)", UPSERT)),
         merge("SELECT id, 1 AS other FROM range(8, 11)", "WHEN MATCHED THEN UPDATE SET other = 1"),
     ),
     "evolving by a setting": of(
@@ -395,15 +411,17 @@ SCENARIOS |= {
         INSERT INTO t SELECT id, doc(id), NULL, 2 FROM range(3);
         INSERT INTO t SELECT id, doc(id), named_struct('a', 1, 'b', NULL), nullif(id, 2) FROM range(3);
         INSERT INTO t (v, p) VALUES (doc(1), 1);
-        INSERT INTO t (id, p) VALUES (1, 1);
         INSERT INTO t VALUES (1, parse_json('null'), named_struct('a', 1, 'b', doc(1)), 1);
-        UPDATE t SET id = NULL WHERE id = 1;
-        UPDATE t SET v = NULL;
-        UPDATE t SET st.a = NULL WHERE id = 1;"""
-        + merge("SELECT 1 AS id", "WHEN MATCHED THEN UPDATE SET id = NULL")
+        UPDATE t SET v = NULL;""",
+        *in_soak(
+            """INSERT INTO t (id, p) VALUES (1, 1);
+            UPDATE t SET id = NULL WHERE id = 1;
+            UPDATE t SET st.a = NULL WHERE id = 1"""
+        ),
+        merge("SELECT 1 AS id", "WHEN MATCHED THEN UPDATE SET id = NULL")
         + merge("SELECT 70 AS id", "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (q.id, 1)")
         + """ALTER TABLE t ALTER COLUMN id DROP NOT NULL;
-        INSERT INTO t VALUES (NULL, doc(1), named_struct('a', 1, 'b', NULL), 1)"""
+        INSERT INTO t VALUES (NULL, doc(1), named_struct('a', 1, 'b', NULL), 1)""",
     ),
     "checks": of(
         table("id BIGINT, v VARIANT, s STRING, d DATE, st STRUCT<a: INT>, l ARRAY<INT>")
@@ -414,19 +432,17 @@ SCENARIOS |= {
             0) >= 0 OR size(l) > 3);
         INSERT INTO t SELECT id, doc(id), 'x', NULL, named_struct('a', 1), array(1) FROM range(10);
         INSERT INTO t (id, v) SELECT id, doc(id) FROM range(8, 12);
-        INSERT INTO t (id, v, s) VALUES (1, doc(1), 'X1');
-        INSERT INTO t (id, v, st) SELECT 1, doc(1), named_struct('a', -1);
-        INSERT INTO t (id, v) SELECT NULL, doc(1);
-        UPDATE t SET id = id + 5;
-        UPDATE t SET id = 9 WHERE id = 8;"""
-        + merge("SELECT 9 AS id", "WHEN MATCHED THEN UPDATE SET id = 10")
-        + """INSERT OVERWRITE t (id, v) VALUES (11, doc(1));
+        INSERT INTO t (id, v, s) VALUES (1, doc(1), 'X1');""",
+        *in_soak("INSERT INTO t (id, v, st) SELECT 1, doc(1), named_struct('a', -1)"),
+        """INSERT INTO t (id, v) SELECT NULL, doc(1);
+        UPDATE t SET id = id + 5;""",
+        *in_soak("UPDATE t SET id = 9 WHERE id = 8"),
+        merge("SELECT 9 AS id", "WHEN MATCHED THEN UPDATE SET id = 10") + "INSERT OVERWRITE t (id, v) VALUES (11, doc(1))",
+        *in_soak("ALTER TABLE t ADD CONSTRAINT fails CHECK (1 / (id - 3) > -5)"),
+        """DELETE FROM t WHERE id = 3;
         ALTER TABLE t ADD CONSTRAINT fails CHECK (1 / (id - 3) > -5);
-        DELETE FROM t WHERE id = 3;
-        ALTER TABLE t ADD CONSTRAINT fails CHECK (1 / (id - 3) > -5);
-        INSERT INTO t (id, v) VALUES (3, doc(1));
-        ALTER TABLE t DROP CONSTRAINT small;
-        INSERT INTO t (id, v) VALUES (30, doc(1))"""
+        INSERT INTO t (id, v) VALUES (3, doc(1));""",
+        *in_soak("ALTER TABLE t DROP CONSTRAINT small; INSERT INTO t (id, v) VALUES (30, doc(1))"),
     ),
     "checks of a path": of(
         table()
@@ -457,14 +473,14 @@ SCENARIOS |= {
         INSERT INTO t (id) VALUES (8);
         INSERT INTO t SELECT * FROM t WHERE id = 1;
         UPDATE t SET id = 100 WHERE id = 2;
-        UPDATE t SET twice = 5 WHERE id = 1;
-        UPDATE t SET at = TIMESTAMP'2030-01-01 00:00:00' WHERE id = 3;"""
-        + merge(
+        UPDATE t SET twice = 5 WHERE id = 1;""",
+        *in_soak("UPDATE t SET at = TIMESTAMP'2030-01-01 00:00:00' WHERE id = 3"),
+        merge(
             "SELECT id, doc(id) AS v FROM range(3, 6)",
             "WHEN MATCHED THEN UPDATE SET v = q.v, id = q.id + 10 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (q.id, q.v)",
         )
-        + merge("SELECT id, doc(id) AS v, TIMESTAMP'2024-01-01 00:00:00' AS at FROM range(1, 3)", UPSERT)
-        + "OPTIMIZE t",
+        + merge("SELECT id, doc(id) AS v, TIMESTAMP'2024-01-01 00:00:00' AS at FROM range(1, 3)", UPSERT),
+        *in_soak("OPTIMIZE t"),
         lambda twin: (
             writer(twin, "SELECT 9L AS id, doc(9) AS v, TIMESTAMP'2024-01-01 00:00:00' AS at").mode("append").saveAsTable("t")
         ),
@@ -476,19 +492,20 @@ SCENARIOS |= {
         INSERT INTO t (v) SELECT doc(id) FROM range(0, 4, 1, 2);
         INSERT INTO t (a, v) VALUES (5, doc(5));
         INSERT INTO t (d, v) VALUES (1000, doc(5)), (-7, NULL);
-        UPDATE t SET s = 'u' WHERE d = 1;
-        UPDATE t SET a = 5;"""
-        + merge(
+        UPDATE t SET a = 5;""",
+        *in_soak("UPDATE t SET s = 'u' WHERE d = 1"),
+        merge(
             "SELECT 's1' AS s UNION SELECT 'new'",
             "WHEN MATCHED THEN UPDATE SET v = doc(9) WHEN NOT MATCHED THEN INSERT (s) VALUES (q.s)",
             "t.s = q.s",
         )
         + """ALTER TABLE t ALTER COLUMN d SYNC IDENTITY;
         INSERT INTO t (s) VALUES ('after');
-        INSERT OVERWRITE t (s) VALUES ('again'), ('more');
-        DELETE FROM t WHERE s = 'again';
-        OPTIMIZE t""",
-        lambda twin: writer(twin, "SELECT doc(9) AS v").mode("append").saveAsTable("t"),
+        INSERT OVERWRITE t (s) VALUES ('again'), ('more');""",
+        *in_soak(
+            "DELETE FROM t WHERE s = 'again'; OPTIMIZE t",
+            lambda twin: writer(twin, "SELECT doc(9) AS v").mode("append").saveAsTable("t"),
+        ),
     ),
 }
 
@@ -607,10 +624,9 @@ SCENARIOS |= {
             **NO_VECTORS,
         )
         + "".join(f"INSERT INTO t VALUES (1, doc(1), {values}), (2, NULL, {values});" for values in PARTITION_VALUES)
-        + """INSERT INTO t SELECT * FROM t;
-        UPDATE t SET id = 3 WHERE b AND id = 1;
-        DELETE FROM t WHERE id = 2 AND s = '';
-        OPTIMIZE t WHERE s = 'a';""",
+        + "INSERT INTO t SELECT * FROM t; UPDATE t SET id = 3 WHERE b AND id = 1;",
+        *in_soak("DELETE FROM t WHERE id = 2 AND s = ''"),
+        "OPTIMIZE t WHERE s = 'a'",
         settings={"spark.sql.session.timeZone": "Asia/Kathmandu"},
     ),
     "one partition of each type": of(
@@ -719,19 +735,15 @@ SCENARIOS |= {
         OPTIMIZE t WHERE id = 5"""
     ),
     "liquid clustering": of(
-        table(clauses="CLUSTER BY (id, s)", **TRACKED, **VECTORS)
-        + fill(0, 6, 2)
-        + fill(6, 9)
-        + """OPTIMIZE t;
-        OPTIMIZE t;
-        DELETE FROM t WHERE id = 3;
-        ALTER TABLE t CLUSTER BY (s);
+        table(clauses="CLUSTER BY (id, s)", **TRACKED, **VECTORS) + fill(0, 6, 2) + fill(6, 9) + "OPTIMIZE t;",
+        *in_soak("OPTIMIZE t; DELETE FROM t WHERE id = 3"),
+        """ALTER TABLE t CLUSTER BY (s);
         INSERT INTO t VALUES (100, doc(1), 'z');
         OPTIMIZE t FULL;
-        ALTER TABLE t CLUSTER BY NONE;
-        INSERT INTO t VALUES (101, doc(1), 'z');
-        ALTER TABLE t CLUSTER BY (v);
-        OPTIMIZE t ZORDER BY (id)"""
+        ALTER TABLE t CLUSTER BY NONE;""",
+        *in_soak("INSERT INTO t VALUES (101, doc(1), 'z')"),
+        """ALTER TABLE t CLUSTER BY (v);
+        OPTIMIZE t ZORDER BY (id)""",
     ),
     "few statistics": of(
         table(
@@ -876,7 +888,7 @@ SCENARIOS |= {
         lambda twin: streamed(twin, "t", lambda df: df.withColumn("p", F.col("id") % 2)),
         lambda twin: streamed(twin, "t", lambda df: df.withColumn("extra", F.lit(1)), "schema"),
         lambda twin: streamed(twin, "t", lambda df: df.selectExpr("1 / (id - 3) AS id", "v", "1L AS p"), "fails"),
-        lambda twin: streamed(twin, "t", lambda df: df.selectExpr("id", "v", "raise_error('no') AS p"), "fails"),
+        *in_soak(lambda twin: streamed(twin, "t", lambda df: df.selectExpr("id", "v", "raise_error('no') AS p"), "fails")),
         lambda twin: streamed(
             twin, "counts", lambda df: df.groupBy((F.col("id") % 2).alias("k")).count(), "complete", "complete"
         ),
@@ -895,6 +907,6 @@ ALONE = {
     *("commands, vectors", "commands, files of Delta", "overwrite dynamically", "mapped by name", "row ids of an older table"),
     *("one partition of each type", "no statistics", "old protocol", "commit times, checkpoints", "clones", "DeltaTable"),
     *("checks of a path", "stream into MERGE", "row ids", "mapped later", "random prefixes", "types that tables cannot have"),
-    *("append only", "functions of a query", "properties of files"),
+    *("append only", "functions of a query", "properties of files", "commands, feed, row ids, ids, partitions"),
 }
 """Only `make soak` runs these, of which others have most."""

@@ -80,11 +80,11 @@ def sessions(spark):
 
 WRITERS = {"ours": "parquet-cpp-arrow", "theirs": "parquet-mr"}
 ALL = itertools.product(STATEMENTS, STATEMENTS, ("plain", "vectors"))
-SOME = zip(STATEMENTS, [*STATEMENTS][5:] + [*STATEMENTS][:5], itertools.cycle(("vectors", "plain")))
-"""The statement that is held, the other, and the table. `make test` runs each statement once in each place."""
+SOME = [*zip(STATEMENTS, [*STATEMENTS][5:] + [*STATEMENTS][:5], itertools.cycle(("vectors", "vectors", "plain", "plain")))][::2]
+"""The statement that is held, the other, and the table. `make test` runs each statement once, in one of the two places."""
 
 
-@pytest.mark.parametrize(("held", "other", "table"), list(ALL if SOAK else SOME))
+@pytest.mark.parametrize(("held", "other", "table"), list(ALL) if SOAK else SOME)
 def test_ends_as_in_plain_sessions(sessions, gate, base, tmp_path, held, other, table):
     """Two statements at once have the same successes and conflicts, commits and rows as in plain sessions (W10)."""
     found = {}
