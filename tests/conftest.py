@@ -32,8 +32,9 @@ pa.unregister_extension_type(arrow.NAME)
 
 # The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
 LONGEST = [
-    "cli/doctor",
+    "other_pairs",
     "every_write/scenarios",
+    "cli/doctor",
     "optimizer/skipping/queries",
     "optimizer/skipping/values",
     "optimizer/typed_reading",
@@ -147,11 +148,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")
+        .config("spark.driver.extraJavaOptions", "-Xms1500m -Xmn700m -XX:MetaspaceSize=400m")  # fewer collections
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         # Each task of a job over the log generates code for all columns of the log: two tasks took an eighth longer than one.
         .config("spark.databricks.delta.snapshotPartitions", "1")
+        # The state of a log of a few commits as rows, not as their bytes, and short texts of plans for a UI that is not there:
+        # with the larger heap an eighth of the CPU time.
+        .config("spark.databricks.delta.snapshotCache.storageLevel", "MEMORY_ONLY")
+        .config("spark.sql.ui.explainMode", "simple")
+        .config("spark.sql.ui.retainedExecutions", "100")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.daemon.module", "tests.daemon")  # and where it is found:
         .config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[1]))
