@@ -11,6 +11,7 @@ import sys
 import venv
 import weakref
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from packaging.utils import canonicalize_name
 import delta_variant as dv
 from delta_variant import jars, jvm
 from delta_variant.errors import SessionError
+from delta_variant.messages import encoded
 from delta_variant.session import disable, enable
+from tests.support import share
 from tests.versions import PROJECT
 
 ROOT = Path(__file__).parent.parent
@@ -179,12 +182,15 @@ def _variants():
 
 NEXT = """
 import json, sys, warnings
+from pathlib import Path
 import delta_variant as dv
+from delta_variant import jars
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 dv.configure(builder.config("spark.driver.extraClassPath", sys.argv[1]))._options.pop("spark.jars.packages")
 spark = builder.getOrCreate()  # with the class path's JARs
+jars._temporary.append(Path(sys.argv[2]))  # one of the directories in which compiled JARs are
 with warnings.catch_warnings(record=True) as told:
     dv.enable(spark)
 rows = spark.range(2).repartitionByRange(2, "id").selectExpr("parse_json(to_json(struct(id))) v")
@@ -198,7 +204,8 @@ print(json.dumps([[str(one.message) for one in told], hits.count(), dv.explain(h
 def test_other_versions(spark, jvm_environment, tmp_path):
     """A session of a newer Spark and a newer Delta is tried, and works with one warning that names its versions.
 
-    The JVM finds the file with Spark's version, and the class with Delta's, in a directory that comes before their JARs.
+    The JVM finds the file with Spark's version, and the class with Delta's, in a directory that comes before their JARs. The
+    JAR for these versions is there, as if it had been compiled before: the same classes, and other constants.
     """
     jar = next(Path(sys.modules["pyspark"].__file__).parent.glob("jars/spark-common-utils_*.jar"))
     name = "spark-version-info.properties"
@@ -209,10 +216,21 @@ def test_other_versions(spark, jvm_environment, tmp_path):
     compiler.cook(f"package io.delta; public class package$ {{ {source} }}")
     (tmp_path / "io" / "delta").mkdir(parents=True)
     (tmp_path / "io" / "delta" / "package$.class").write_bytes(bytes(next(iter(compiler.getBytecodes().values()))))
+    compiled = tmp_path / "compiled"
+    compiled.mkdir()
+    versions = replace(jvm._versions(spark), spark="4.3.0", delta="4.5.0")
+    constants = encoded(jars._constants(versions, jars.digest()))
+    with (
+        zipfile.ZipFile(jvm.loaded(spark).jar.path) as archive,
+        zipfile.ZipFile(compiled / jars._name(versions, jars._texts()), "w") as other,
+    ):
+        for name in archive.namelist():
+            other.writestr(name, constants if name.endswith("/constants.json") else archive.read(name))
     program = NEXT.replace("TABLE", str(tmp_path / "t"))
-    command = [sys.executable, "-c", program, tmp_path]
+    command = [sys.executable, "-c", program, tmp_path, compiled]
     done = subprocess.run(command, env=jvm_environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "compiling" not in done.stderr
     [message], rows, files = json.loads(done.stdout)
     assert "this session runs Spark 4.3.0 with Delta 4.5.0, and delta-variant" in message
     assert (rows, files) == (1, 1)
@@ -221,10 +239,13 @@ def test_other_versions(spark, jvm_environment, tmp_path):
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        (b"PreparedDeltaFileIndex", b"PreparedDeltaFileIndexV2"),  # a class that has another name
-        (b"metadata.configuration", b"metadata.settings"),  # a method that is gone
-    ],
+    share(
+        [
+            (b"PreparedDeltaFileIndex", b"PreparedDeltaFileIndexV2"),  # a class that has another name
+            (b"metadata.configuration", b"metadata.settings"),  # a method that is gone
+        ],
+        2,
+    ),
 )
 def test_other_internals(spark, monkeypatch, old, new):
     """If a class or a method that the rules use is gone, although the versions fit, enable names the versions, what is missing,

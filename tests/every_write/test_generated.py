@@ -3,7 +3,8 @@
 A history of statements runs twice, on twin tables: in an enabled session and in a plain one. After each statement both tables
 have the same rows, change data, row ids, schema, protocol and properties, the log has the same actions but for sizes and names,
 and the metrics have the same counts. A statement that fails does so in both, with the same error. Then queries with predicates
-and projections of Variant paths, in the enabled session, give the rows that a plain session reads from the same table.
+and projections of Variant paths, in the enabled session, give the rows that a plain session reads from the same table; in
+`make test` after every third version.
 
 Tables have a VARIANT column and one in a struct, whose documents are those of optimizer/test_skipping_generated. `make
 test` runs two histories that have each command once; `make soak` generates 60. For any number of others:
@@ -333,7 +334,8 @@ class Twins:
             )
             same(ours, theirs, told)
             self.counts["change data"] += len(ours)
-        self._queries(told)
+        if HISTORIES or self.versions % 3 == 0:
+            self._queries(told)
 
     def _known(self, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows with those row ids that both twins must have."""
