@@ -94,11 +94,12 @@ LONGEST = [
 
 # For the JVMs of all processes. Tests run most code a few times, in as many JVMs as cores: C2 and the threads of G1 cost more
 # than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
-# To verify the classes of JARs takes a tenth of a driver's start. PySpark tells the JVM, for errors, where each column of a
-# DataFrame was made: 0.7 of the 0.9 ms that `F.col` or a cast takes.
+# C1 compiles a method after 0.4 of its usual number of calls: a twelfth of the CPU time. To verify the classes of JARs takes a
+# tenth of a driver's start. PySpark tells the JVM, for errors, where each column of a DataFrame was made: 0.7 of the 0.9 ms
+# that `F.col` or a cast takes.
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m "
+    "-XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=0.4 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
 )
