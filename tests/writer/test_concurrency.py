@@ -35,7 +35,7 @@ from delta_variant.transaction import Table
 from delta_variant.writer import Commit, write
 from tests.contents import read
 from tests.logs import newest
-from tests.support import SOAK, forget, share
+from tests.support import INTERPRETED, SOAK, forget, share
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -90,6 +90,8 @@ def obey() -> None:
         .config("spark.databricks.delta.properties.defaults.checkpointInterval", "3")
         .config("spark.python.daemon.module", "tests.daemon")
     )  # fmt: skip
+    for key, value in INTERPRETED.items():
+        builder = builder.config(key, value)
     packages = dv.configure(builder)._options.pop("spark.jars.packages")  # they are on the class path
     assert "delta-spark" in packages
     spark = builder.getOrCreate()
