@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
+from packaging.version import Version
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -37,10 +39,11 @@ HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks 
 RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15))
 """Rates of extremes, missing paths, nulls and values of other types."""
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
-# Every query is planned once, on a few rows: compiling it takes longer than all the rest.
+# Every query is planned once, on a few rows: compiling it takes longer than all the rest. Before 4.2, Spark cannot read a
+# VARIANT column into interpreted expressions.
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN" if Version(pyspark.__version__) >= Version("4.2") else "FALLBACK",
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
