@@ -5,14 +5,12 @@ An exception in a reply reaches the JVM as an exception there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from delta_variant import jvm, messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 
 class Callbacks:

@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -35,9 +36,6 @@ from delta_variant.reloading import Batch, Changed, ListedFile
 from delta_variant.shredding.shredder import UNREADABLE
 from delta_variant.writer.driver import Outcome
 from delta_variant.writer.row_sources import ParquetPieces
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
 _SCHEMAS = "file string, schema binary"

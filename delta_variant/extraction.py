@@ -13,24 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import AccumulatorParam, TaskContext
+from pyspark import Accumulator, AccumulatorParam, TaskContext
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as T
 
 from delta_variant import pairs
 from delta_variant.errors import InvalidSchemaError
+from delta_variant.json_files import JsonFiles
 from delta_variant.json_files.documents import Reader
 from delta_variant.pieces import PIECE
-
-if TYPE_CHECKING:
-    from pyspark import Accumulator
-    from pyspark.sql import DataFrame
-
-    from delta_variant.json_files import JsonFiles
 
 Counts = dict[tuple[int, str], int]
 """How many malformed documents each task left out, by task and file. A task that runs again gives the same counts."""

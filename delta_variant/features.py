@@ -10,14 +10,12 @@ Invariant: `check_writable` passes only tables whose every feature is handled, a
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delta_variant.constants import DEFAULTS, SETTINGS
 from delta_variant.errors import TableError, UnsupportedFeatureError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SHREDDING_PROPERTY = "delta.enableVariantShredding"
 DELTA_SETTINGS = SETTINGS | DEFAULTS

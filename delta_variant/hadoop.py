@@ -6,16 +6,14 @@ write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from delta_variant import jvm
 from delta_variant.messages import StorageSettings, decoded
 from delta_variant.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 
 def storage_of(spark: SparkSession, path: Any, conf: Any) -> Storage:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -35,9 +36,6 @@ from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer.driver import Outcome
 from delta_variant.writer.row_sources import JsonPieces
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DOCUMENT_BYTES = 16 << 20
 _DUPLICATE_KEYS, _VALIDATE = "spark.sql.variant.allowDuplicateKeys", "spark.sql.variant.validateUnicodeInJsonParsing"

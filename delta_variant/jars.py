@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -43,7 +44,6 @@ from delta_variant.messages import Constants, encoded
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from importlib.abc import Traversable
 
 try:

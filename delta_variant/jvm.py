@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,6 @@ from delta_variant.errors import SessionError, TableError
 from delta_variant.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from pyspark.sql.types import DataType
 
 _loaded: weakref.WeakKeyDictionary[Any, Loaded] = weakref.WeakKeyDictionary()

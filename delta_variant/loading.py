@@ -22,11 +22,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PythonException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
+from pyspark.sql import types as T
 
 from delta_variant import errors, jvm, messages, pairs, reloading
 from delta_variant.errors import DeltaVariantError, TableError, UnsupportedFeatureError
@@ -36,17 +38,12 @@ from delta_variant.paths import quoted
 from delta_variant.pieces import PIECE, Piece, spans
 from delta_variant.progress import Progress
 from delta_variant.reloading import Batch, Changed, ListedFile, Reloads, batches, committed
+from delta_variant.storage import Storage
 from delta_variant.transaction import Table, Transaction, own_session
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import Outcome, write, write_rows
 from delta_variant.writer.partitions import uri
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql import types as T
-
-    from delta_variant.storage import Storage
-    from delta_variant.writer.row_sources import Pieces
+from delta_variant.writer.row_sources import Pieces
 
 COMMIT_BYTES = 64 << 30
 PIECE_BYTES = 128 << 20

@@ -10,6 +10,7 @@ Invariant: a schema without physical names is returned as it is, without ids.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,8 +20,6 @@ from delta_variant import nested
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from delta_variant.features import TableFeatures
 
 _NAME = "delta.columnMapping.physicalName"

@@ -16,19 +16,16 @@ What the rules did is recorded on the scans for `report`, and goes to the logger
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import answers, callbacks, jvm, pairs, report, transaction
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _READING = "delta_variant.TypedScans"
 _QUERIES = f"{jvm.PACKAGE}.Queries"

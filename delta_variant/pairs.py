@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from inspect import signature
@@ -21,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 from delta_variant.errors import SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+import pyarrow as pa
+from pyarrow import fs
 
-    import pyarrow as pa
-    from pyarrow import fs
-
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 PIECE = "delta_variant piece"
 """The column with pieces in the rows that a task gets; it is the first."""

@@ -26,10 +26,10 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
@@ -38,9 +38,6 @@ from delta_variant.messages import FoundLoads, Removal, decoded
 from delta_variant.paths import quoted
 from delta_variant.transaction import Transaction
 from delta_variant.writer.partitions import uri
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Changed = Literal["skip", "error", "reload"]
 CHOICES: tuple[Changed, ...] = ("skip", "error", "reload")

@@ -9,9 +9,12 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant import jvm, messages
 from delta_variant.errors import UnsupportedFeatureError
@@ -19,11 +22,6 @@ from delta_variant.queries import typed
 from delta_variant.queries.findings import Finding, finding
 from delta_variant.queries.predicates import leaves
 from delta_variant.queries.requests import MAX_QUESTIONS, questions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
 
 SKIPPING = "delta_variant.SkipFiles"
 """The name of the optimizer rule for data skipping."""

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm, optimizer, pairs, report
@@ -30,11 +31,6 @@ from delta_variant.errors import DeltaVariantError, DeltaVariantWarning, Session
 from delta_variant.features import DELTA_SETTINGS, delta_settings
 from delta_variant.version import __version__
 from delta_variant.writer import write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
 
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"

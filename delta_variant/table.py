@@ -10,6 +10,7 @@ files; `convert` replaces the files.
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +18,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import VariantType
+from pyspark.sql.types import VariantType, VariantVal
 
 from delta_variant import jvm, mapping
 from delta_variant.analysis import Analyzed, analyze, inspected
@@ -38,17 +40,11 @@ from delta_variant.transaction import Table, own_session
 from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import retype
+from delta_variant.writer.shredding_schemas import Shred
 
 if TYPE_CHECKING:
-    import os
-
-    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import VariantVal
-
-    from delta_variant.writer.shredding_schemas import Shred
 
 _SCHEMA = "file string, column string, path string, type string, min variant, max variant, source string"
 

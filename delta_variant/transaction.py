@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,9 +30,6 @@ from delta_variant.messages import Bound, Identifiers, decoded, encoded
 from delta_variant.paths import normalized, quoted
 from delta_variant.stats import place
 from delta_variant.storage import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _QUOTED_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 SESSION_CATALOG = "spark_catalog"

@@ -16,9 +16,10 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from delta_variant.cli.feed import QUESTIONS, SHAPE, documents
@@ -32,9 +33,6 @@ from delta_variant.report import explain
 from delta_variant.session import check_java, enable
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FILES = 20
 ROUNDS = 3

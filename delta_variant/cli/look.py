@@ -6,9 +6,10 @@ import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant.cli.shared import aligned, command, pairs, running, step, table_of
@@ -17,9 +18,6 @@ from delta_variant.paths import normalized, parse_bounded_path, parse_normalized
 from delta_variant.paths import step as key_step
 from delta_variant.report import Report, explain, query
 from delta_variant.session import enable
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # ---- stats -------------------------------------------------------------------------------------------------------------------
 

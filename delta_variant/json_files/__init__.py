@@ -8,12 +8,10 @@ This module has what the driver tells the tasks about all files; `delta_variant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from delta_variant.pieces import COMPRESSIONS
-
-if TYPE_CHECKING:
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 Form = Literal["auto", "lines", "array", "adjacent", "document"]
 FORMS: tuple[Form, ...] = ("auto", "lines", "array", "adjacent", "document")

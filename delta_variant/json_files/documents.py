@@ -6,14 +6,16 @@ Invariant: every document of a file is in exactly one of its pieces, and is eith
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from delta_variant.binary.parse import Parser
+from delta_variant.buffers import Int64s
 from delta_variant.errors import InvalidJsonError, TableError
 from delta_variant.json_files import Form, JsonFiles
 from delta_variant.json_files.texts import KEPT, Texts, counted_line, texts, too_long
@@ -21,13 +23,6 @@ from delta_variant.kernels.adjacent import documents_in_rows
 from delta_variant.kernels.parse import EMPTY, FAULTS, NOT_AT_END
 from delta_variant.kernels.strings import END
 from delta_variant.pieces import Piece, opener
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterator
-
-    from delta_variant.buffers import Int64s
-
 
 _SHOWN = 50  # bytes of a document in a message
 _ROWS = 1 << 16  # the most rows of a batch, whose other columns have the same values in each

@@ -16,17 +16,15 @@ A file of lines whose first line is cut off is still one of lines: the following
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from delta_variant.binary.parse import Parser
+from delta_variant.buffers import Bytes
+from delta_variant.json_files import Form, JsonFiles
 from delta_variant.kernels import elements as k
 from delta_variant.kernels.adjacent import RECORD_SEPARATOR, documents
-
-if TYPE_CHECKING:
-    from delta_variant.buffers import Bytes
-    from delta_variant.json_files import Form, JsonFiles
 
 BOM = b"\xef\xbb\xbf"
 BLANKS = b" \t\r\n"

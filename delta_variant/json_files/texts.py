@@ -6,32 +6,29 @@ Memory holds one block and the document that goes beyond it, whatever the size o
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
-from delta_variant.buffers import view
+from delta_variant.buffers import Bytes, Int64s, view
 from delta_variant.errors import TableError
+from delta_variant.json_files import JsonFiles
 from delta_variant.json_files.forms import BLANKS, BOM, encoding, form_of
 from delta_variant.kernels import elements as k
 from delta_variant.kernels.adjacent import RECORD_SEPARATOR, documents
 from delta_variant.kernels.lines import line_ends
 from delta_variant.kernels.scan import PADDING
+from delta_variant.pieces import Piece
+
+Find = Callable[[Int64s, Int64s, Int64s, Int64s], int]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyarrow import fs
     from typing_extensions import Self
-
-    from delta_variant.buffers import Bytes, Int64s
-    from delta_variant.json_files import JsonFiles
-    from delta_variant.pieces import Piece
-
-    Find = Callable[[Int64s, Int64s, Int64s, Int64s], int]
 
 BLOCK = 8 << 20
 """Bytes that are read and parsed at once."""

@@ -8,9 +8,9 @@ bigint, double, string, boolean or binary, in the encoding PLAIN; columns have n
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ import pyarrow as pa
 from delta_variant.buffers import buffers_of, view
 from delta_variant.kernels.thrift import BINARY, I32, I64, LIST, STRUCT
 from delta_variant.parquet import thrift
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _PAGE_BYTES = 1 << 20
 _MAX_RUNS = 1 << 10

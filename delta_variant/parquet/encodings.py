@@ -13,7 +13,7 @@ encodings; Spark refuses BYTE_STREAM_SPLIT.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,7 @@ import pyarrow.compute as pc
 
 from delta_variant import nested
 from delta_variant.buffers import size_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from delta_variant.parquet.footer import Names
+from delta_variant.parquet.footer import Names
 
 SAMPLE_ROWS, SAMPLE_BYTES, LEAST_ROWS = 4096, 4 << 20, 16
 SAMPLE_BATCHES = 4

@@ -15,9 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,15 +30,11 @@ from delta_variant.buffers import floats, size_of
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.stubs import Stubs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-    from types import TracebackType
-
     from typing_extensions import Self
-
-    from delta_variant.parquet.footer import Names
 
 ROW_GROUP_BYTES = 80 << 20
 ROW_GROUP_ROWS = 1 << 20

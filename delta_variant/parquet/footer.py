@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,9 +26,6 @@ from delta_variant.errors import DamagedFileError, InvalidSchemaError, Unsupport
 from delta_variant.kernels import footers as kernel
 from delta_variant.kernels.thrift import I8, STRUCT
 from delta_variant.parquet import thrift
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 Names = tuple[str, ...]
 """The names that lead to a group or a column of the Parquet schema, `list`, `element`, `key_value`, `key`, `value` included."""

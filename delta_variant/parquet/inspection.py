@@ -8,9 +8,10 @@ Invariant: nothing but the footer is read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,9 +22,6 @@ from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import Columns, leaf_count, opened
 from delta_variant.parquet.statistics import Footer
 from delta_variant.paths import ColumnPath, dotted, normalized
-
-if TYPE_CHECKING:
-    import os
 
 _LAYOUTS = {None: "final", DRAFT: "draft", FIRST: "first"}
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,9 +25,6 @@ from delta_variant import nested
 from delta_variant.buffers import buffers_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.parquet import footer as footers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _ASCII, _SHORT = 0x7F, 64
 _AHEAD = 1 << 16  # as pyarrow does: the footer of most files with one request to the storage

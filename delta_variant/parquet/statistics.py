@@ -14,22 +14,18 @@ Invariant: a `Known` equals what reading the columns would give.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from delta_variant import types as t
+from delta_variant.parquet.columns import TypedColumn
 from delta_variant.parquet.fitting import is_legacy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow.parquet as pq
-
-    from delta_variant.parquet.columns import TypedColumn
 
 WRITER = b"org.apache.spark.version"
 """The key of files of Spark and of this package. Both follow VariantShredding, "Objects": a typed field is never in `value`."""

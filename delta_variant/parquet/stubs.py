@@ -17,8 +17,8 @@ arrays stay as they are, because their columns have repetition levels.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +31,8 @@ from delta_variant.buffers import NO_FLAGS, Faults, Flags, Variants, both, buffe
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.kernels.sample import count_fields
 from delta_variant.parquet import chunks
-from delta_variant.parquet.footer import NewField
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from delta_variant.parquet.chunks import Chunk, Levels
-    from delta_variant.parquet.footer import Names
+from delta_variant.parquet.chunks import Chunk, Levels
+from delta_variant.parquet.footer import Names, NewField
 
 MAX_STUBS = 192
 """The most stubs of a file."""

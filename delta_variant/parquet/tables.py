@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,10 @@ from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.locating import VALUE_ERRORS, in_rows
 from delta_variant.parquet import footer, opening, physical
 from delta_variant.parquet.files import FileWriter
+from delta_variant.parquet.footer import Names
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+IsVariant = Callable[[pa.DataType, Names], bool]
 
-    from delta_variant.parquet.footer import Names
-
-    IsVariant = Callable[[pa.DataType, Names], bool]
 
 BATCH_ROWS = 1 << 16
 INFERENCE_ROWS = 4096

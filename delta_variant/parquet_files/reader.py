@@ -10,12 +10,13 @@ Invariant: every row of a file is in exactly one of its pieces, and the errors o
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from delta_variant.buffers import size_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
@@ -23,20 +24,14 @@ from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import opened
 from delta_variant.parquet.fitting import fitted, is_legacy
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import CountedFile, batches, reading
 from delta_variant.parquet.physical import exact_schema, with_types
 from delta_variant.parquet.tables import beside, unshredded
 from delta_variant.parquet_files.spark_schema import FileColumns
+from delta_variant.paths import ColumnPath
 from delta_variant.pieces import Piece, opener
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow.parquet as pq
-
-    from delta_variant.parquet.footer import Names
-    from delta_variant.paths import ColumnPath
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS, _FIRST_ROWS = 1 << 14, 1 << 4

@@ -9,9 +9,10 @@ Invariant: a column that Spark could not read with all its values is refused, by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from delta_variant import layouts, nested
 from delta_variant import types as t
@@ -19,14 +20,8 @@ from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.layouts.recognition import layout_of
 from delta_variant.parquet.columns import leaf_count
 from delta_variant.parquet.fitting import VARIANT, is_marked_variant
+from delta_variant.parquet.footer import Names
 from delta_variant.paths import ColumnPath, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    import pyarrow.parquet as pq
-
-    from delta_variant.parquet.footer import Names
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
 

@@ -15,8 +15,9 @@ bound that does not fit into the type that the query asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delta_variant import types as t
 from delta_variant.membership.sidecars import place as indexed_place
@@ -36,13 +37,21 @@ from delta_variant.messages import (
 )
 from delta_variant.paths import normalized
 from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
-from delta_variant.queries.predicates import And, Comparison, Constants, In, NotNull, Or, Other, Path, StartsWith, Unknown
+from delta_variant.queries.predicates import (
+    And,
+    Comparison,
+    Constants,
+    In,
+    Leaf,
+    NotNull,
+    Or,
+    Other,
+    Path,
+    Predicate,
+    StartsWith,
+    Unknown,
+)
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG, TIMES_TAG, place
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from delta_variant.queries.predicates import Leaf, Predicate
 
 _SIDE: Final = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 ROWS_MIGHT_MATCH: Final = AllOf(())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,16 +25,13 @@ import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import DeltaVariantError
-from delta_variant.paths import normalized, object_keys
+from delta_variant.paths import Keys, normalized, object_keys
 from delta_variant.queries import casts
 from delta_variant.queries.casts import KINDS, TIMES, kind_of, kinds_for
 from delta_variant.queries.expressions import Literal
 from delta_variant.queries.fields import Field, Struct, Variant, type_name
+from delta_variant.queries.predicates import Path
 from delta_variant.stats import BOUNDS_TAG, BOUNDS_TAG_VALUES, NONNULL_TAG, TIMES_TAG, decode_bounds, place
-
-if TYPE_CHECKING:
-    from delta_variant.paths import Keys
-    from delta_variant.queries.predicates import Path
 
 Asked: TypeAlias = "Callable[[Path, Sequence[Any]], bool | None]"
 _TYPES = {bool: pa.bool_(), int: pa.int64(), str: pa.string()}

@@ -10,11 +10,12 @@ or an OR left the result open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,6 @@ from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariant
 from delta_variant.paths import Keys, step
 from delta_variant.queries import casts
 from delta_variant.queries.fields import Field, Kind, Variant, type_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Alive: TypeAlias = "npt.NDArray[np.bool_] | None"
 """The rows in which a cast may not fail; None for all."""

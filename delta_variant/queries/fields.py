@@ -7,17 +7,15 @@ struct<metadata: binary not null, value: binary not null>, as `parquet.read_tabl
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.shredding import UNSHREDDED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _COLLATIONS = "__COLLATIONS"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from delta_variant import messages
 from delta_variant.errors import InvalidPathError
 from delta_variant.paths import object_keys, parse_variant_path
 from delta_variant.queries import expressions, predicates
 from delta_variant.queries.casts import TIMES, keeps_order
-from delta_variant.queries.expressions import TRUE, Cast, Column, Get, IsNull, Literal, inputs
+from delta_variant.queries.expressions import TRUE, Cast, Column, Get, IsNull, Literal, Value, inputs
 from delta_variant.queries.fields import Field, type_name
 from delta_variant.queries.predicates import FLIPPED, And, Constants, Or, Path, Predicate, StartsWith, Unknown, negate
-
-if TYPE_CHECKING:
-    from delta_variant.queries.expressions import Value
 
 Side: TypeAlias = Path | Constants | Unknown
 

@@ -6,20 +6,14 @@ verdict for each file and comparison; and the counts of verdicts, in words.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from delta_variant.messages import Verdict
-from delta_variant.queries.bounds import accepted, indexed, member, question, translate, useless
+from delta_variant.queries.bounds import LogContents, Projection, accepted, indexed, member, question, translate, useless
 from delta_variant.queries.casts import TIMES
-from delta_variant.queries.predicates import NotNull
+from delta_variant.queries.predicates import Leaf, NotNull
 from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from delta_variant.queries.bounds import LogContents, Projection
-    from delta_variant.queries.predicates import Leaf
 
 _OUT, _MAYBE, _NONE, _UNMARKED, _OTHER = "out", "maybe", "none", "unmarked", "other"
 _INDEX, _UNINDEXED = "index", "unindexed"

@@ -10,12 +10,10 @@ equalities on one path into one IN. Ordinary columns are an `Other`, which Delta
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 K = TypeVar("K")
 P = TypeVar("P")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -20,12 +20,10 @@ from delta_variant import messages
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import Keys
 from delta_variant.queries import bounds, casts, expressions, predicates
+from delta_variant.queries.evidence import Evidence, TableFacts
 from delta_variant.queries.expressions import Column, Literal, Value, inputs
 from delta_variant.queries.fields import Field
 from delta_variant.queries.filters import Filters
-
-if TYPE_CHECKING:
-    from delta_variant.queries.evidence import Evidence, TableFacts
 
 _TESTS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _MOST_VALUES = 10_000

@@ -6,7 +6,8 @@ each file → how the files are planned, with the casts from the columns to the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from delta_variant import types as t
 from delta_variant.errors import InvalidPathError
@@ -27,9 +28,6 @@ from delta_variant.messages import (
 from delta_variant.paths import normalized, object_keys, parse_variant_path
 from delta_variant.queries.casts import reading
 from delta_variant.stats import TYPED_TAG_VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_GROUPS: Final = 8
 """Groups of files that have the paths in columns of the same types. Each group is a scan of its own in the plan."""

@@ -14,7 +14,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,9 +50,7 @@ from delta_variant.writer.arguments import Request
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
 from delta_variant.writer.row_sources import SortedBlocks
-
-if TYPE_CHECKING:
-    from delta_variant.writer.shredding_schemas import Shred
+from delta_variant.writer.shredding_schemas import Shred
 
 JOB_BYTES = 32 << 30
 """A job writes files of about so many bytes, or one set of files that belong together."""

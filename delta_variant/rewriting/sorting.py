@@ -15,32 +15,29 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from delta_variant.buffers import Int64s
 from delta_variant.errors import DeltaVariantError
+from delta_variant.features import TableFeatures
 from delta_variant.paths import parse_column_path, parse_variant_path
 from delta_variant.pieces import spans
 from delta_variant.queries import casts, fields
 from delta_variant.queries.evidence import TableFacts
 from delta_variant.queries.expressions import Column, Get, SortNumber
+from delta_variant.queries.fields import Struct
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.log import File
+from delta_variant.storage import Storage
 from delta_variant.version import __version__, check_version
 from delta_variant.writer.blocks import BLOCK, FILE, KEY, ORDER, order_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from delta_variant.buffers import Int64s
-    from delta_variant.features import TableFeatures
-    from delta_variant.queries.fields import Struct
-    from delta_variant.storage import Storage
 
 BLOCK_BYTES = 16 << 20
 PART_BYTES = 64 << 20

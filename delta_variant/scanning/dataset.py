@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,12 +31,10 @@ from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.parquet import opening
 from delta_variant.queries import arrow_filters
 from delta_variant.queries.pruning import Where
+from delta_variant.scanning.files import Query
+from delta_variant.scanning.log import File, Snapshot
 from delta_variant.scanning.reader import batches, matching, opened, with_types
 from delta_variant.shredding import UNSHREDDED
-
-if TYPE_CHECKING:
-    from delta_variant.scanning.files import Query
-    from delta_variant.scanning.log import File, Snapshot
 
 _NOWHERE = "a dataset of delta_variant is read by scanner(), to_table() and to_batches() only"
 

@@ -12,19 +12,16 @@ from __future__ import annotations
 import uuid
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from pyarrow import fs
 from pyroaring import BitMap64
 
 from delta_variant import z85
 from delta_variant.errors import MalformedVariantError, TableError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyarrow import fs
-
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 _MAGIC = 1681511377
 _UUID_DIGITS = 20

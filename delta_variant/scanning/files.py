@@ -14,37 +14,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
 from delta_variant import layouts, nested
 from delta_variant import types as t
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import VALUE_ERRORS, in_rows, part
 from delta_variant.parquet.fitting import fitted
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import opened, told
 from delta_variant.parquet.tables import unshredded
 from delta_variant.parquet_files.reader import is_between
 from delta_variant.paths import Keys
 from delta_variant.queries import casts
+from delta_variant.queries.evidence import TableFacts
 from delta_variant.queries.expressions import Get, Value, evaluate, inputs
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type
+from delta_variant.queries.pruning import Where
+from delta_variant.scanning.log import File
 from delta_variant.scanning.places import Places
 from delta_variant.scanning.row_groups import RowGroupEvidence
 from delta_variant.scanning.variant_groups import Group
-
-if TYPE_CHECKING:
-    from pyarrow import fs
-
-    from delta_variant.parquet.footer import Names
-    from delta_variant.queries.evidence import TableFacts
-    from delta_variant.queries.pruning import Where
-    from delta_variant.scanning.log import File
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 _EMPTY_ROWS = 1 << 16
 Numbers = npt.NDArray[np.int64] | None

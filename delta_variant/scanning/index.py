@@ -12,23 +12,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyarrow import fs
 
 from delta_variant.membership import ribbon
 from delta_variant.membership.plan import DataFile
-from delta_variant.membership.sidecars import Sidecars
+from delta_variant.membership.sidecars import Entry, Sidecars
 from delta_variant.membership.values import EXACT, STRING, hash_numbers, hash_strings
 from delta_variant.queries.bounds import indexed_scale
-
-if TYPE_CHECKING:
-    from pyarrow import fs
-
-    from delta_variant.membership.sidecars import Entry
-    from delta_variant.queries.predicates import Path
-    from delta_variant.scanning.log import File
-    from delta_variant.storage import Storage
+from delta_variant.queries.predicates import Path
+from delta_variant.scanning.log import File
+from delta_variant.storage import Storage
 
 MAX_BYTES = 128 << 20
 """The files of a path are not read if they have more bytes together."""

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
@@ -30,13 +32,7 @@ from delta_variant.parquet.opening import batches, opened, told
 from delta_variant.queries import casts, fields
 from delta_variant.queries.evidence import AddAction
 from delta_variant.scanning.deletion_vectors import DeletionVector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    import pyarrow.parquet as pq
-
-    from delta_variant.storage import Storage
+from delta_variant.storage import Storage
 
 READER_FEATURES = frozenset(
     {

@@ -10,26 +10,21 @@ footer says that they hold no object (protocol/README.md, T2).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from delta_variant import layouts
 from delta_variant import schema as shredding_schemas
 from delta_variant.errors import InvalidLayoutError
 from delta_variant.parquet.columns import Columns, TypedColumn, child
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.statistics import Footer
-from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, object_keys
+from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, Keys, object_keys
 from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow.parquet as pq
-
-    from delta_variant.parquet.footer import Names
-    from delta_variant.paths import Keys
 
 _FIELD_ID = b"PARQUET:field_id"
 

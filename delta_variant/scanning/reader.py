@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,19 +18,15 @@ from delta_variant.errors import TableError
 from delta_variant.queries import casts
 from delta_variant.queries.evidence import LogEvidence, TableFacts
 from delta_variant.queries.expressions import Column, Get
-from delta_variant.queries.fields import Variant, resolved
+from delta_variant.queries.fields import Struct, Variant, resolved
 from delta_variant.queries.pruning import Where
 from delta_variant.queries.sql import parse_column_text, parse_where, without_type
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.index import Index
-from delta_variant.scanning.log import Log
+from delta_variant.scanning.log import File, Log, Snapshot
 from delta_variant.scanning.stream import in_order
 from delta_variant.stats import BOUNDS_TAG, TYPED_TAG_VALUE
 from delta_variant.storage import Storage
-
-if TYPE_CHECKING:
-    from delta_variant.queries.fields import Struct
-    from delta_variant.scanning.log import File, Snapshot
 
 Finished = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _AT_ONCE = 16

@@ -7,22 +7,19 @@ of `casts.plain`. Invariant: a statistic that cannot be trusted is not known, wh
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from delta_variant import types as t
+from delta_variant.parquet.columns import TypedColumn
 from delta_variant.parquet.statistics import Footer, physical_value
 from delta_variant.queries.casts import cast_one, kind_of, kinds_for
-from delta_variant.queries.evidence import Evidence, Known, cast_bound
-
-if TYPE_CHECKING:
-    from delta_variant.parquet.columns import TypedColumn
-    from delta_variant.queries.evidence import TableFacts
-    from delta_variant.queries.fields import Field
-    from delta_variant.queries.predicates import Path
-    from delta_variant.scanning.log import File
-    from delta_variant.scanning.places import Place, Places
+from delta_variant.queries.evidence import Evidence, Known, TableFacts, cast_bound
+from delta_variant.queries.fields import Field
+from delta_variant.queries.predicates import Path
+from delta_variant.scanning.log import File
+from delta_variant.scanning.places import Place, Places
 
 
 class RowGroupEvidence(Evidence):

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
+import pyarrow as pa
 
 QUEUED = 3
 _WAIT = 0.2  # seconds until a thread looks whether the stream has been left

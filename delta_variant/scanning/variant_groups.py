@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,8 @@ from delta_variant import binary, shredding
 from delta_variant import types as t
 from delta_variant.buffers import NO_FLAGS
 from delta_variant.errors import UnsupportedFeatureError
+from delta_variant.paths import Keys
 from delta_variant.queries import casts
-
-if TYPE_CHECKING:
-    from delta_variant.paths import Keys
 
 _JSON_NULL = b"\0"
 

@@ -13,19 +13,15 @@ Invariant: Spark can read every schema that this module returns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from delta_variant import nested
 from delta_variant import types as t
+from delta_variant.paths import ColumnPath
 from delta_variant.schema.inference import Sample
 from delta_variant.schema.rules import is_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from delta_variant.paths import ColumnPath
 
 SAMPLE_ROWS, SAMPLE_BYTES = 8192, 16 << 20
 """The limits of the sample from which a shredding schema is inferred: rows and bytes at the start of a file."""

@@ -10,14 +10,12 @@ any number of digits and any padding. Invariant: `decode_bounds(encode_bounds(x)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from delta_variant import binary, z85
 from delta_variant import types as t
 from delta_variant.errors import MalformedVariantError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 Item = TypeVar("Item")
 Texts = TypeVar("Texts", bound="tuple[str | None, ...]")

@@ -11,8 +11,8 @@ maps, which have null counts only.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,9 +21,6 @@ from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.rewriting import json_object
 from delta_variant.stats.values import Extremes, has_order, json_bounds
 from delta_variant.stats.variants import VariantStats, children_of, tags
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 Names = tuple[str, ...]
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from delta_variant.errors import DeltaVariantError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Names = tuple[str, ...]
 

@@ -30,14 +30,12 @@ marker: planning took 20 to 47 % longer for 30,000 files with 128 to 512 charact
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from delta_variant.constants import BOUNDS_TAG, BOUNDS_TAG_VALUE, NONNULL_TAG, TIMES_TAG
 from delta_variant.paths import normalized
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TAGS_ONLY = "delta_variant.tagsOnly"
 """The table property of tables that have bounds in tags only, because they lack the feature for bounds in statistics."""

@@ -13,19 +13,16 @@ import datetime as dt
 import json
 import math
 from decimal import Context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant.buffers import buffers_of, floats, view
+from delta_variant.buffers import Bytes, Int32s, Int64s, buffers_of, floats, view
 from delta_variant.kernels import times
 from delta_variant.kernels.texts import text_extremes
 from delta_variant.types import is_string
-
-if TYPE_CHECKING:
-    from delta_variant.buffers import Bytes, Int32s, Int64s
 
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _MICROS_A_DAY = 86_400_000_000

@@ -14,20 +14,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from pyarrow import fs
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.storage import azure, gcs, s3
-from delta_variant.storage.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from delta_variant.storage.settings import Setting
+from delta_variant.storage.settings import Setting, Settings
 
 _SCHEMES = {"file": "file", "s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
 _FILE_SYSTEMS = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem"}

@@ -8,11 +8,10 @@ decide identity, encryption or location and that pyarrow cannot follow are refus
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from delta_variant.storage.settings import Settings
+from delta_variant.storage.settings import Settings
 
 _ABFS = "org.apache.hadoop.fs.azurebfs."
 _LOGIN = "login.microsoftonline.com"

@@ -8,11 +8,10 @@ that pyarrow cannot follow are refused.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from delta_variant.storage.settings import Settings
+from delta_variant.storage.settings import Settings
 
 HONOURED = ("auth.type", "auth.impersonation.service.account", "storage.root.url")
 _DEFAULT = (

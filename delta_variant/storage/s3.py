@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from delta_variant.errors import TableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from delta_variant.storage.settings import Settings
+from delta_variant.storage.settings import Settings
 
 FALLBACK_REGION = "us-east-2"
 """The region that S3A signs for if neither a setting nor the endpoint names one."""

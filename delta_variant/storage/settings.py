@@ -9,15 +9,13 @@ Invariant: messages name settings but show no values, unless the value is the na
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from delta_variant.errors import TableError, UnsupportedFeatureError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+Setting = Callable[[str], str | None]
 
-    Setting = Callable[[str], str | None]
 
 # Hadoop's Configuration.getTimeDuration.
 _DURATION = re.compile(r"(\d+)\s*(ns|us|ms|s|m|h|d)?")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
@@ -13,10 +15,7 @@ from delta_variant.writer.column_types import check_types
 from delta_variant.writer.json_texts import JsonTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
     from delta_variant.writer.row_sources import Pieces
     from delta_variant.writer.shredding_schemas import Shred

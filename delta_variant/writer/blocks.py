@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import tempfile
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,6 @@ import pyarrow.compute as pc
 
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 MERGE_BYTES = 16 << 20
 FILE, BLOCK = "delta_variant file", "delta_variant block"

@@ -14,27 +14,20 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import SparkSession
 
 from delta_variant import callbacks, errors, jvm, mapping
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning
-from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, Written, decoded, encoded
+from delta_variant.messages import ClusterReply, ClusterRequest, Failure, WriteReply, WriteRequest, Written, decoded, encoded
 from delta_variant.writer import every_write, planning
-from delta_variant.writer.task_events import TaskEvents
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from delta_variant.messages import WriteRequest
-    from delta_variant.writer.arguments import Request
-    from delta_variant.writer.task_events import EventSender
+from delta_variant.writer.arguments import Request
+from delta_variant.writer.task_events import EventSender, TaskEvents
 
 _WORKER_GONE = "Python worker exited unexpectedly"
 _IN_A_TASK = re.compile(r'File "[^"\n]*\bdelta_variant[/\\]writer[/\\]task\.py"')

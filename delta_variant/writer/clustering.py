@@ -7,16 +7,12 @@ last. `scala/Clustering.scala` gives each task a range of the keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pyspark.sql import types as T
 
 from delta_variant import paths
 from delta_variant.errors import InvalidPathError, InvalidSchemaError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 CLUSTER_BY_PROPERTY = "delta_variant.clusterBy"
 """The table property with the keys of `VariantTable.optimize`, separated by commas."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pyspark.sql import types as T
 
 from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _ATOMIC = (
     T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType, T.StringType,

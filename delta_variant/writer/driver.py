@@ -12,32 +12,27 @@ The rows are computed once, under the settings of the caller's session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as T
 
 from delta_variant import jvm
 from delta_variant.errors import InvalidSchemaError
+from delta_variant.features import TableFeatures
 from delta_variant.paths import quoted
 from delta_variant.transaction import SESSION_CATALOG, Table, Transaction, own_session
 from delta_variant.writer import clustering, retyping, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY_OPTION, Request, check_partitioning, partition_columns
 from delta_variant.writer.calls import Call
 from delta_variant.writer.column_types import leaves, type_name
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from delta_variant.features import TableFeatures
-    from delta_variant.writer.json_texts import JsonTexts
-    from delta_variant.writer.shredding_schemas import Shred
+from delta_variant.writer.json_texts import JsonTexts
+from delta_variant.writer.shredding_schemas import Shred
 
 _RUN_ON_FILES = "spark.sql.runSQLOnFiles"  # without it, there is no table delta.`path`
 _SHREDDING_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableVariantShredding"

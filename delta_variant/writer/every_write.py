@@ -12,22 +12,20 @@ import importlib
 import logging
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
 
 from delta_variant import hadoop, jvm
 from delta_variant.errors import DeltaVariantError
-from delta_variant.messages import ClusterReply, ClusterRequest, WriteReply
+from delta_variant.messages import ClusterReply, ClusterRequest, Workers, WriteReply, WriteRequest
 from delta_variant.storage import Storage
 from delta_variant.version import __version__
 from delta_variant.writer import planning
+from delta_variant.writer.arguments import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from delta_variant.messages import Workers, WriteRequest
-    from delta_variant.writer.arguments import Request
     from delta_variant.writer.task_events import EventSender
 
 _MOST_TOLD = 1000

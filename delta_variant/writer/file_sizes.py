@@ -7,16 +7,12 @@ when it is full, so the size of the next one is estimated from earlier ones, in 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+
+import pyarrow as pa
 
 from delta_variant.errors import TableError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-
-    from delta_variant.parquet.files import FileWriter
+from delta_variant.parquet.files import FileWriter
 
 TARGET_BYTES = 128 << 20
 """The size of files without `delta.targetFileSize`: the task closes a file of about this size and opens a new one."""

@@ -8,19 +8,18 @@ share of a file's bytes that they may take.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from delta_variant import mapping
 from delta_variant.errors import TableError
 from delta_variant.membership.plan import IndexedColumn, IndexPlan
 from delta_variant.membership.ribbon import MAX_COLUMNS
+from delta_variant.paths import ColumnPath
+from delta_variant.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from delta_variant.features import TableFeatures
-    from delta_variant.paths import ColumnPath
-    from delta_variant.storage import Storage
 
 BLOOM = "delta_variant.bloom."
 """Begins the properties with the paths of a VARIANT column (`shredding_schemas.paths_of`)."""

@@ -8,19 +8,15 @@ what a constraint or a computed column of the table uses.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.paths import quoted
 from delta_variant.writer.column_types import type_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import Column, DataFrame
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,26 +14,21 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
+from delta_variant.buffers import Int64s
 from delta_variant.errors import TableError
 from delta_variant.parquet.columns import Columns, group_of, opened
+from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.shredding import UNSHREDDED
+from delta_variant.storage import Storage
 from delta_variant.writer.physical_columns import naming, required
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from pyarrow import fs
-
-    from delta_variant.buffers import Int64s
-    from delta_variant.parquet.footer import Names
-    from delta_variant.storage import Storage
 
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES

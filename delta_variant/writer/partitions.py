@@ -7,8 +7,8 @@ directories and files for the log (PROTOCOL.md, "Partition Value Serialization")
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
@@ -16,11 +16,7 @@ import pyarrow as pa
 
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.values import timestamp_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from delta_variant.writer.plan import Plan
+from delta_variant.writer.plan import Plan
 
 Key = tuple[str | None, ...]
 """The values of the partition columns; None for null."""

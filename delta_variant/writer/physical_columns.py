@@ -11,17 +11,14 @@ output shares no memory with the input: a slice would keep its whole batch alive
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from delta_variant import nested, shredding
 from delta_variant.errors import DeltaVariantError
 from delta_variant.paths import ColumnPath, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def physical_type(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from delta_variant.membership.plan import IndexPlan
+from delta_variant.paths import ColumnPath
+from delta_variant.storage import Storage
 from delta_variant.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-
-    from delta_variant.membership.plan import IndexPlan
-    from delta_variant.paths import ColumnPath
-    from delta_variant.storage import Storage
-    from delta_variant.writer.row_sources import RowSource
+from delta_variant.writer.row_sources import RowSource
 
 IS_CHANGE = "__is_cdc"
 """The first of the partition columns, if some of the rows are change data: "true" for those that are."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,23 +21,19 @@ from delta_variant import jvm, mapping, pairs, stats
 from delta_variant.errors import DeltaVariantError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
 from delta_variant.membership.sidecars import APPLICATION
-from delta_variant.messages import ClusterReply, WriteReply
+from delta_variant.messages import ClusterReply, ClusterRequest, WriteReply, WriteRequest
 from delta_variant.paths import ColumnPath, listed, quoted
 from delta_variant.stats.files import column_names
+from delta_variant.storage import Storage
 from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY_OPTION, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
 from delta_variant.writer.plan import Plan
-from delta_variant.writer.row_sources import LateVariants, ParsedTexts
+from delta_variant.writer.row_sources import LateVariants, ParsedTexts, RowSource
+from delta_variant.writer.shredding_schemas import Shred
 from delta_variant.writer.task import write_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from delta_variant.messages import ClusterRequest, WriteRequest
-    from delta_variant.storage import Storage
-    from delta_variant.writer.row_sources import RowSource
-    from delta_variant.writer.shredding_schemas import Shred
     from delta_variant.writer.task_events import EventSender
 
 _FIELD_ID = "parquet.field.id"

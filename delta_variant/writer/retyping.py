@@ -12,6 +12,7 @@ Invariant: what would be lost or wrong after the change is refused, by name, bef
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
@@ -24,8 +25,6 @@ from delta_variant.paths import listed, parse_column, parse_column_path
 from delta_variant.writer import clustering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from delta_variant.transaction import Transaction
     from delta_variant.writer.arguments import Request
 

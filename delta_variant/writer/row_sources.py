@@ -14,6 +14,8 @@ A source is a part of the plan, and has no state. `planning` chooses it by the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,24 +25,19 @@ import pyarrow.compute as pc
 
 from delta_variant.binary.parse import parse_texts
 from delta_variant.errors import InvalidJsonError, UnsupportedFeatureError
-from delta_variant.json_files import documents
+from delta_variant.json_files import JsonFiles, documents
+from delta_variant.messages import TextColumns, WriteRequest
 from delta_variant.parquet_files import reader
+from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.paths import quoted
+from delta_variant.storage import Storage
 from delta_variant.writer import blocks, late
 from delta_variant.writer.physical_columns import naming
 
+Batches = Iterator[pa.RecordBatch]
+
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterator, Mapping
-
     from typing_extensions import Self
-
-    from delta_variant.json_files import JsonFiles
-    from delta_variant.messages import TextColumns, WriteRequest
-    from delta_variant.parquet_files.reader import ParquetFiles
-    from delta_variant.storage import Storage
-
-    Batches = Iterator[pa.RecordBatch]
 
 _SHOWN, _SHOWN_LENGTH = 8, 50  # columns of a row in a message, characters of each
 

@@ -13,6 +13,7 @@ Invariant: Spark can read every schema that this module returns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -24,8 +25,6 @@ from delta_variant.schema.of_files import is_readable
 from delta_variant.writer.clustering import CLUSTER_BY_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pyspark.sql.types import StructType
 
 Shred = Literal["auto", False]

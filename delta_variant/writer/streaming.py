@@ -10,15 +10,13 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from delta_variant.errors import DeltaVariantWarning, UnsupportedFeatureError
 from delta_variant.writer.driver import write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame
 
 
 def foreach_batch(target: str | os.PathLike[str], *, app_id: str, **options: Any) -> Callable[[DataFrame, int], None]:

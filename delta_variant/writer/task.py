@@ -25,6 +25,7 @@ import json
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -50,8 +51,6 @@ from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.row_sources import received
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from delta_variant.writer.task_events import EventSender
 
 SLICE_BYTES = 8 << 20

@@ -14,6 +14,7 @@ events twice.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -25,8 +26,6 @@ from pyspark.accumulators import AccumulatorParam
 from delta_variant.messages import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
 _TAGS = "spark.job.tags"
