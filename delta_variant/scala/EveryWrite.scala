@@ -25,25 +25,29 @@ final class EveryWrite(val python: Python, function: SimplePythonFunction, asked
 
   val call: Option[Call] = Option(asked)
 
-  /** Asks for the tasks of a write, whose data files go to `storage`. Left has the reason why Delta has to make the files. */
-  def tasks(context: SparkContext, storage: HadoopSettings)(
-      request: (Messages.StorageSettings, Messages.Workers) => Messages.WriteRequest): Either[Reason, Tasks] = {
-    val workers = Workers.of(context)
-    val function = Option(this.function).getOrElse(PythonProcess.function)
+  private lazy val worker = Option(function).getOrElse(PythonProcess.function)
 
-    def pickled(command: String, reply: Messages.WriteReply) =
-      function.copy(command = Base64.getDecoder.decode(command).toIndexedSeq, pythonVer = reply.python)
+  /** What is known of the Python that runs tasks. */
+  def workers(context: SparkContext): Messages.Workers = Workers.of(context).known(context, worker.pythonExec)
 
-    @tailrec def asked(settings: Messages.StorageSettings, known: Messages.Workers): Messages.WriteReply = {
-      val reply = python.ask[Messages.WriteReply](request(settings, known))
-      if (reply.probe.isDefined)
-        asked(settings, workers.probed(context, function.pythonExec, pickled(reply.probe.get, reply)))
-      else if (reply.wantsRegion) asked(settings.copy(region = Some(storage.region.getOrElse(""))), known)
-      else reply
-    }
-
-    val reply = asked(storage.settings, workers.known(context, function.pythonExec))
-    reply.task.map(task => new Tasks(pickled(task, reply), reply.announces)).toRight(Reason(reply.reason, reply.isFailure))
+  /**
+   * Asks for the tasks of a write, until the request has all that they follow from. Left has the reason why Delta has to make
+   * the files.
+   *
+   * @param storage of the data files
+   */
+  @tailrec def tasks(
+      context: SparkContext, storage: HadoopSettings, request: Messages.WriteRequest): Either[Reason, Tasks] = {
+    val reply = python.ask[Messages.WriteReply](request)
+    def pickled(command: String) =
+      worker.copy(command = Base64.getDecoder.decode(command).toIndexedSeq, pythonVer = reply.python)
+    if (reply.probe.isDefined) {
+      val probed = Workers.of(context).probed(context, worker.pythonExec, pickled(reply.probe.get))
+      tasks(context, storage, request.copy(workers = probed))
+    } else if (reply.wantsRegion) {
+      val settings = request.storage.copy(region = Some(storage.region.getOrElse("")))
+      tasks(context, storage, request.copy(storage = settings))
+    } else reply.task.map(task => new Tasks(pickled(task), reply.announces)).toRight(Reason(reply.reason, reply.isFailure))
   }
 
   /** Remembers why tasks failed, for later requests to Python, and returns it as a reason. */
@@ -52,8 +56,8 @@ final class EveryWrite(val python: Python, function: SimplePythonFunction, asked
     Reason(reason, isFailure = true)
   }
 
-  /** Tells why Delta makes the files of a write to a table. */
-  def tell(table: Path, reason: EveryWrite.Reason): Unit =
+  /** Logs why Delta makes the files of a write to a table. */
+  def logReason(table: Path, reason: EveryWrite.Reason): Unit =
     python.tell(if (reason.isFailure) "failed write" else "write", s"$table\n${reason.text}")
 }
 

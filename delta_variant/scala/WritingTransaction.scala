@@ -75,7 +75,7 @@ final class WritingTransaction(plain: OptimisticTransaction)
         case Right(files) => files
         case Left(reason) if asked.isDefined => throw new EveryWrite.Refused(reason.text)
         case Left(reason) =>
-          writes.tell(deltaLog.dataPath, reason)
+          writes.logReason(deltaLog.dataPath, reason)
           byDelta
       }
     }
@@ -258,8 +258,12 @@ final class WritingTransaction(plain: OptimisticTransaction)
           Left(EveryWrite.Reason(failure.toString, isFailure = true))
       }
 
-    private def asked: Either[EveryWrite.Reason, EveryWrite.Tasks] =
-      writes.tasks(session.sparkContext, new HadoopSettings(deltaLog.dataPath, hadoopConf))((storage, workers) =>
+    private def asked: Either[EveryWrite.Reason, EveryWrite.Tasks] = {
+      val context = session.sparkContext
+      val storage = new HadoopSettings(deltaLog.dataPath, hadoopConf)
+      writes.tasks(
+        context,
+        storage,
         Messages.WriteRequest(
           deltaLog.dataPath.toString,
           protocol.json,
@@ -284,8 +288,9 @@ final class WritingTransaction(plain: OptimisticTransaction)
           if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles),
           session.version,
           Pairs.readsVariantAnnotation,
-          storage,
-          workers))
+          storage.settings,
+          writes.workers(context)))
+    }
 
     /** Hadoop's settings for Delta's own files: those of the session, the properties of the table, and options. */
     private def hadoopConf: Configuration =
