@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from delta_variant import arrow, binary, errors, layouts, parquet, schema, shredding, stats
     from delta_variant.analysis import Analyzed
     from delta_variant.conversion import Converted, convert
+    from delta_variant.explanation import Report, Scan, explain
     from delta_variant.ingestion import Ingested, ingest
     from delta_variant.progress import Progress
-    from delta_variant.report import Report, Scan, explain
     from delta_variant.rewriting.advice import Advice
     from delta_variant.rewriting.driver import Rewritten
     from delta_variant.scanning.dataset import dataset
@@ -39,16 +39,16 @@ _MODULE_OF = {
     "Converted": "conversion",
     "Ingested": "ingestion",
     "Progress": "progress",
-    "Report": "report",
+    "Report": "explanation",
     "Rewritten": "rewriting.driver",
-    "Scan": "report",
+    "Scan": "explanation",
     "VariantTable": "table",
     "configure": "session",
     "convert": "conversion",
     "dataset": "scanning.dataset",
     "disable": "session",
     "enable": "session",
-    "explain": "report",
+    "explain": "explanation",
     "foreach_batch": "writer",
     "ingest": "ingestion",
     "scan": "scanning.reader",

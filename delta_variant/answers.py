@@ -49,9 +49,9 @@ def tell(about: str, text: str) -> None:
         what = "data skipping by Variant path" if about == "skipping" else "typed reading"
         _logger.warning("%s failed, so the query runs without it: %s", what, text)
     elif about == "scan":
-        from delta_variant import report
+        from delta_variant import explanation
 
-        _logger.info("%s", report.of([messages.decoded(messages.ScanReport, text)], enabled=True))
+        _logger.info("%s", explanation.of([messages.decoded(messages.ScanReport, text)], enabled=True))
     else:
         from delta_variant.writer import every_write
 

@@ -157,7 +157,7 @@ def scala_map(spark: SparkSession, mapping: Mapping[str, Any]) -> Any:
     return static(spark, _PYTHON_UTILS).toScalaMap(dict(mapping))
 
 
-def option(spark: SparkSession, value: Any = None) -> Any:
+def scala_option(spark: SparkSession, value: Any = None) -> Any:
     """Scala's Some(value), or its None for None."""
     return static(spark, "scala.Option").apply(value)
 

@@ -356,7 +356,7 @@ class Bound(Message):
 
 
 class Member(Message):
-    place: str
+    path: str
     scale: int
 
 

@@ -22,14 +22,14 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant import answers, callbacks, jvm, pairs, report, transaction
+from delta_variant import answers, callbacks, explanation, jvm, pairs, transaction
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
 
 _READING = "delta_variant.TypedScans"
 _QUERIES = f"{jvm.PACKAGE}.Queries"
-_RULES = frozenset({report.SKIPPING, _READING})
+_RULES = frozenset({explanation.SKIPPING, _READING})
 
 
 def install(spark: SparkSession, previous: Mapping[str, str | None]) -> None:
@@ -94,7 +94,7 @@ def remove(spark: SparkSession) -> dict[str, str | None]:
     """Remove the rules from the session, and stop offering them to new sessions. Returns the `previous` settings of `install`,
     or an empty dict if the session had no rules."""
     rules = {rule.ruleName(): rule for rule in jvm.rules(spark)}
-    skips = rules.get(report.SKIPPING)
+    skips = rules.get(explanation.SKIPPING)
     jvm.set_rules(spark, [rule for rule in jvm.rules(spark) if rule.ruleName() not in _RULES])
     listener = _listener(spark)
     if listener is not None:

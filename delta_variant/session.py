@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 
-from delta_variant import jvm, optimizer, pairs, report
+from delta_variant import explanation, jvm, optimizer, pairs
 from delta_variant.constants import DEFAULTS, SETTINGS
 from delta_variant.errors import DeltaVariantError, DeltaVariantWarning, SessionError
 from delta_variant.features import DELTA_SETTINGS, delta_settings
@@ -114,7 +114,7 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
     Raises SessionError on Spark Connect, for versions of Spark and Delta that are too old, and if the test query or the test
     table fails.
     """
-    if not report.has_rules(jvm.classic(spark)):
+    if not explanation.has_rules(jvm.classic(spark)):
         found, delta = jvm.versions(spark)
         if delta is None:
             raise SessionError(jvm.NO_DELTA)
@@ -125,11 +125,11 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
             spark.conf.set(key, value)
         if newer:
             _try(spark, f"Spark {found} with Delta {delta}")
-        if spark.conf.get(report.READER, None) == report.DSV2:
+        if spark.conf.get(explanation.READER, None) == explanation.DSV2:
             warnings.warn(
-                f"{report.READER} is {report.DSV2} in this session, so Delta's DSv2 reader scans every table that a query "
-                "names. delta-variant neither prunes such scans nor reads them from typed columns. Set it to AUTO (Delta's "
-                f"default) or NONE before queries are made: spark.conf.set('{report.READER}', 'AUTO')",
+                f"{explanation.READER} is {explanation.DSV2} in this session, so Delta's DSv2 reader scans every table that a "
+                "query names. delta-variant neither prunes such scans nor reads them from typed columns. Set it to AUTO "
+                f"(Delta's default) or NONE before queries are made: spark.conf.set('{explanation.READER}', 'AUTO')",
                 DeltaVariantWarning,
                 stacklevel=2,
             )
@@ -167,7 +167,7 @@ def round_trip(spark: SparkSession) -> int:
             rows = numbers.select(F.expr("parse_json(to_json(struct(id))) AS v"))
             files = write(rows, f"{folder}/t", shred={"v": "id bigint"}).files
             hits = spark.read.format("delta").load(f"{folder}/t").where("variant_get(v, '$.id', 'int') = 1")
-            found, [scan] = hits.count(), report.explain(hits).scans
+            found, [scan] = hits.count(), explanation.explain(hits).scans
         except (DeltaVariantError, Py4JError, PySparkException) as error:
             text = str(error) if isinstance(error, DeltaVariantError) else jvm.message(error)
             raise SessionError(

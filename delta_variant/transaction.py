@@ -100,7 +100,7 @@ class Table:
         """Delta's newest Snapshot; its version is -1 if there is no table."""
         with jvm.delta_errors(f"reading {self.name}"):
             # tableExists() would answer from a snapshot in Delta's cache, even if the directory was deleted since.
-            return self.log.update(False, jvm.option(self.spark), jvm.option(self.spark))
+            return self.log.update(False, jvm.scala_option(self.spark), jvm.scala_option(self.spark))
 
     def statistics(self, snapshot: Any) -> Any:
         """What the log of a snapshot says of VARIANT columns (`scala/LogStatistics.scala`)."""
@@ -178,10 +178,12 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
                 "use the table's path"
             )
         given = jvm.static(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
-        database = jvm.option(spark, parts[-2] if len(parts) > 1 else None)
+        database = jvm.scala_option(spark, parts[-2] if len(parts) > 1 else None)
         if state.catalog().isTempView(given(parts[-1], database)):
             raise TableError(f"{name} is a temporary view: write to the table behind it")
-        identifier = given(parts[-1], jvm.option(spark, parts[-2] if len(parts) > 1 else state.catalog().getCurrentDatabase()))
+        identifier = given(
+            parts[-1], jvm.scala_option(spark, parts[-2] if len(parts) > 1 else state.catalog().getCurrentDatabase())
+        )
         if not state.catalog().tableExists(identifier):
             return identifier, None
         entry = state.catalog().getTableMetadata(identifier)
@@ -205,7 +207,7 @@ class Transaction:
         self.log = table.log
         """Delta's DeltaLog."""
         with jvm.delta_errors(f"reading {table.name}"):
-            entry = jvm.option(self.spark, table.entry)
+            entry = jvm.scala_option(self.spark, table.entry)
             self._rewrite = jvm.construct(self.spark, "Rewrite", self.spark._jsparkSession, self.log, entry)
             self.delta = self._rewrite.transaction()
             """Delta's OptimisticTransaction."""

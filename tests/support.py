@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import DataFrame, Row
 
-from delta_variant import jvm, report
+from delta_variant import explanation, jvm
 from delta_variant.messages import ScanReport, decoded
-from delta_variant.scanning import reader
+from delta_variant.scanning import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,12 +48,12 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the files that `scan` and datasets open from now on."""
     opened: list[str] = []
 
-    class Counting(reader.FileReader):
+    class Counting(query.FileReader):
         def batches(self) -> Iterator[pa.RecordBatch]:
             opened.append(self._file.path)
             return super().batches()
 
-    monkeypatch.setattr(reader, "FileReader", Counting)
+    monkeypatch.setattr(query, "FileReader", Counting)
     return opened
 
 
@@ -66,13 +66,13 @@ def no_thread_is_left() -> bool:
     return False
 
 
-def scans(df: DataFrame) -> list[report.Scan]:
+def scans(df: DataFrame) -> list[explanation.Scan]:
     """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
     plan: Any = df._jdf.queryExecution().optimizedPlan()
     found = decoded(
         tuple[ScanReport, ...], jvm.construct(df.sparkSession, "Explain", jvm.loaded(df.sparkSession).shared).planned(plan)
     )
-    return report.of(found, enabled=report.has_rules(df.sparkSession)).scans
+    return explanation.of(found, enabled=explanation.has_rules(df.sparkSession)).scans
 
 
 def prepared(spark: SparkSession, query: str) -> str:

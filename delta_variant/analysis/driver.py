@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from delta_variant import jvm, mapping, stats
 from delta_variant.analysis.index import Indexed, index
-from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.analysis.task import analyze_messages, remove_messages
 from delta_variant.errors import InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_FEATURES, TableFeatures
@@ -111,7 +111,7 @@ def analyze(
 def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`scala/Analysis.scala`). everything: whether files with the marker are included."""
     spark = table.spark
-    entry = jvm.option(spark, table.entry)
+    entry = jvm.scala_option(spark, table.entry)
     return jvm.construct(spark, "Analysis", spark._jsparkSession, table.log, entry, tags(spark), everything)  # noqa: SLF001
 
 
@@ -197,7 +197,7 @@ def _plan(
         if names in with_statistics:
             paths = tuple(dict.fromkeys(asked.get(logical, ())))
             planned.append(
-                Column(
+                AnalyzedColumn(
                     names,
                     ids(names),
                     logical in asked,

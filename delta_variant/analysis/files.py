@@ -22,13 +22,13 @@ from typing import Any
 import pyarrow as pa
 
 from delta_variant import layouts, schema, shredding, stats
-from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.errors import DeltaVariantError
 from delta_variant.locating import VALUE_ERRORS, in_rows
 from delta_variant.messages import AnalysisReport, AnalyzedFile
 from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
-from delta_variant.parquet.statistics import Footer, Known, Read
+from delta_variant.parquet.statistics import Footer, PathStatistics, UnreadLeaves
 from delta_variant.paths import ColumnPath, dotted, parse_normalized
 from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, named_apart
 from delta_variant.stats import rewriting, variants
@@ -81,7 +81,7 @@ def analyze_file(source: Any, file: AnalyzedFile, plan: AnalysisPlan, inference:
     return None if analyzed.stats == file.stats and analyzed.tags == dict(file.tags) else analyzed
 
 
-class _Column:
+class _Computation:
     """A column of a file whose bounds are computed.
 
     kept: the paths for which this package gave the file bounds before. read: the paths whose strings are read for the times
@@ -89,7 +89,7 @@ class _Column:
     """
 
     def __init__(
-        self, column: Column, plan: AnalysisPlan, file: AnalyzedFile, kept: Sequence[ColumnPath], read: set[ColumnPath]
+        self, column: AnalyzedColumn, plan: AnalysisPlan, file: AnalyzedFile, kept: Sequence[ColumnPath], read: set[ColumnPath]
     ) -> None:
         self.column, self.read = column, read
         wanted = frozenset([*column.paths, *kept])
@@ -105,7 +105,7 @@ class _Column:
         """Paths with bounds whose typed column Spark may read differently from its scan of the VARIANT column."""
 
 
-def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Column]:
+def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Computation]:
     """The columns of a file whose bounds are to be computed."""
     is_marked = file.tags.get(stats.BOUNDS_TAG) in stats.BOUNDS_TAG_VALUES
     if is_marked and not plan.by_name:
@@ -117,11 +117,11 @@ def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Column]:
         lacking |= column.asked and not (known.issuperset(column.paths) if column.paths else known)
         if column.asked or known or _text(file, column, "minValues") or _text(file, column, "maxValues"):
             kept = sorted(bounds) if is_marked else []
-            todo.append(_Column(column, plan, file, kept, {*column.paths, *times}))
+            todo.append(_Computation(column, plan, file, kept, {*column.paths, *times}))
     return todo if lacking else []
 
 
-def _known(file: AnalyzedFile, column: Column) -> tuple[set[ColumnPath], set[ColumnPath], set[ColumnPath]]:
+def _known(file: AnalyzedFile, column: AnalyzedColumn) -> tuple[set[ColumnPath], set[ColumnPath], set[ColumnPath]]:
     """The paths of a column that the log has: in its bounds, in the tag of nulls, and in the tag of times."""
     bounds: set[ColumnPath] = set()
     for side in ("minValues", "maxValues"):
@@ -131,7 +131,7 @@ def _known(file: AnalyzedFile, column: Column) -> tuple[set[ColumnPath], set[Col
     return bounds, tagged, times
 
 
-def _text(file: AnalyzedFile, column: Column, side: str) -> str:
+def _text(file: AnalyzedFile, column: AnalyzedColumn, side: str) -> str:
     """The text of a column's bounds in the statistics, "" if there are none."""
     text = rewriting.member(file.stats, (side, *column.names))
     return str(json.loads(text)) if text is not None and text.startswith('"') else ""
@@ -149,7 +149,7 @@ def _tagged(text: str | None, names: ColumnPath) -> Iterator[ColumnPath]:
                     yield path[len(names) :]
 
 
-def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str, str]]:
+def _marked(todo: Sequence[_Computation], plan: AnalysisPlan) -> tuple[str, dict[str, str]]:
     """The marker and the other tags of a file.
 
     Bounds of paths that Spark may misread go into a tag, so that the marker can say that all other paths with bounds are typed.
@@ -157,7 +157,7 @@ def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str,
     """
     named = [(one.column.names, one.stats) for one in todo]
 
-    def tags_with(chosen: Callable[[_Column], Iterable[ColumnPath]]) -> dict[str, str]:
+    def tags_with(chosen: Callable[[_Computation], Iterable[ColumnPath]]) -> dict[str, str]:
         for one in todo:
             one.stats.put_into_tag(chosen(one))
         return variants.tags(named) if plan.tags or plan.tags_only else {}
@@ -175,7 +175,9 @@ def _marked(todo: Sequence[_Column], plan: AnalysisPlan) -> tuple[str, dict[str,
 class _Reading:
     """Collects the bounds of one column from its file."""
 
-    def __init__(self, one: _Column, parquet: columns.Columns, group: ColumnPath, footer: Footer, inference: Inference) -> None:
+    def __init__(
+        self, one: _Computation, parquet: columns.Columns, group: ColumnPath, footer: Footer, inference: Inference
+    ) -> None:
         self._one, self._parquet, self._group, self._footer, self._inference = one, parquet, group, footer, inference
 
     def run(self) -> None:
@@ -195,9 +197,9 @@ class _Reading:
         numbers: set[int] = set()
         for column in typed:
             state = self._footer.of(column, one.null_rows, read=is_string(column.kind) and column.keys in one.read)
-            if isinstance(state, Read):
+            if isinstance(state, UnreadLeaves):
                 numbers |= state.numbers
-            elif isinstance(state, Known):
+            elif isinstance(state, PathStatistics):
                 one.stats.state(column.keys, column.kind, state.extremes, (state.nulls, state.missing))
         if numbers:
             one.source = "columns"

@@ -12,7 +12,7 @@ from delta_variant.version import __version__
 
 
 @dataclass(frozen=True)
-class Column:
+class AnalyzedColumn:
     """A VARIANT column that has statistics."""
 
     names: ColumnPath
@@ -35,7 +35,7 @@ class AnalysisPlan:
 
     location: Storage
     """The directory of the table."""
-    columns: tuple[Column, ...]
+    columns: tuple[AnalyzedColumn, ...]
     by_name: bool
     """Whether columns or paths are asked for by name, so that files with the marker may lack them."""
     string_prefix: int

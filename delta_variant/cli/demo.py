@@ -27,9 +27,9 @@ from delta_variant.cli.kernels import compiled
 from delta_variant.cli.picture import picture
 from delta_variant.cli.shared import aligned, command, running, step
 from delta_variant.errors import DeltaVariantError
+from delta_variant.explanation import explain
 from delta_variant.features import SHREDDING_PROPERTY
 from delta_variant.paths import normalized, parse_bounded_path
-from delta_variant.report import explain
 from delta_variant.session import check_java, enable
 from delta_variant.table import VariantTable
 from delta_variant.writer import write

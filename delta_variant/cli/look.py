@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant.cli.shared import aligned, command, pairs, running, step, table_of
+from delta_variant.explanation import Report, explain, query
 from delta_variant.parquet import inspect
 from delta_variant.paths import normalized, parse_bounded_path, parse_normalized, quoted
 from delta_variant.paths import step as key_step
-from delta_variant.report import Report, explain, query
 from delta_variant.session import enable
 
 # ---- stats -------------------------------------------------------------------------------------------------------------------

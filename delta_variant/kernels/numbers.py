@@ -53,7 +53,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 @helper
-def _run(data, p, end):
+def _digits_from(data, p, end):
     """The number of digits from p on."""
     n = trailing_zeros(not_digit(data, p))
     if n == 32:
@@ -323,7 +323,7 @@ def write_number(data, p, end, in_root, out, o, wide):
             if np.uint8(word) != 0 and q <= end and not in_root and data[q] != _POINT and data[q] | 0x20 != _E:
                 number = np.int64(_in_eight(word) * _TENS[more] + _first(last, more))
                 return q, _write_integer(out, o, -number if negative else number), GOOD
-        whole = _run(data, p, end)
+        whole = _digits_from(data, p, end)
     return _write_longer(data, p, negative, whole, end, in_root, out, o, wide)
 
 
@@ -337,7 +337,7 @@ def _write_longer(data, p, negative, whole, end, in_root, out, o, wide):
     q = p + whole
     fraction, exponent, places = np.int64(0), np.int64(0), np.int64(0)
     if q < end and data[q] == _POINT:
-        fraction = _run(data, q + 1, end)
+        fraction = _digits_from(data, q + 1, end)
         if fraction == 0:
             return q + 1, o, NO_DIGIT
         q += 1 + fraction
@@ -345,7 +345,7 @@ def _write_longer(data, p, negative, whole, end, in_root, out, o, wide):
         q += 1
         minus = q < end and data[q] == _MINUS
         q += minus or (q < end and data[q] == _PLUS)
-        places = _run(data, q, end)
+        places = _digits_from(data, q, end)
         if places == 0:
             return q, o, NO_DIGIT
         for k in range(places):

@@ -67,10 +67,10 @@ class Entry:
     filter: bytes | None = None
 
 
-def place(column: Sequence[str], keys: Sequence[str]) -> str:
+def path_text(column: Sequence[str], keys: Sequence[str]) -> str:
     """The text that identifies a path: its column's physical names, and its keys.
 
-    >>> print(place(("v",), ("commit", "cid")))
+    >>> print(path_text(("v",), ("commit", "cid")))
     [["v"],"$['commit']['cid']"]
     """
     return json.dumps([list(column), normalized(tuple(keys))], ensure_ascii=False, separators=(",", ":"))
@@ -78,7 +78,7 @@ def place(column: Sequence[str], keys: Sequence[str]) -> str:
 
 def directory(column: Sequence[str], keys: Sequence[str]) -> str:
     """The directory of a path's files, relative to the table's."""
-    hashes = hash_strings(pa.array([place(column, keys)]))
+    hashes = hash_strings(pa.array([path_text(column, keys)]))
     assert hashes is not None
     return f"{DIRECTORY}/{np.uint64(hashes[0]):016x}"
 
@@ -197,7 +197,7 @@ class Sidecars:
 
     def _about(self, path: Path) -> dict[bytes, str]:
         """The metadata in the footer of a file with the entries of a path."""
-        return {_VERSION: FORMAT, _TABLE: self._table, _PATH: place(*path)}
+        return {_VERSION: FORMAT, _TABLE: self._table, _PATH: path_text(*path)}
 
     def _is_of(self, about: Mapping[bytes, bytes], path: Path) -> bool:
         """Whether a file with this metadata has the entries of a path."""

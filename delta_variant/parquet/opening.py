@@ -165,14 +165,14 @@ def reading(source: CountedFile | None = None) -> Iterator[None]:
     try:
         yield
     except (*_ABOUT_BYTES, UnicodeDecodeError) as error:
-        raise told(error) from error
+        raise error_of(error) from error
     except OSError as error:
         if error.errno is not None or (source is not None and source.error is not None):
             raise
-        raise told(error) from error
+        raise error_of(error) from error
 
 
-def told(error: Exception) -> DeltaVariantError:
+def error_of(error: Exception) -> DeltaVariantError:
     """What an error that pyarrow raises for a file's bytes says about the file.
 
     UnsupportedFeatureError for what pyarrow lacks, such as a codec, although damaged bytes may spell that too; TableError if

@@ -1,15 +1,15 @@
 """What a Parquet footer proves of a typed column: its extremes, and how many rows have a JSON null or lack the path.
 
-In: a footer, and the numbers of the typed column and of the `value`s beside and above it. Out: `Known`, `Read` (the leaf
-columns from which bounds have to be computed), or None if the path can have no bounds. Source: Parquet, `Statistics`; Delta
-variantShredding, "Statistics for Variant Columns".
+In: a footer, and the numbers of the typed column and of the `value`s beside and above it. Out:
+`PathStatistics`, `UnreadLeaves` (the leaf columns from which bounds have to be computed), or None if the path can have no
+bounds. Source: Parquet, `Statistics`; Delta variantShredding, "Statistics for Variant Columns".
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
 Writers differ in how they treat NaN, zeros and long strings. Bounds of FLOAT and DOUBLE therefore count only in files of this
 package. pyarrow, which writes these, leaves NaN out of bounds. Bounds of strings count only in files of pyarrow, which writes
 them whole or not at all.
 
-Invariant: a `Known` equals what reading the columns would give.
+Invariant: a `PathStatistics` equals what reading the columns would give.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Residual = int | Literal["values", "unknown"]
 
 
 @dataclass(frozen=True)
-class Known:
+class PathStatistics:
     """What all rows of a file have at a path."""
 
     extremes: tuple[Any, Any]
@@ -48,7 +48,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Read:
+class UnreadLeaves:
     """The leaf columns that tell what the footer does not."""
 
     numbers: frozenset[int]
@@ -71,7 +71,7 @@ class Footer:
     def _by_pyarrow(self) -> bool:
         return (self._metadata.created_by or "").startswith("parquet-cpp-arrow")
 
-    def of(self, column: TypedColumn, null_rows: int | None, *, read: bool = False) -> Known | Read | None:
+    def of(self, column: TypedColumn, null_rows: int | None, *, read: bool = False) -> PathStatistics | UnreadLeaves | None:
         """What the footer proves of a typed column.
 
         null_rows: how many rows are NULL, if that is known; it matters at the root only. read: whether the values are wanted
@@ -88,9 +88,9 @@ class Footer:
             extremes = self._extremes(column)
             if extremes is not None:
                 nulls = residual if column.keys else absent - (null_rows or 0)
-                return Known(extremes, nulls, absent - nulls)
+                return PathStatistics(extremes, nulls, absent - nulls)
         beside = [column.value] if residual and column.value is not None else []
-        return Read(frozenset([column.number, *beside, *above]))
+        return UnreadLeaves(frozenset([column.number, *beside, *above]))
 
     def is_proven(self, column: TypedColumn) -> bool:
         """Whether the typed column has all values at its path, so that a query may read it (`protocol/README.md`, T2)."""

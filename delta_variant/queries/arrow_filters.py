@@ -256,5 +256,5 @@ def _literal(scalar: pa.Scalar, kind: Any) -> Literal | None:
         number = scalar.value * factor if factor else 2**63
         return Literal(number, kind) if -(2**63) <= number < 2**63 else None
     if own == kind or (t.is_string(kind) and t.is_string(own)):
-        return Literal(casts.plain(pa.repeat(scalar, 1))[0], kind)
+        return Literal(casts.values_of(pa.repeat(scalar, 1))[0], kind)
     return None

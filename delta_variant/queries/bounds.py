@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delta_variant import types as t
-from delta_variant.membership.sidecars import place as indexed_place
+from delta_variant.membership.sidecars import path_text
 from delta_variant.messages import (
     AllOf,
     AnyOf,
@@ -141,7 +141,7 @@ class Projection:
 def _member(path: Path) -> Member:
     scale = indexed_scale(path)
     assert scale is not None
-    return Member(indexed_place(path.column, path.keys), scale)
+    return Member(path_text(path.column, path.keys), scale)
 
 
 def size(predicate: FilePredicate) -> int:

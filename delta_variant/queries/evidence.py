@@ -1,8 +1,8 @@
 """What is known of some rows of a file: of its partition values, its columns and its paths (`Evidence`).
 
 In: an Add action (`LogEvidence`), or the statistics in a footer (`scanning.row_groups`). Out: values and bounds in the form of
-`casts.plain`. Paths have the bounds of this package and Delta (protocol/README.md, B1 to M3), ordinary columns Delta's minimum,
-maximum and null count.
+`casts.values_of`. Paths have the bounds of this package and Delta (protocol/README.md, B1 to M3), ordinary columns Delta's
+minimum, maximum and null count.
 
 Invariant: what is not known, damaged, or of another type is None, which keeps the rows.
 """
@@ -96,8 +96,8 @@ class TableFacts:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of the values of an ordinary column. Bounds are in the form of `casts.plain`."""
+class ColumnStatistics:
+    """What is known of the values of an ordinary column. Bounds are in the form of `casts.values_of`."""
 
     min: Any = None
     max: Any = None
@@ -114,9 +114,9 @@ class Evidence(ABC):
     def __init__(self, file: AddAction, table: TableFacts, may_have: Asked | None = None) -> None:
         self.file, self._table = file, table
         self.may_have: Asked = may_have or (lambda _path, _values: None)
-        self._known: dict[tuple[Field, ...], Known] = {}
+        self._known: dict[tuple[Field, ...], ColumnStatistics] = {}
 
-    def column(self, fields: tuple[Field, ...]) -> Known:
+    def column(self, fields: tuple[Field, ...]) -> ColumnStatistics:
         """What is known of an ordinary column."""
         if fields not in self._known:
             self._known[fields] = self._column(fields)
@@ -137,7 +137,7 @@ class Evidence(ABC):
         return not self.column(self._table.fields[path.column]).all_null
 
     @abstractmethod
-    def _column(self, fields: tuple[Field, ...]) -> Known: ...
+    def _column(self, fields: tuple[Field, ...]) -> ColumnStatistics: ...
 
     @abstractmethod
     def _bound(self, side: str, path: Path) -> Any: ...
@@ -164,10 +164,10 @@ class LogEvidence(Evidence):
         self._marked = file.tags.get(BOUNDS_TAG) in BOUNDS_TAG_VALUES
         self._decoded: dict[str, Mapping[str, Any]] = {}
 
-    def _column(self, fields: tuple[Field, ...]) -> Known:
+    def _column(self, fields: tuple[Field, ...]) -> ColumnStatistics:
         names, kind = [field.physical for field in fields], fields[-1].kind
         if any(field.collated for field in fields):
-            return Known()
+            return ColumnStatistics()
         rows, nulls = self.file.stats.get("numRecords"), _member(self.file.stats, ["nullCount", *names])
         counted = isinstance(rows, int) and isinstance(nulls, int)
         low = high = None
@@ -180,7 +180,7 @@ class LogEvidence(Evidence):
                 high = None  # writers other than Spark leave NaN, the largest number, out of the maximum
             if pa.types.is_timestamp(kind) and high is not None:
                 high += _MILLISECOND
-        return Known(low, high, all_null=counted and nulls == rows, no_null=counted and nulls == 0)
+        return ColumnStatistics(low, high, all_null=counted and nulls == rows, no_null=counted and nulls == 0)
 
     def _has_values(self, path: Path) -> bool | None:
         array = self._tagged(NONNULL_TAG, path)

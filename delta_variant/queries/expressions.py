@@ -87,7 +87,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant, in the form of `casts.plain`; None for NULL."""
+    """A constant, in the form of `casts.values_of`; None for NULL."""
 
     value: object
     kind: pa.DataType
@@ -95,7 +95,7 @@ class Literal:
     @cached_property
     def scalar(self) -> pa.Scalar:
         """The constant in Arrow."""
-        return casts.made([self.value], self.kind)[0]
+        return casts.array_of([self.value], self.kind)[0]
 
     def __str__(self) -> str:
         return "NULL" if self.value is None else repr(self.value)
@@ -338,7 +338,7 @@ def _in(array: pa.Array, constants: tuple[Literal, ...]) -> pa.Array:
     values = [constant for constant in constants if constant.value is not None]
     kinds = {constant.kind for constant in values} or {array.type}
     kind = kinds.pop() if len(kinds) == 1 else t.wider(*kinds)
-    found = pc.is_in(*_aligned(array, casts.made([value.value for value in values], kind)))
+    found = pc.is_in(*_aligned(array, casts.array_of([value.value for value in values], kind)))
     unknown = array.is_null()
     if len(values) < len(constants):
         unknown = pc.or_(unknown, pc.invert(found))

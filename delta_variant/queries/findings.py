@@ -90,23 +90,23 @@ def finding(leaf: Leaf, log: LogContents, counts: Mapping[str, int], left: int) 
     path, files = leaf.path, sum(counts.values())
     static = useless(leaf, log)
     if static and not indexed(leaf, log):
-        return Finding(str(leaf), path.place, 0, (static,), left if path.column not in log.columns else 0)
+        return Finding(str(leaf), path.untyped, 0, (static,), left if path.column not in log.columns else 0)
     words = {
-        _NONE: f"no bounds for {path.place} in",
-        _UNMARKED: f"bounds for {path.place} that another writer may have made too narrow (no tag {BOUNDS_TAG}) in",
-        _OTHER: f"{path.place} IS NOT NULL: rows that lack the path are not counted in"
+        _NONE: f"no bounds for {path.untyped} in",
+        _UNMARKED: f"bounds for {path.untyped} that another writer may have made too narrow (no tag {BOUNDS_TAG}) in",
+        _OTHER: f"{path.untyped} IS NOT NULL: rows that lack the path are not counted in"
         if isinstance(leaf, NotNull)
-        else f"bounds for {path.place} that do not fit {path.result} in",
+        else f"bounds for {path.untyped} that do not fit {path.result} in",
     }
     if path.type in TIMES:
-        words["STRING"] = f"strings at {path.place}, of which the tag {TIMES_TAG} has no bounds, in"
+        words["STRING"] = f"strings at {path.untyped}, of which the tag {TIMES_TAG} has no bounds, in"
     reasons = []
     for verdict, count in sorted(counts.items()):
         if verdict == _UNINDEXED:
-            reasons.append(f"the index has no filter for {path.place} in {count} of {files} files")
+            reasons.append(f"the index has no filter for {path.untyped} in {count} of {files} files")
         elif verdict not in {_OUT, _INDEX, _MAYBE}:
             compared = "string" if path.text else path.type
-            text = words.get(verdict) or f"{verdict.lower()} bounds for {path.place}, which is compared as {compared}, in"
+            text = words.get(verdict) or f"{verdict.lower()} bounds for {path.untyped}, which is compared as {compared}, in"
             reasons.append(f"{text} {count} of {files} files")
     lacking, by_index = counts.get(_NONE, 0) + counts.get(_UNMARKED, 0), counts.get(_INDEX, 0)
-    return Finding(str(leaf), path.place, counts.get(_OUT, 0) + by_index, tuple(reasons), lacking, by_index)
+    return Finding(str(leaf), path.untyped, counts.get(_OUT, 0) + by_index, tuple(reasons), lacking, by_index)

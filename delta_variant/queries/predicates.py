@@ -44,13 +44,13 @@ class Path:
         return self.casts[-1] if self.casts else self.type
 
     @property
-    def place(self) -> str:
+    def untyped(self) -> str:
         """The path without its types: `v:a.b`."""
         steps = "".join(f".{key}" if _SIMPLE_KEY.match(key) else f"['{key}']" for key in self.keys)
         return f"{self.name or '.'.join(self.column)}:{steps.removeprefix('.') or '$'}"
 
     def __str__(self) -> str:
-        return "::".join([self.place, *["string"] * self.text, self.type, *self.casts])
+        return "::".join([self.untyped, *["string"] * self.text, self.type, *self.casts])
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class _OneRow:
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
         constant = self._constants[fields]
         assert constant is not None
-        return casts.made([constant.value], constant.kind)
+        return casts.array_of([constant.value], constant.kind)
 
     def path(self, fields: tuple[Field, ...], keys: Keys) -> NoReturn:
         raise NotImplementedError

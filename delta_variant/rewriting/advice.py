@@ -22,9 +22,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from delta_variant.errors import DeltaVariantError, SessionError, TableError
+from delta_variant.explanation import Scan, explain, has_rules
+from delta_variant.explanation import query as query_of
 from delta_variant.optimizer import queries as ran
-from delta_variant.report import Scan, explain, has_rules
-from delta_variant.report import query as query_of
 from delta_variant.rewriting.arrangement import NONE, overlaps
 from delta_variant.rewriting.driver import checked_keys, files_of, optimizing, reorganizing
 from delta_variant.transaction import Table

@@ -49,7 +49,7 @@ def _dropped(table: Table, name: str, progress: Callable[[Progress], object] | N
         reorganize(table, None, progress, shreds=False)
         remove_bounds(table)
         with jvm.delta_errors(f"writing checkpoints of {table.name}"):
-            entry = jvm.option(table.spark, table.entry)
+            entry = jvm.scala_option(table.spark, table.entry)
             steps = jvm.construct(table.spark, "DropFeature", table.spark._jsparkSession, table.log, entry)
         traces = _traces(table, steps.snapshot())
         if not traces:

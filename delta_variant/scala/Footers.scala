@@ -29,7 +29,7 @@ final class Footers {
   import Footers._
 
   private val shapes = Interners.newWeakInterner[Map[ColumnKeys, Proven]]() // most files of a table have the same leaves
-  private val files = Shared.cache[Known](MaxLeaves)(_.weight) // by table, and name, size and time of a file
+  private val files = Shared.cache[WeighedFooter](MaxLeaves)(_.weight) // by table, and name, size and time of a file
   private lazy val threads = ThreadUtils.newDaemonCachedThreadPool("delta-variant footers", AtOnce, keepAliveSeconds = 10)
 
   /** The footers of files. None for files of fewer than `minBytes` bytes, and for those whose footers were not read. */
@@ -66,7 +66,7 @@ final class Footers {
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, configuration))) { reader =>
       val leaves = new Leaves(reader.getFooter).found
       val shape = shapes.intern(leaves)
-      val known = new Known(new Footer(shape), if (shape eq leaves) 1 + leaves.size else 1)
+      val known = new WeighedFooter(new Footer(shape), if (shape eq leaves) 1 + leaves.size else 1)
       files.put(key, known)
       known.footer
     }
@@ -82,7 +82,7 @@ object Footers {
   private val Rebased = "org.apache.spark.legacyDateTime"
   private val GroupFields = Set("metadata", "value", "typed_value") // VariantShredding, "Value Shredding"
 
-  private final class Known(val footer: Footer, val weight: Int)
+  private final class WeighedFooter(val footer: Footer, val weight: Int)
 
   /** A path in a VARIANT column. */
   private final case class ColumnKeys(column: Seq[String], keys: Seq[String])

@@ -260,7 +260,7 @@ object Messages {
       mark: String) // of `leaf`: the value of the marker that proves a typed column
 
   /** A path in the index of values, and the decimal places of the numbers that it is compared with; -1 for strings. */
-  final case class Member(place: String, scale: Int)
+  final case class Member(path: String, scale: Int)
 
   // ---- typed reading ------------------------------------------------------------------------------------------------
 

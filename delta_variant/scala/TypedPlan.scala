@@ -32,7 +32,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
 
   /** The plan, and the relations in it, in the order of the groups. */
   def plan: (LogicalPlan, Seq[LogicalRelation]) = {
-    uses.carried.filter(column => uses.place(column).exists(_.isVariant)).foreach(addExports)
+    uses.carried.filter(column => uses.refOf(column).exists(_.isVariant)).foreach(addExports)
     val branches = groups.zipWithIndex.map { case (group, number) => branch(group, isRenamed = number > 0) }
     val union = if (branches.size == 1) branches.head else Union(branches, byName = false, allowMissingCol = false)
     val whole = uses.nodes.zipWithIndex.drop(uses.chain).foldLeft(union) { case (below, (Uses.Node(node, child), number)) =>
@@ -52,7 +52,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     val (dropped, kept) = node.child.output.zipWithIndex.partition { case (_, number) =>
       node.unrequiredChildIndex.contains(number)
     }
-    val keepsVariants = kept.exists { case (column, _) => uses.place(column).isDefined }
+    val keepsVariants = kept.exists { case (column, _) => uses.refOf(column).isDefined }
     val ids = dropped.map(_._1.exprId).toSet ++ (if (keepsVariants) Nil else leaving.values.map(_.exprId))
     node.copy(unrequiredChildIndex = plan.output.indices.filter(number => ids(plan.output(number).exprId)))
   }
@@ -61,7 +61,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
 
   /** Adds what leaves the chain in place of a Variant, for the uses above the chain. */
   private def addExports(column: Attribute): Unit =
-    for (use <- uses.all if uses.isAbove(use) && uses.place(column).contains(use.variant)) {
+    for (use <- uses.all if uses.isAbove(use) && uses.refOf(column).contains(use.variant)) {
       exports.getOrElseUpdate(use,
         (use.pathOf, alone) match {
           // The column is NULL in the rows that an outer join adds.
@@ -85,7 +85,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
   private def exporting(node: LogicalPlan): LogicalPlan = {
     val fresh = node match {
       case Project(list, child) =>
-        val isVariant = list.map(column => uses.place(withoutAlias(column)).isDefined)
+        val isVariant = list.map(column => uses.refOf(withoutAlias(column)).isDefined)
         Project(passing(list, isVariant).map(_.asInstanceOf[NamedExpression]), child)
       case expand: Expand => // ROLLUP and the like
         val isVariant = expand.output.indices.map(uses.carries(expand, _))
@@ -119,7 +119,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
     val top =
       if (uses.carried.isEmpty) chain
       else {
-        val columns = Project(chain.output.filter(uses.place(_).isEmpty) ++ leaving.values, chain)
+        val columns = Project(chain.output.filter(uses.refOf(_).isEmpty) ++ leaving.values, chain)
         group match {
           case typed: TypedFiles => columns.transformExpressions(onTyped(typed))
           case _: SparkFiles => columns
@@ -160,7 +160,7 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
   // ---- expressions on typed columns ---------------------------------------------------------------------------------
 
   private def onTyped(group: TypedFiles): PartialFunction[Expression, Expression] = Function.unlift {
-    case column: AttributeReference => uses.place(column).map(_ => retyped(column, group))
+    case column: AttributeReference => uses.refOf(column).map(_ => retyped(column, group))
     case expression =>
       uses.use(expression) match {
         case None => compared(expression, group)
@@ -190,8 +190,8 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
   }
 
   private def retyped(expression: Expression, group: TypedFiles): Expression = expression.transform {
-    case column: AttributeReference if uses.place(column).isDefined =>
-      column.withDataType(dataType(uses.place(column).get, group))
+    case column: AttributeReference if uses.refOf(column).isDefined =>
+      column.withDataType(dataType(uses.refOf(column).get, group))
   }
 
   /** The typed column of a path, in the struct in place of its Variant. */
@@ -209,16 +209,16 @@ final class TypedPlan(uses: Uses, files: PlannedFiles, keys: Map[PathOf, Seq[Str
 
   // ---- the relation -------------------------------------------------------------------------------------------------
 
-  /** The type of a place in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
-  private def dataType(place: Place, group: TypedFiles): DataType = place.dataType match {
+  /** The type of a column or field in the files of a group: in place of a VARIANT, a struct of the typed columns that are used. */
+  private def dataType(ref: FieldRef, group: TypedFiles): DataType = ref.dataType match {
     case VariantType =>
-      val leaves = uses.paths.filter(path => path.variant == place && group.dataType(path) != NullType)
+      val leaves = uses.paths.filter(path => path.variant == ref && group.dataType(path) != NullType)
       // `metadata` is NULL where the Variant is.
       if (leaves.isEmpty) new StructType().add(Metadata, BinaryType)
       else nested(leaves.map(path => keys(path) -> group.dataType(path)).distinct)
     case struct: StructType =>
       StructType(struct.fields.zipWithIndex.map { case (field, number) =>
-        field.copy(dataType = dataType(place.field(number), group))
+        field.copy(dataType = dataType(ref.field(number), group))
       })
     case other => other
   }

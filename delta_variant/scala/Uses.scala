@@ -22,7 +22,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   import Uses._
 
   private val unpush = new Unpush(relation)
-  private val places = mutable.Map.empty[ExprId, Place]
+  private val refs = mutable.Map.empty[ExprId, FieldRef]
   private val found = mutable.LinkedHashMap.empty[Use, Seen]
   private val numbers = mutable.LinkedHashMap.empty[PathOf, Int]
   private var reason: Option[String] = None
@@ -37,7 +37,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   val chain: Int = nodes.segmentLength(node => isChain(node.plan))
 
   for (case column: AttributeReference <- scan.output if Columns.hasVariant(column.dataType))
-    places(column.exprId) = Place(column.exprId, Nil)(column, column.dataType)
+    refs(column.exprId) = FieldRef(column.exprId, Nil)(column, column.dataType)
 
   /** How many of the nodes see the Variants. This visits them, which fills the maps above. */
   val last: Int = {
@@ -102,30 +102,30 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
 
   // ---- the uses -----------------------------------------------------------------------------------------------------
 
-  /** The place that an expression refers to. */
-  def place(expression: Expression): Option[Place] = expression match {
-    case column: Attribute => places.get(column.exprId)
-    case GetStructField(struct, ordinal, _) => place(struct).filterNot(_.isVariant).map(_.field(ordinal))
+  /** The column or field that an expression refers to. */
+  def refOf(expression: Expression): Option[FieldRef] = expression match {
+    case column: Attribute => refs.get(column.exprId)
+    case GetStructField(struct, ordinal, _) => refOf(struct).filterNot(_.isVariant).map(_.field(ordinal))
     case _ => None
   }
 
   private object Variant {
-    def unapply(expression: Expression): Option[Place] = place(expression).filter(_.isVariant)
+    def unapply(expression: Expression): Option[FieldRef] = refOf(expression).filter(_.isVariant)
   }
 
   /** The use that an expression is. */
   def use(expression: Expression): Option[Use] = expression match {
-    case IsNotNull(child @ Variant(place)) => Some(Use(place, None, BooleanType, fails = false, None)(child))
-    case IsNull(child @ Variant(place)) => Some(Use(place, None, BooleanType, fails = false, None)(child))
-    case get @ VariantGet(child @ Variant(place), Literal(path, _), _, fails, zone) if path != null =>
-      Some(Use(place, Some(path.toString), get.dataType, fails, zone)(child))
+    case IsNotNull(child @ Variant(ref)) => Some(Use(ref, None, BooleanType, fails = false, None)(child))
+    case IsNull(child @ Variant(ref)) => Some(Use(ref, None, BooleanType, fails = false, None)(child))
+    case get @ VariantGet(child @ Variant(ref), Literal(path, _), _, fails, zone) if path != null =>
+      Some(Use(ref, Some(path.toString), get.dataType, fails, zone)(child))
     // TypedPlan gives a use that can fail this form, so that Spark's scan reads the path as VARIANT.
     case get @ VariantGet(inner: VariantGet, path, _, fails, zone) if path.semanticEquals(Literal("$")) =>
       ofVariant(inner, get.dataType, fails, zone)
     case cast: Cast if cast.dataType != VariantType =>
       val fails = cast.evalMode != EvalMode.TRY
       cast.child match {
-        case child @ Variant(place) => Some(Use(place, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
+        case child @ Variant(ref) => Some(Use(ref, Some("$"), cast.dataType, fails, cast.timeZoneId)(child))
         case inner: VariantGet => ofVariant(inner, cast.dataType, fails, cast.timeZoneId)
         case _ => None
       }
@@ -141,13 +141,13 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     case Project(list, _) =>
       list.foreach {
         case alias: Alias =>
-          place(alias.child).filter(place => Columns.hasVariant(place.dataType)).fold(visit(alias, above, everyRow = false)) {
-            place =>
-              if (above && !alias.child.isInstanceOf[Attribute]) giveUp(inside(place))
-              places(alias.exprId) = place
+          refOf(alias.child).filter(ref => Columns.hasVariant(ref.dataType)).fold(visit(alias, above, everyRow = false)) {
+            ref =>
+              if (above && !alias.child.isInstanceOf[Attribute]) giveUp(inside(ref))
+              refs(alias.exprId) = ref
           }
         case column =>
-          if (!place(column).exists(place => Columns.hasVariant(place.dataType))) visit(column, above, everyRow = false)
+          if (!refOf(column).exists(ref => Columns.hasVariant(ref.dataType))) visit(column, above, everyRow = false)
       }
       true
     case aggregate: Aggregate =>
@@ -169,7 +169,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
   /** Whether a column of an Expand (ROLLUP and the like) is the same VARIANT, or struct with one, in all projections. */
   def carries(node: Expand, column: Int): Boolean = {
     val output = node.output(column)
-    place(output).isDefined && node.projections.forall(projection => output.semanticEquals(projection(column)))
+    refOf(output).isDefined && node.projections.forall(projection => output.semanticEquals(projection(column)))
   }
 
   private def visitAll(expressions: Seq[Expression], above: Boolean, everyRow: Boolean): Unit =
@@ -185,12 +185,12 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
 
   /** Adds the uses in an expression. everyRow: whether its value is computed for every row that leaves the chain. */
   private def visit(expression: Expression, above: Boolean, everyRow: Boolean): Unit =
-    (use(expression), place(expression)) match {
+    (use(expression), refOf(expression)) match {
       // A column leaves the chain for each use of a VARIANT column. Structs cannot leave it, so fields have no use above.
       case (Some(use), _) if above && !use.child.isInstanceOf[Attribute] => giveUp(inside(use.variant))
       case (Some(use), _) => add(use, above, everyRow)
-      case (None, Some(place)) if Columns.hasVariant(place.dataType) => giveUp(s"the whole of ${place.name} is asked for")
-      case (None, Some(place)) => if (above) giveUp(inside(place))
+      case (None, Some(ref)) if Columns.hasVariant(ref.dataType) => giveUp(s"the whole of ${ref.name} is asked for")
+      case (None, Some(ref)) => if (above) giveUp(inside(ref))
       case (None, None) =>
         visitAll(expression.children, above, everyRow && (expression.isInstanceOf[Cast] || expression.isInstanceOf[Alias]))
     }
@@ -206,7 +206,7 @@ final class Uses(root: LogicalPlan, relation: LogicalRelation) {
     use.pathOf.foreach(path => numbers.getOrElseUpdate(path, numbers.size))
   }
 
-  private def carriers(output: Seq[Attribute]): Seq[Attribute] = output.filter(place(_).isDefined)
+  private def carriers(output: Seq[Attribute]): Seq[Attribute] = output.filter(refOf(_).isDefined)
 }
 
 object Uses {
@@ -232,7 +232,7 @@ object Uses {
     case _ => false
   }
 
-  private def inside(place: Place): String = s"a field of the struct ${place.column.name} is used above a join or an aggregate"
+  private def inside(ref: FieldRef): String = s"a field of the struct ${ref.column.name} is used above a join or an aggregate"
 
   /** Reverses what PushVariantIntoScan did to a scan and to the expressions above it. */
   private final class Unpush(relation: LogicalRelation) {
@@ -284,12 +284,12 @@ object Uses {
 }
 
 /** The location of a VARIANT, or of a struct that contains one: a column of the scan, or a field inside it. */
-final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
+final case class FieldRef(id: ExprId, ordinals: Seq[Int])(val column: AttributeReference, val dataType: DataType) {
 
   def isVariant: Boolean = dataType == VariantType
 
-  def field(ordinal: Int): Place =
-    Place(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
+  def field(ordinal: Int): FieldRef =
+    FieldRef(id, ordinals :+ ordinal)(column, dataType.asInstanceOf[StructType](ordinal).dataType)
 
   /** The names that queries use. */
   def names: Seq[String] = {
@@ -313,7 +313,7 @@ final case class Place(id: ExprId, ordinals: Seq[Int])(val column: AttributeRefe
 }
 
 /** A path of a VARIANT. */
-final case class PathOf(variant: Place, path: String)
+final case class PathOf(variant: FieldRef, path: String)
 
 /**
  * A use of a VARIANT by path: `variant_get`, a cast, or, without a path, IS NULL or IS NOT NULL. Equal uses have the same value
@@ -322,7 +322,7 @@ final case class PathOf(variant: Place, path: String)
  * @param fails a value that does not fit into the type raises an error; else it gives NULL
  * @param child the expression of the VARIANT in the use
  */
-final case class Use(variant: Place, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
+final case class Use(variant: FieldRef, path: Option[String], dataType: DataType, fails: Boolean, zone: Option[String])(
     val child: Expression) {
   def pathOf: Option[PathOf] = path.map(PathOf(variant, _))
 }

@@ -46,9 +46,9 @@ final class ValueIndex(
 
   private val hashes = new IdentityHashMap[Array[Any], Array[Long]]
   private var isRead = false
-  private lazy val known: Known = {
+  private lazy val known: PathIndex = {
     isRead = true
-    Known.of(snapshot, member.place, kept)
+    PathIndex.of(snapshot, member.path, kept)
   }
 
   /** The filters that answer what is asked, by the number of their file. */
@@ -86,7 +86,7 @@ object ValueIndex {
   private val Application = "delta_variant.index" // of the transaction identifier of tables with an index
   private val VersionKey = "delta_variant.index" // keys in the footers of its files
   private val TableKey = "delta_variant.table"
-  private val PlaceKey = "delta_variant.path"
+  private val PathKey = "delta_variant.path"
   private val Format = "2"
   private val MaxBytes = 128L << 20
   private val KeptBytes = 256L << 20
@@ -94,9 +94,9 @@ object ValueIndex {
   private val MaxWords = 1 << 24
 
   /** By directory and id of the table. */
-  type Kept = Cache[String, Known]
+  type Kept = Cache[String, PathIndex]
 
-  def kept(): Kept = Shared.cache[Known](KeptBytes)(_.bytes + 1024)
+  def kept(): Kept = Shared.cache[PathIndex](KeptBytes)(_.bytes + 1024)
 
   /**
    * Whether a table may have an index. If only a job over the log could tell, the answer is yes: listing a directory takes less
@@ -161,7 +161,7 @@ object ValueIndex {
   private final case class Sidecar(filters: Map[String, Filter], isOutdated: Boolean = false)
 
   /** What the index has of one path, for one version of a table. sidecars: by name, size and time of a file. */
-  final class Known private[ValueIndex] (
+  final class PathIndex private[ValueIndex] (
       private[ValueIndex] val snapshot: WeakReference[Snapshot],
       private[ValueIndex] val sidecars: Map[String, Sidecar],
       val bytes: Long,
@@ -177,32 +177,32 @@ object ValueIndex {
     }
   }
 
-  private object Known {
-    def of(snapshot: Snapshot, place: String, kept: Kept): Known = {
-      val name = f"${XXH64.hashUTF8String(UTF8String.fromString(place), 0)}%016x"
+  private object PathIndex {
+    def of(snapshot: Snapshot, path: String, kept: Kept): PathIndex = {
+      val name = f"${XXH64.hashUTF8String(UTF8String.fromString(path), 0)}%016x"
       val directory = new Path(new Path(snapshot.deltaLog.dataPath, Directory), name)
       val table = snapshot.metadata.id
       val key = s"$directory\n$table"
       val before = Option(kept.getIfPresent(key))
       before.filter(_.snapshot.get eq snapshot).getOrElse {
-        val known = read(snapshot, directory, before.fold(Map.empty[String, Sidecar])(_.sidecars), Place(table, place))
+        val known = read(snapshot, directory, before.fold(Map.empty[String, Sidecar])(_.sidecars), IndexedPath(table, path))
         kept.put(key, known)
         known
       }
     }
 
-    private def read(snapshot: Snapshot, directory: Path, before: Map[String, Sidecar], place: Place): Known = {
+    private def read(snapshot: Snapshot, directory: Path, before: Map[String, Sidecar], path: IndexedPath): PathIndex = {
       val configuration = snapshot.deltaLog.newDeltaHadoopConf()
       val weak = new WeakReference(snapshot)
       val listed = list(directory, configuration)
       val bytes = listed.map(_.getLen).sum
       if (bytes > MaxBytes) {
         val reason = s"the index has $bytes bytes at this path, and the driver reads at most $MaxBytes"
-        return new Known(weak, Map.empty, 0, Some(reason))
+        return new PathIndex(weak, Map.empty, 0, Some(reason))
       }
       val (old, fresh) = listed.map(file => key(file) -> file).partition { case (key, _) => before.contains(key) }
-      val read = sidecars(fresh.map { case (_, file) => file }, place, configuration)
-      new Known(weak, old.map { case (key, _) => key -> before(key) }.toMap ++ fresh.map(_._1).zip(read), bytes, None)
+      val read = sidecars(fresh.map { case (_, file) => file }, path, configuration)
+      new PathIndex(weak, old.map { case (key, _) => key -> before(key) }.toMap ++ fresh.map(_._1).zip(read), bytes, None)
     }
 
     private def key(file: FileStatus): String = s"${file.getPath.getName}\n${file.getLen}\n${file.getModificationTime}"
@@ -215,12 +215,12 @@ object ValueIndex {
         }
       } catch { case _: FileNotFoundException => Nil }
 
-    private def sidecars(files: Seq[FileStatus], place: Place, configuration: Configuration): Seq[Sidecar] =
+    private def sidecars(files: Seq[FileStatus], path: IndexedPath, configuration: Configuration): Seq[Sidecar] =
       if (files.isEmpty) Nil
       else {
         val threads = Executors.newFixedThreadPool(math.min(AtOnce, files.size))
         try {
-          val reads = files.map(file => (() => place.read(file, configuration)): Callable[Sidecar])
+          val reads = files.map(file => (() => path.read(file, configuration)): Callable[Sidecar])
           threads.invokeAll(reads.asJava).asScala.toSeq.map { read =>
             try read.get
             catch {
@@ -233,7 +233,7 @@ object ValueIndex {
   }
 
   /** A path in the index of a table. */
-  private final case class Place(table: String, path: String) {
+  private final case class IndexedPath(table: String, path: String) {
 
     /** Reads the filters of one file. Pages have checksums, which the reader verifies. */
     def read(file: FileStatus, configuration: Configuration): Sidecar = {
@@ -242,7 +242,7 @@ object ValueIndex {
         val footer = reader.getFooter.getFileMetaData
         val about = footer.getKeyValueMetaData
         if (about.get(VersionKey) != Format || about.get(TableKey) != table) Sidecar(Map.empty, isOutdated = true)
-        else if (about.get(PlaceKey) != path) Sidecar(Map.empty)
+        else if (about.get(PathKey) != path) Sidecar(Map.empty)
         else {
           val schema = footer.getSchema
           Sidecar(Iterator.continually(reader.readNextRowGroup()).takeWhile(_ != null).flatMap { pages =>

@@ -33,7 +33,7 @@ from delta_variant.queries import arrow_filters
 from delta_variant.queries.pruning import Where
 from delta_variant.scanning.files import Query
 from delta_variant.scanning.log import File, Snapshot
-from delta_variant.scanning.reader import batches, matching, opened, with_types
+from delta_variant.scanning.query import batches, matching, opened, with_types
 from delta_variant.shredding import UNSHREDDED
 
 _NOWHERE = "a dataset of delta_variant is read by scanner(), to_table() and to_batches() only"

@@ -32,9 +32,9 @@ _VERSION = 1
 class DeletionVector:
     """The descriptor of a deletion vector."""
 
-    kind: str
+    storage_type: str
     """`u`, `p` or `i`."""
-    place: str
+    path_or_inline: str
     """A random prefix and a UUID, a path, or the vector itself."""
     offset: int | None
     size: int
@@ -46,11 +46,11 @@ class DeletionVector:
         found = action.get("deletionVector")
         if not found or found.get("storageType") is None:
             return None
-        offset, kind, place = found.get("offset"), str(found["storageType"]), str(found["pathOrInlineDv"])
-        f"{kind}{place}".encode()  # file systems, and the messages of streams, are UTF-8
+        offset, storage_type, path_or_inline = found.get("offset"), str(found["storageType"]), str(found["pathOrInlineDv"])
+        f"{storage_type}{path_or_inline}".encode()  # file systems, and the messages of streams, are UTF-8
         return cls(
-            kind,
-            place,
+            storage_type,
+            path_or_inline,
             None if offset is None else int(offset),
             int(found["sizeInBytes"]),
             int(found["cardinality"]),
@@ -59,7 +59,7 @@ class DeletionVector:
     @property
     def id(self) -> str:
         """What tells two vectors of one file apart: `deletionVector.uniqueId` of the protocol."""
-        return f"{self.kind}{self.place}" + ("" if self.offset is None else f"@{self.offset}")
+        return f"{self.storage_type}{self.path_or_inline}" + ("" if self.offset is None else f"@{self.offset}")
 
     def rows(self, storage: Storage, system: fs.FileSystem, count: int) -> npt.NDArray[np.uint64]:
         """The numbers of the deleted rows, ascending. Raises TableError for a vector that is gone or damaged.
@@ -67,7 +67,7 @@ class DeletionVector:
         count: the rows of the file.
         """
         try:
-            data = self._inline() if self.kind == "i" else self._stored(self._file(storage), system)
+            data = self._inline() if self.storage_type == "i" else self._stored(self._file(storage), system)
         except FileNotFoundError:
             raise TableError(f"{storage.name}: the deletion vector {self._file(storage)} is gone: VACUUM deletes those of old "
                              "versions: scan a newer version") from None  # fmt: skip
@@ -86,17 +86,17 @@ class DeletionVector:
         return np.array(bitmap.to_array(), np.uint64)
 
     def _inline(self) -> bytes:
-        data = z85.decode(self.place)
+        data = z85.decode(self.path_or_inline)
         if not 0 <= self.size <= len(data):
             raise self._damaged(f"it has {len(data)} bytes, and the log says {self.size}")
         return data[: self.size]
 
     def _file(self, storage: Storage) -> str:
-        if self.kind == "p":
-            return storage.file(self.place)
-        if self.kind != "u" or len(self.place) < _UUID_DIGITS:
+        if self.storage_type == "p":
+            return storage.file(self.path_or_inline)
+        if self.storage_type != "u" or len(self.path_or_inline) < _UUID_DIGITS:
             raise self._damaged("its descriptor has no known form")
-        prefix, digits = self.place[:-_UUID_DIGITS], self.place[-_UUID_DIGITS:]
+        prefix, digits = self.path_or_inline[:-_UUID_DIGITS], self.path_or_inline[-_UUID_DIGITS:]
         name = f"deletion_vector_{uuid.UUID(bytes=z85.decode(digits))}.bin"
         return "/".join([storage.root, prefix, name] if prefix else [storage.root, name])
 

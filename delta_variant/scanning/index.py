@@ -42,8 +42,8 @@ class Index:
     def may_have(self, file: File, path: Path, values: Sequence[Any]) -> bool | None:
         """Whether a file may have one of the values at a path; None if it has no filter that can say so.
 
-        values: in the type that the path is compared in, as `casts.plain` has them, at least one and none of them NULL. It is
-        the same list for every file.
+        values: in the type that the path is compared in, as `casts.values_of` has them, at least one, without NULLs. It is the
+        same list for every file.
         """
         scale, entry = indexed_scale(path), self._of(path).get(DataFile(file.path, file.size, file.modification_time))
         if scale is None or entry is None or entry.filter is None or entry.words < 1:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
-from delta_variant.parquet.opening import batches, opened, told
+from delta_variant.parquet.opening import batches, error_of, opened
 from delta_variant.queries import casts, fields
 from delta_variant.queries.evidence import AddAction
 from delta_variant.scanning.deletion_vectors import DeletionVector
@@ -330,7 +330,7 @@ class Log:
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None
         except (DamagedFileError, pa.ArrowException, UnicodeError, OSError) as error:
-            if not isinstance(found := told(error), DamagedFileError):
+            if not isinstance(found := error_of(error), DamagedFileError):
                 raise found.within(f"{self.table}: {info.base_name} in _delta_log") from error
             raise TableError(f"{self.table}: {info.base_name} in _delta_log is damaged: {error}: restore the file") from error
         except UnsupportedFeatureError as error:

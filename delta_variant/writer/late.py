@@ -147,10 +147,10 @@ class _File:
             names = {name: name if name in file.schema_arrow.names else folded.get(name.casefold(), name) for name in ids}
             groups = {name: group_of(file.schema_arrow, (names[name],), own) for name, own in ids.items()}
             parquet = Columns(file, {group for group in groups.values() if group is not None})
-            self.columns = {name: _Column(parquet, group) for name, group in groups.items()}
+            self.columns = {name: _OpenColumn(parquet, group) for name, group in groups.items()}
 
 
-class _Column:
+class _OpenColumn:
     """A VARIANT column of an open file, which is read forward; one that the file lacks is null."""
 
     def __init__(self, file: Columns, group: Names | None) -> None:

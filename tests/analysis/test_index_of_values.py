@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import delta_variant as dv
-from delta_variant import jvm, report
+from delta_variant import explanation, jvm
 from delta_variant.errors import InvalidPathError, InvalidSchemaError, TableError
 from delta_variant.membership import sidecars as index_files
 from delta_variant.scanning.files import FileReader
@@ -186,7 +186,7 @@ def test_explained(on, base):
     [finding] = scan.findings
     assert finding.files_ruled_out == FILES - scan.files_after_bounds
     assert finding.files_by_index >= finding.files_ruled_out - 3
-    text = str(report.Report([scan]))
+    text = str(explanation.Report([scan]))
     assert f"rules out {finding.files_ruled_out} of {FILES} files, {finding.files_by_index} of them by the index" in text
     assert not finding.reasons
     [scan] = dv.explain(on.sql(f"SELECT v FROM delta.`{base}` WHERE v:few::int = 2")).scans
@@ -265,7 +265,7 @@ def test_written_filters(spark, on, tmp_path):
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ({properties})")
     append(spark, tmp_path, 400, ROWS, FILES - 4)
     log = Table.of(spark, f"delta.`{tmp_path}`").log
-    assert log.update(False, jvm.option(spark), jvm.option(spark)).transactions().contains(index_files.APPLICATION)
+    assert log.update(False, jvm.scala_option(spark), jvm.scala_option(spark)).transactions().contains(index_files.APPLICATION)
     [priced] = [number for number in range(ROWS) if number * 31 % 4001 == 2025]
     wanted = {"v:cid::string = sha1('777')": 777, "v:o.price::decimal(10,2) = 20.25": priced}
     found = {where: [(number, digest(number))] for where, number in wanted.items()}
@@ -368,7 +368,7 @@ def test_kept_by_vacuum_and_read_by_others(spark, on, copy):
         spark.conf.unset(name)
     assert sidecars(copy) == kept
     jvm_log = Table.of(spark, f"delta.`{copy}`").log
-    jvm_log.checkpoint(jvm_log.update(False, jvm.option(spark), jvm.option(spark)), jvm.option(spark))
+    jvm_log.checkpoint(jvm_log.update(False, jvm.scala_option(spark), jvm.scala_option(spark)), jvm.scala_option(spark))
     forget(spark)
     assert opened(on, copy, 777) <= 4
     spark.sql(f"OPTIMIZE delta.`{copy}`")

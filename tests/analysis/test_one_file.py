@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from delta_variant import layouts, parquet, schema, shredding, stats
 from delta_variant.analysis.files import analyze_file
-from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
 from delta_variant.messages import AnalyzedFile
 from delta_variant.parquet.opening import CountedFile
@@ -35,7 +35,7 @@ ORDINARY = '{"numRecords":3,"minValues":{"id":1.10,"s":{"x":"é"}},"maxValues":{
 
 def plan(paths=(), **changes):
     """A plan for the column v. paths: those asked for by name."""
-    columns = (Column(V, (), True, changes.pop("schema", None), tuple(paths), tuple(paths)),)
+    columns = (AnalyzedColumn(V, (), True, changes.pop("schema", None), tuple(paths), tuple(paths)),)
     given = {"by_name": bool(paths), "string_prefix": 32, "tags": True, "tags_only": False}
     return AnalysisPlan(Storage.of("/"), columns, **{**given, **changes})
 

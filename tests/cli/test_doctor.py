@@ -101,7 +101,7 @@ builder.config("spark.sql.extensions", "").getOrCreate()
 
 RESTART = """
 from delta_variant.session import configure, disable, enable
-from delta_variant.report import explain, has_rules
+from delta_variant.explanation import explain, has_rules
 from delta_variant.errors import SessionError
 from pyspark.sql import SparkSession
 

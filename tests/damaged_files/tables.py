@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 import delta_variant as dv
 from delta_variant import shredding, z85
-from delta_variant.analysis.plan import AnalysisPlan, Column
+from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.analysis.task import analyze_messages
 from delta_variant.membership import data_files, sidecars
 from delta_variant.membership.plan import DataFile, IndexedColumn, IndexPlan
@@ -118,7 +118,7 @@ DELETED = {2: [1, 5, 20], 3: [0, 2]}
 
 def analysis(root: Path) -> AnalysisPlan:
     """The analysis of the table's column v."""
-    return AnalysisPlan(Storage.of(str(root)), (Column(("v",), (), True, None, (), ()),), False, 32, True, False)
+    return AnalysisPlan(Storage.of(str(root)), (AnalyzedColumn(("v",), (), True, None, (), ()),), False, 32, True, False)
 
 
 def build(root: Path) -> None:

@@ -15,7 +15,7 @@ import delta_variant
 from tests.by_hand import VARIANTS, by_hand
 from tests.strategies import column
 
-NEED_SPARK = {"features", "hadoop", "jvm", "optimizer", "report", "session", "table", "transaction", "writer"}
+NEED_SPARK = {"explanation", "features", "hadoop", "jvm", "optimizer", "session", "table", "transaction", "writer"}
 
 
 def modules_with_examples(package, directory):

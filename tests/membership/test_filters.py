@@ -149,7 +149,7 @@ def test_damaged_files(tmp_path, damage):
 CHANGES = {
     b"delta_variant.index": b"1",
     b"delta_variant.table": b"another",
-    b"delta_variant.path": sidecars.place(V, ("a",)).encode(),
+    b"delta_variant.path": sidecars.path_text(V, ("a",)).encode(),
 }
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.tables import DeltaTable
 
-from delta_variant import report
+from delta_variant import explanation
 from delta_variant.errors import TableError
-from delta_variant.report import Report, explain
+from delta_variant.explanation import Report, explain
 from delta_variant.session import disable, enable
 from delta_variant.table import VariantTable
 from delta_variant.writer import write
@@ -66,7 +66,7 @@ def test_delta_s_dsv2_reader(session, path):
     """Scans by Delta's DSv2 reader are listed with table, version and the setting that ends it, however the table is named."""
     asked = f"SELECT id FROM explained WHERE {FIVE}"
     [planned] = explain(session.sql(asked)).scans
-    session.conf.set(report.READER, "STRICT")
+    session.conf.set(explanation.READER, "STRICT")
     queries = {
         asked: (NAME, 1),
         f"SELECT id FROM explained VERSION AS OF 0 WHERE {FIVE}": (NAME, 0),
@@ -84,7 +84,7 @@ def test_delta_s_dsv2_reader(session, path):
         [(_, reason)] = unknown(df)
         [scan] = explain(df).scans
         assert (scan.table, scan.version) == expected
-        assert f"DSv2 reader ({report.READER} = STRICT)" in reason
+        assert f"DSv2 reader ({explanation.READER} = STRICT)" in reason
         assert "set it to AUTO (Delta's default) or NONE, and make the DataFrame again" in reason
     assert [row.id for row in session.sql(asked).collect()] == [5]
     assert len(explain(session.sql("SELECT a.id FROM explained a JOIN explained b ON a.id = b.id")).scans) == 2
@@ -92,7 +92,7 @@ def test_delta_s_dsv2_reader(session, path):
         VariantTable.forName(session, "explained").advise([asked])
     [of_path] = explain(session.read.format("delta").load(path).where(FIVE)).scans
     assert of_path.files_after_bounds == 1  # such a DataFrame has the classical reader in every mode
-    session.conf.set(report.READER, "AUTO")
+    session.conf.set(explanation.READER, "AUTO")
     assert explain(session.sql(asked)).scans == [planned]
     assert planned.files_after_bounds == 1
 
@@ -117,7 +117,7 @@ def test_rows_in_sparks_cache(session, path, tmp_path):
 def test_streams(session, path):
     """Sources of streams are listed, by name and by path, in every mode of Delta's reader, and so are tables beside them."""
     for mode in ("AUTO", "STRICT"):
-        session.conf.set(report.READER, mode)
+        session.conf.set(explanation.READER, mode)
         by_name = session.readStream.table("explained").where(FIVE)
         by_path = session.readStream.format("delta").load(path).where(FIVE)
         for df, table in [(by_name, NAME), (by_path, path)]:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import delta_variant as dv
-from delta_variant import report
+from delta_variant import explanation
 from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
 from delta_variant.queries.casts import reading
 from delta_variant.queries.typed import MAX_GROUPS, groups
@@ -127,7 +127,7 @@ def compared(spark: SparkSession, query: str) -> tuple[list[str] | str, DataFram
     return found, df
 
 
-def together(spark: SparkSession, queries: Iterable[str]) -> list[list[report.Scan]]:
+def together(spark: SparkSession, queries: Iterable[str]) -> list[list[explanation.Scan]]:
     """The scans of each query, after comparison of its rows with those of Spark's scan. Four queries are asked as one.
 
     Alone each is a job more; Spark plans thirteen as one in half as much time again as in fours.

@@ -126,6 +126,6 @@ def test_kernels_cast_as_single_values(source):
             continue
         convert = converter(source, target, dt.timezone.utc, in_variant=False)
         for value in VALUES[source]:
-            found = kernel(casts.made([value], source), target, dt.timezone.utc)
+            found = kernel(casts.array_of([value], source), target, dt.timezone.utc)
             if found is not None:
-                assert casts.plain(found) == casts.plain(casts.made([convert(value)], target)), (value, target)
+                assert casts.values_of(found) == casts.values_of(casts.array_of([convert(value)], target)), (value, target)

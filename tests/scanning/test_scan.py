@@ -34,7 +34,7 @@ from delta_variant import binary, errors, z85
 from delta_variant.queries import casts, fields
 from delta_variant.queries.sql import parse_any
 from delta_variant.scanning.log import Log
-from delta_variant.scanning.reader import _storage, common
+from delta_variant.scanning.query import _storage, common
 from delta_variant.storage import Storage
 from tests.by_hand import FIELD, VARIANTS, by_hand, commit
 from tests.sources import broken
@@ -942,7 +942,7 @@ def test_odd_strings_as_every_type(spark, zone):
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     types = [dv.schema.parse(kind) for kind in kinds]
-    found = [casts.plain(casts.cast(pa.array(ODD), kind, casts.zone(zone))) for kind in types]
+    found = [casts.values_of(casts.cast(pa.array(ODD), kind, casts.zone(zone))) for kind in types]
     wrong = [
         (ODD[row["id"]][:50], kind, found[number][row["id"]], row[str(number)])
         for row in want
@@ -974,11 +974,11 @@ def test_large_numbers_as_every_type(spark, in_variant):
     with generated(spark):  # interpreted, Spark 4.2 rounds some decimals otherwise when it casts them to timestamps
         want = numbers.selectExpr(*casted).toArrow()
     for source, values in LARGE.items():
-        array = casts.made(values, dv.schema.parse(source))
+        array = casts.array_of(values, dv.schema.parse(source))
         for kind in kinds:
             found = casts.cast(array, dv.schema.parse(kind), in_variant=in_variant)
             wanted = want[f"{source} {kind}"].combine_chunks()[: len(values)]
-            assert casts.plain(found) == casts.plain(wanted), (source, kind)
+            assert casts.values_of(found) == casts.values_of(wanted), (source, kind)
 
 
 # ---- predicates ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from delta_variant import report
+from delta_variant import explanation
 from delta_variant.session import disable, enable
 from tests.session.state import LIMIT, SETTINGS, rules, settings
 
@@ -50,7 +50,7 @@ def test_new_sessions(spark: SparkSession):
     disable(owner)
     last = owner.newSession()
     last.sql("SELECT 1").collect()
-    assert (rules(third), rules(last), report.has_rules(first)) == ([], [], True)
+    assert (rules(third), rules(last), explanation.has_rules(first)) == ([], [], True)
     for session in (first, clone):
         disable(session)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from delta_variant import jvm, messages, report
+from delta_variant import explanation, jvm, messages
 from delta_variant import session as session_module
 from delta_variant.errors import DeltaVariantWarning, SessionError
 from delta_variant.queries import requests
@@ -140,15 +140,15 @@ def test_a_rule_that_does_not_skip_is_not_installed(session, monkeypatch, broken
 def test_the_dsv2_reader_is_named(session):
     """Enable warns of Delta's DSv2 reader if the session reads all tables with it, once; it says nothing of the other modes."""
     for mode in ("NONE", "AUTO"):
-        session.conf.set(report.READER, mode)
+        session.conf.set(explanation.READER, mode)
         enable(session)  # a warning would be an error
         disable(session)
-    session.conf.set(report.READER, "STRICT")
+    session.conf.set(explanation.READER, "STRICT")
     with pytest.warns(DeltaVariantWarning, match=r"v2\.enableMode is STRICT .* Set it to AUTO .* or NONE") as told:
         enable(session)
     assert [Path(one.filename) for one in told] == [Path(__file__)]
     enable(session)
-    assert session.conf.get(report.READER) == "STRICT"
+    assert session.conf.get(explanation.READER) == "STRICT"
     disable(session)
 
 
@@ -156,7 +156,7 @@ def test_the_dsv2_reader_is_named(session):
 def test_one_session_and_its_clones(session):
     """A clone of a session, as a stream gets it, has the rules; another session does not."""
     enable(session)
-    assert not report.has_rules(session.newSession())
+    assert not explanation.has_rules(session.newSession())
     clone = session._jsparkSession.cloneSession()
     assert clone.experimental().extraOptimizations().size() == 2
     disable(session)
@@ -179,8 +179,8 @@ def test_jvm_values(spark):
     """Python values become Scala collections and options, and classes are found by name."""
     assert jvm.items(jvm.scala_seq(spark, ["a", 2])) == ["a", 2]
     assert jvm.scala_map(spark, {"a": 1}).apply("a") == 1
-    assert jvm.option(spark).isEmpty()
-    assert jvm.option(spark, "x").get() == "x"
+    assert jvm.scala_option(spark).isEmpty()
+    assert jvm.scala_option(spark, "x").get() == "x"
     assert jvm.load_class(spark, "org.apache.spark.sql.delta.DeltaOperations$Write").getSimpleName() == "Write"
 
 

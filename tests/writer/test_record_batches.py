@@ -67,7 +67,7 @@ def frames(draw: st.DrawFn) -> tuple[t.StructType, list[tuple[Any, ...]]]:
 
 def made(spark: SparkSession, df: DataFrame) -> list[pa.RecordBatch]:
     """The record batches that a write makes of the rows."""
-    rows, location = df._jdf.queryExecution().toRdd(), jvm.option(spark)
+    rows, location = df._jdf.queryExecution().toRdd(), jvm.scala_option(spark)
     batches = jvm.companion(spark, "WriteFiles").batches(spark._jsparkSession, rows, df._jdf.schema(), location)
     messages = RDD(batches.toJavaRDD(), spark.sparkContext, NoOpSerializer())
     return list(row_sources.received(iter(messages.map(bytes).collect()), pairs.arrow_schema(df.schema)))

@@ -136,11 +136,11 @@ def _by_value(array: pa.Array, target: pa.DataType, at: tzinfo, *, in_variant: b
     """Casts each distinct value once."""
     encoded = array.dictionary_encode()
     convert = converter(array.type, target, at, in_variant=in_variant)
-    values = [None if value is None else convert(value) for value in plain(encoded.dictionary)]
-    return made(values, target).take(encoded.indices)
+    values = [None if value is None else convert(value) for value in values_of(encoded.dictionary)]
+    return array_of(values, target).take(encoded.indices)
 
 
-def plain(array: pa.Array) -> list[Any]:
+def values_of(array: pa.Array) -> list[Any]:
     """The values as ints (also for dates, in days, and timestamps, in microseconds), floats, Decimals, bools, str, bytes."""
     if pa.types.is_date(array.type):
         array = array.view(pa.int32())
@@ -149,8 +149,8 @@ def plain(array: pa.Array) -> list[Any]:
     return list(array.to_pylist())
 
 
-def made(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The inverse of `plain`."""
+def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The inverse of `values_of`."""
     if pa.types.is_date(kind):
         return pa.array(values, pa.int32()).view(kind)
     if pa.types.is_timestamp(kind):
@@ -164,7 +164,7 @@ def made(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def cast_one(value: Any, source: pa.DataType, target: pa.DataType, at: tzinfo) -> Any:
-    """A value in the form of `plain`, cast; None for NULL, and if the cast fails."""
+    """A value in the form of `values_of`, cast; None for NULL, and if the cast fails."""
     if value is None or source == target:
         return value
-    return plain(cast(made([value], source), target, at))[0]
+    return values_of(cast(array_of([value], source), target, at))[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delta_variant.report import has_rules
+from delta_variant.explanation import has_rules
 from delta_variant.session import disable, enable
 from tests.optimizer.skipping.tables import events, mark
 

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from delta_variant.explanation import Report, explain
 from delta_variant.messages import Bound, Compare, PruneReply
 from delta_variant.queries import requests
-from delta_variant.report import Report, explain
 from delta_variant.session import disable
 from delta_variant.stats import BOUNDS_TAG
 from tests.optimizer.skipping.asking import opened, read

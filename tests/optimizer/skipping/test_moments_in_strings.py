@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delta_variant.report import explain
+from delta_variant.explanation import explain
 from delta_variant.stats import BOUNDS_TAG, TIMES_TAG
 from delta_variant.writer import write
 from tests.optimizer.skipping.asking import answers, first_rows, opened, read, rows

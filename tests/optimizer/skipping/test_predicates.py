@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delta_variant.report import explain
+from delta_variant.explanation import explain
 from delta_variant.session import enable
 from delta_variant.writer import write
 from tests.optimizer.skipping.asking import Answer, answers, read, rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from delta_variant.report import explain
+from delta_variant.explanation import explain
 from delta_variant.session import enable
 from delta_variant.writer import write
 from tests.optimizer.skipping.asking import compared, first_rows, opened, read, rows

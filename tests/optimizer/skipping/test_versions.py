@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from delta_variant import jvm
+from delta_variant.explanation import explain
 from delta_variant.queries import requests
-from delta_variant.report import explain
 from delta_variant.session import disable, enable
 from tests.optimizer.skipping.asking import opened, read, rows
 from tests.optimizer.skipping.tables import EVENT, append_json, copied, create, events, mark
