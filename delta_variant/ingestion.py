@@ -219,12 +219,10 @@ class _Ingestion(Loader[Ingested]):
         return self.save(self._rows(pieces), batch, JsonPieces(reading), **self.options, parse_json={self.column: self.column})
 
     def parts(self, piece: Piece) -> Iterable[Piece]:
-        """The pieces of a file."""
         is_whole = piece.compression is not None or self.records is not None or self.form in ("array", "adjacent", "document")
         return [piece] if is_whole else super().parts(piece)
 
     def values(self, file: ListedFile) -> Sequence[str | None]:
-        """The values of the folders of a file."""
         return [_folder(file.name, name) for name in self.folders]
 
     def _pieces(self, files: Sequence[ListedFile], parts: Callable[[Piece], Iterable[Piece]]) -> tuple[DataFrame, JsonFiles]:

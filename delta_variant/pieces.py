@@ -33,12 +33,10 @@ class Piece:
     """The bytes of the piece; None for the end of the file."""
 
     def json(self) -> str:
-        """The piece as text."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Piece:
-        """The piece from its text."""
         return cls(**json.loads(text))
 
     @classmethod

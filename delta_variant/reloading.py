@@ -233,7 +233,6 @@ class Reloads:
         return len(names) == len(values) <= _MOST_URIS and self.transaction.identifiers(taken).keys() == taken
 
     def _by_log(self, files: Sequence[ListedFile], times: Mapping[str, int]) -> list[Batch]:
-        """The reloads of whole commits."""
         if not files:
             return []
         reloads, done = [], set()

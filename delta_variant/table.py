@@ -473,7 +473,6 @@ def _mapped(column: str, values: str) -> Column:
 
 
 def _bounds(rows: DataFrame, column: str, path: Column, low: Column, high: Column, source: Column) -> DataFrame:
-    """Rows with the columns of `stats`."""
     return rows.select("path", F.lit(column), path, F.schema_of_variant(F.coalesce(low, high)), low, high, source)
 
 

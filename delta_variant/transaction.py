@@ -217,7 +217,6 @@ class Transaction:
 
     @cached_property
     def features(self) -> TableFeatures:
-        """The table features of the snapshot."""
         return TableFeatures.from_json(self._table.name, self.delta.protocol().json(), self.delta.metadata().json())
 
     @property

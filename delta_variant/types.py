@@ -152,7 +152,6 @@ def wider(*types: pa.DataType) -> pa.DataType:
 
 
 def limits(data_type: pa.DataType) -> range:
-    """The values of an integer type."""
     return range(-(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1)
 
 
@@ -162,12 +161,10 @@ def is_exact(data_type: pa.DataType) -> bool:
 
 
 def is_string(data_type: pa.DataType) -> bool:
-    """Whether a type is a string or a large string."""
     return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
 def is_time(data_type: pa.DataType) -> bool:
-    """Whether a type is a date or a timestamp."""
     return bool(pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))
 
 

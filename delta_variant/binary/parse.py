@@ -81,11 +81,9 @@ class JsonFaults:
     byte: Int64s
 
     def reason(self, number: int) -> str:
-        """What is wrong with one of them."""
         return k.FAULTS[int(self.code[number])]
 
     def error(self) -> InvalidJsonError:
-        """The error for the first of them."""
         more = f", and {len(self.row) - 1:,} more rows" if len(self.row) > 1 else ""
         return InvalidJsonError(
             f"not valid JSON: {self.reason(0)} (at row {self.row[0]}, byte {self.byte[0]}{more}); "
@@ -157,7 +155,6 @@ class Parser:
         self.clear(_NAMES)
 
     def begin(self) -> None:
-        """Begins a column."""
         self.rows = 0
         self.metadata, self.value = _Binaries(), _Binaries()
         self.flags = [np.empty(0, np.uint8)]

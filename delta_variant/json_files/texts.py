@@ -136,7 +136,6 @@ class _Source:
         return got
 
     def consume(self, size: int) -> None:
-        """Forgets the first bytes."""
         self.data[: self.filled - size] = self.data[size : self.filled].copy()
         self.filled -= size
         self.offset += size

@@ -112,7 +112,6 @@ def check(kind: pa.DataType, words: Words, path: str = "$") -> None:
 
 
 def _check_child(kind: pa.DataType, words: Words, path: str) -> None:
-    """Checks a field or an element."""
     if is_group(kind, words):
         check(kind, words, path)
     else:

@@ -97,7 +97,6 @@ class Sidecars:
         """The bytes that are written."""
 
     def add(self, entries: Mapping[Path, Entry]) -> None:
-        """Adds the entries of one data file."""
         for path, entry in entries.items():
             self._waiting[path].append(entry)
             self._bytes += len(entry.filter or b"")
@@ -105,7 +104,6 @@ class Sidecars:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what has been added."""
         for path, entries in self._waiting.items():
             self.written += self.write(path, entries)
         self._waiting.clear()

@@ -45,7 +45,6 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """Its bytes in the file."""
         return sum(size for _, size, _ in self.pages)
 
     def described(self, names: Sequence[str], kind: pa.DataType, codec: int) -> bytes:
@@ -132,12 +131,10 @@ def _integers(*values: int, kinds: Sequence[int] | None = None) -> list[tuple[in
 
 
 def group(name: str, children: int) -> bytes:
-    """The schema element of a required group."""
     return thrift.struct_of((3, I32, _REQUIRED), (4, BINARY, thrift.text(name.encode())), (5, I32, thrift.number(children)))
 
 
 def leaf(name: str, kind: pa.DataType) -> bytes:
-    """The schema element of an optional column."""
     logical = _STRING if kind == pa.string() else ()
     fields = ((1, I32, thrift.number(_TYPES[kind])), (3, I32, _OPTIONAL), (4, BINARY, thrift.text(name.encode())))
     return thrift.struct_of(*fields, *logical)

@@ -157,7 +157,6 @@ def child(kind: pa.DataType | None, name: str) -> pa.DataType | None:
 
 
 def leaf_count(kind: pa.DataType) -> int:
-    """The number of leaf columns of a type."""
     return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
 
 

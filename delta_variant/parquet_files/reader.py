@@ -100,7 +100,6 @@ class Reader:
                 first_row += group.num_rows
 
     def columns(self, piece: Piece) -> pa.Schema:
-        """The columns of a file."""
         with self._opened(piece) as (_, columns):
             return columns.schema
 

@@ -202,7 +202,6 @@ def _joined(parts: Sequence[Value | None], kind: type[And | Or]) -> Value | None
 
 
 def _compared(op: str, column: Column | Get, constant: _Node, *, no: bool) -> Value | None:
-    """A comparison with a literal."""
     literal = _literal(constant, column.kind) if isinstance(constant, pa.Scalar) else None
     if literal is None or (no and op in (">", ">=") and pa.types.is_floating(column.kind)):
         return None
@@ -210,7 +209,6 @@ def _compared(op: str, column: Column | Get, constant: _Node, *, no: bool) -> Va
 
 
 def _tested(name: str, column: Column | Get, options: Mapping[str, Any], *, no: bool) -> Value | None:
-    """A function of one column."""
     kind = column.kind
     match name:
         case "is_valid":

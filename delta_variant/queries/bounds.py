@@ -105,7 +105,6 @@ class Projection:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many bounds and members there are."""
         return len(self.bounds), len(self.members)
 
     def shrink(self, size: tuple[int, int]) -> None:

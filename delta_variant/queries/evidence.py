@@ -117,7 +117,6 @@ class Evidence(ABC):
         self._known: dict[tuple[Field, ...], ColumnStatistics] = {}
 
     def column(self, fields: tuple[Field, ...]) -> ColumnStatistics:
-        """What is known of an ordinary column."""
         if fields not in self._known:
             self._known[fields] = self._column(fields)
         return self._known[fields]

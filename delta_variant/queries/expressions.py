@@ -42,7 +42,6 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """The type of its values."""
         return self.fields[-1].kind
 
     def __str__(self) -> str:
@@ -94,7 +93,6 @@ class Literal:
 
     @cached_property
     def scalar(self) -> pa.Scalar:
-        """The constant in Arrow."""
         return casts.array_of([self.value], self.kind)[0]
 
     def __str__(self) -> str:

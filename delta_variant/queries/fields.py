@@ -74,7 +74,6 @@ class Field:
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
-    """The Arrow type of a column."""
     match kind:
         case Variant():
             return UNSHREDDED

@@ -45,7 +45,6 @@ class Where:
         self._constants, self._others = filters.constants, filters.others
 
     def may_match(self, evidence: Evidence) -> bool:
-        """Whether a row can match."""
         return self._holds(self._file, evidence) is not False
 
     def _holds(self, predicate: messages.FilePredicate, evidence: Evidence) -> bool | None:

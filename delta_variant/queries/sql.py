@@ -131,7 +131,6 @@ class _Binder:
         )
 
     def value(self, node: exp.Expr) -> Value:
-        """The expression of a node."""
         op = _COMPARISONS.get(type(node))
         if (op and (isinstance(node.this, _NO_LEFT) or isinstance(node.expression, _NO_RIGHT))) or (
             isinstance(node, _TESTS) and isinstance(node.this, _NO_LEFT)

@@ -60,7 +60,6 @@ class Files:
         return len(self.sizes)
 
     def some(self, chosen: Indices) -> Files:
-        """The chosen files."""
         return Files(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 

@@ -125,7 +125,6 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no t
         return self.scanner([], filter).count_rows()
 
     def filter(self, expression: Any) -> TableDataset:
-        """The rows for which an expression is true, too."""
         return TableDataset(self._query, self._snapshot, self._files, self._arguments, self._both(expression))
 
     def get_fragments(self, filter: Any = None) -> Iterator[TableFragment]:  # noqa: A002  # pyarrow's name
@@ -175,7 +174,6 @@ class TableFragment:
         self._rows = rows
 
     def scanner(self, schema: Any = None, **options: Any) -> TableScanner:  # noqa: ARG002  # it is the dataset's
-        """As `TableDataset.scanner`."""
         return self._rows.scanner(**options)
 
 
@@ -193,19 +191,15 @@ class TableScanner:
         self.projected_schema: pa.Schema = self._answer(pa.Table.from_batches([], self._schema)).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """A stream."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches, as they are read."""
         return batches(self._query, self._files, self._finished)
 
     def to_table(self) -> pa.Table:
-        """All rows."""
         return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
         found, left = [], num_rows
         if left > 0:
             for batch in self.to_batches():
@@ -216,11 +210,9 @@ class TableScanner:
         return pa.Table.from_batches(found, self.projected_schema)
 
     def take(self, indices: Any) -> pa.Table:
-        """The rows with some numbers."""
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
         return sum(batch.num_rows for batch in self.to_batches())
 
     def _finished(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -52,7 +52,6 @@ class Output:
 
     @property
     def type(self) -> pa.DataType:
-        """Its Arrow type."""
         return arrow_type(self.value.kind)
 
 
@@ -70,7 +69,6 @@ class Query:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the result."""
         return pa.schema([pa.field(output.name, output.type) for output in self.outputs])
 
 
@@ -220,7 +218,6 @@ class Rows:
         self._groups: dict[Any, Group] = {}
 
     def filtered(self, mask: npt.NDArray[np.bool_]) -> Rows:
-        """The rows that the mask keeps."""
         if mask.all():
             return self
         batch = None if self.batch is None else self.batch.filter(pa.array(mask))
@@ -228,21 +225,18 @@ class Rows:
         return Rows(self._file, batch, len(kept), self._first, kept)
 
     def number(self, row: int) -> int:
-        """The number of a row in the file."""
         return self._first + (row if self._kept is None else int(self._kept[row]))
 
     def __len__(self) -> int:
         return self.count
 
     def slice(self, offset: int, length: int) -> Rows:
-        """Some of the rows."""
         span = slice(offset, offset + length)
         batch = None if self.batch is None else part(self.batch, offset, length)
         kept = np.arange(offset, offset + length) if self._kept is None else self._kept[span]
         return Rows(self._file, batch, length, self._first, kept, None if self.alive is None else self.alive[span])
 
     def column(self, fields: tuple[Field, ...]) -> pa.Array:
-        """The values of a column."""
         if fields not in self._columns:
             constant = self._file.constant(fields)
             self._columns[fields] = (
@@ -253,7 +247,6 @@ class Rows:
         return self._columns[fields]
 
     def path(self, fields: tuple[Field, ...], keys: Keys) -> Group:
-        """What the rows have at a path of a VARIANT column."""
         if (fields, keys) not in self._groups:
             self._groups[fields, keys] = self._file.schema.group(self.batch, self.count, fields, keys)
         return self._groups[fields, keys]

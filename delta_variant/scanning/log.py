@@ -99,7 +99,6 @@ class Snapshot:
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        """The properties of the table."""
         return dict(self.metadata.get("configuration") or {})
 
     @cached_property
@@ -109,7 +108,6 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> fields.Struct:
-        """The columns."""
         text = self.metadata.get("schemaString") or '{"type": "struct", "fields": []}'
         try:
             return fields.parse(json.loads(text), mapped=self.mapping != "none")
@@ -118,7 +116,6 @@ class Snapshot:
 
     @cached_property
     def partition_columns(self) -> frozenset[str]:
-        """The names of the partition columns."""
         return frozenset(self.metadata.get("partitionColumns") or ())
 
     def check(self) -> None:
@@ -155,7 +152,6 @@ class _State:
             self.add(add)
 
     def add(self, action: Mapping[str, Any]) -> None:
-        """Adds a file."""
         file = File.of(action)
         self.files[file.path, None if file.deletion_vector is None else file.deletion_vector.id] = file
 
@@ -216,7 +212,6 @@ class Log:
 
     @property
     def last(self) -> int:
-        """The newest version."""
         return max([*self._commits, *self._checkpoints])
 
     def snapshot(
@@ -304,7 +299,6 @@ class Log:
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     def _load(self, state: _State, version: int, files: list[fs.FileInfo]) -> None:
-        """The state of a checkpoint."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             loaded = list(pool.map(self._actions, files))
             sidecars = [action["sidecar"]["path"] for actions in loaded for action in actions if action.get("sidecar")]

@@ -42,7 +42,6 @@ class Group:
         self._typed = None if typed is None or typed.null_count == count else typed
 
     def missing(self) -> pa.Array:
-        """Whether rows lack the path."""
         return pc.invert(self._present)
 
     @cached_property
@@ -53,7 +52,6 @@ class Group:
         return parts[0] if len(parts) == 1 else pc.or_(*parts)
 
     def variant(self) -> pa.Array:
-        """The values as VARIANT."""
         columns = {"metadata": self._metadata, "value": self._value, "typed_value": self._typed}
         found = {name: column for name, column in columns.items() if column is not None}
         if self._value is None and self._typed is None:

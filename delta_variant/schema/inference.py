@@ -128,7 +128,6 @@ class Sample:
         self.rows += len(array) - array.null_count
 
     def merge(self, other: Sample) -> None:
-        """Adds the counts of another sample."""
         self.rows += other.rows
         self._add(other._keys, other._in_rows, other._counts)
 

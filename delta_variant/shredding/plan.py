@@ -34,7 +34,6 @@ def group_type(schema: pa.DataType) -> pa.StructType:
 
 
 def typed_type(schema: pa.DataType) -> pa.DataType:
-    """The type of typed_value."""
     if pa.types.is_struct(schema):
         return pa.struct([pa.field(f.name, group_type(f.type), False) for f in schema])
     if schemas.is_list(schema):

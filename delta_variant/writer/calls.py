@@ -63,13 +63,11 @@ class Call:
 
     @property
     def version(self) -> int | None:
-        """The version that was committed."""
         version = int(self._call.version())
         return version if version >= 0 else None
 
     @property
     def written(self) -> Written:
-        """The totals of the files."""
         return decoded(Written, self._call.written())
 
     @property

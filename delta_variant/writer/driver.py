@@ -138,7 +138,6 @@ def write(
 def write_rows(
     df: DataFrame, target: str | os.PathLike[str], request: Request, storage_options: Mapping[str, str] | None
 ) -> Outcome:
-    """Write the rows as the request says."""
     with own_session(df.sparkSession, storage_options) as spark:
         table = Table.of(spark, target)
         snapshot = table.found()

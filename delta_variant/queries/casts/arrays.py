@@ -108,7 +108,6 @@ def _instants(array: pa.Array, target: pa.DataType, at: tzinfo) -> pa.Array | No
 
 
 def _days(array: pa.Array, target: pa.DataType, at: tzinfo) -> pa.Array | None:
-    """Timestamps as dates."""
     if array.type != LOCAL and at is not timezone.utc:
         return None
     days = np.floor_divide(np.asarray(array.view(pa.int64()).fill_null(0)), DAY).astype(np.int32)

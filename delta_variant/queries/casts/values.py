@@ -149,7 +149,6 @@ def _micros(seconds: Any, *, in_variant: bool) -> int | None:
 
 
 def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
-    """To an instant."""
     if source == INSTANT:
         return lambda value: value
     scale = 1 if source == LOCAL else DAY
@@ -157,7 +156,6 @@ def _to_micros(source: pa.DataType, at: tzinfo) -> Callable[[int], int | None]:
 
 
 def _to_local(source: pa.DataType, at: tzinfo) -> Callable[[int], Any]:
-    """To a local time."""
     if source == INSTANT:
         return lambda value: value + _offset(value, timezone.utc, at)
     scale = 1 if source == LOCAL else DAY
