@@ -11,7 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads,
 
 from pyspark import daemon
 
-from delta_variant.analysis import index_task, task  # noqa: F401  # they import what tasks use
+from delta_variant.analysis import task  # noqa: F401  # they import what tasks use
 from tests.tasks import compile_kernels
 
 if __name__ == "__main__":

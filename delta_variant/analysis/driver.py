@@ -25,7 +25,7 @@ from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decoded
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
-from delta_variant.transaction import Table, tags
+from delta_variant.transaction import Table
 from delta_variant.writer import indexing, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
@@ -112,7 +112,7 @@ def _analysis(table: Table, *, everything: bool) -> Any:
     """The files of a table (`scala/Analysis.scala`). everything: whether files with the marker are included."""
     spark = table.spark
     entry = jvm.scala_option(spark, table.entry)
-    return jvm.construct(spark, "Analysis", spark._jsparkSession, table.log, entry, tags(spark), everything)  # noqa: SLF001
+    return jvm.construct(spark, "Analysis", spark._jsparkSession, table.log, entry, everything)  # noqa: SLF001
 
 
 def remove_bounds(table: Table) -> Analyzed:

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from delta_variant import mapping
-from delta_variant.analysis.index_task import IndexReport, index_files
+from delta_variant.analysis.task import IndexReport, index_files
 from delta_variant.features import TableFeatures
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import APPLICATION, Sidecars
