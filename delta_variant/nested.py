@@ -9,8 +9,10 @@ also if it is a slice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, ColumnPath
 
@@ -88,6 +90,21 @@ def column(batch: pa.RecordBatch, names: ColumnPath) -> pa.Array:
     array = batch.column(names[0])
     for name in names[1:]:
         array = array.field(array.type.get_field_index(name))
+    return array
+
+
+def flattened(array: pa.StructArray) -> list[pa.Array]:
+    """The fields of a struct, null wherever the struct is."""
+    return list(array.flatten()) if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
+def within(array: pa.Array, names: ColumnPath) -> Any:
+    """What the names lead to in structs, null wherever a struct around it is; None if there is nothing."""
+    for name in names:
+        index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
+        if index < 0:
+            return None
+        array = pc.struct_field(array, [index])
     return array
 
 

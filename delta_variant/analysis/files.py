@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_variant import layouts, schema, shredding, stats
+from delta_variant import layouts, nested, schema, shredding, stats
 from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.errors import DeltaVariantError
 from delta_variant.locating import VALUE_ERRORS, in_rows
@@ -34,7 +34,7 @@ from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, 
 from delta_variant.stats import rewriting, variants
 from delta_variant.stats.files import MAX_BOUNDS_SIZE, MAX_PATHS
 from delta_variant.stats.values import Extremes, has_order
-from delta_variant.stats.variants import VariantStats, children_of
+from delta_variant.stats.variants import VariantStats
 from delta_variant.types import is_string
 
 SOURCES = ("footer", "columns", "values")
@@ -205,7 +205,7 @@ class _Reading:
             one.source = "columns"
             first = 0
             for batch in self._parquet.batches(numbers):
-                in_rows(lambda rows: one.stats.add(self._column(rows)), batch, first)
+                in_rows(lambda rows: one.stats.add(nested.within(rows.to_struct_array(), self._group)), batch, first)
                 first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:
@@ -232,13 +232,6 @@ class _Reading:
         for rows in self._parquet.variants(self._group):
             sample.add(rows)
         return sample.schema_of(paths)
-
-    def _column(self, batch: pa.RecordBatch) -> pa.Array:
-        """The column in a batch, null where a struct above it is."""
-        array: pa.Array = batch.to_struct_array()
-        for name in self._group:
-            array = children_of(array)[array.type.get_field_index(name)]
-        return array
 
     def _is_misread(self, values: Extremes) -> bool:
         """Whether Spark may read a typed column differently from the Variant (`protocol/README.md`, T2 and F5).

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_variant import schema, shredding
+from delta_variant import nested, schema, shredding
 from delta_variant.locating import VALUE_ERRORS
 from delta_variant.membership import ribbon, sidecars
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
@@ -26,7 +26,7 @@ from delta_variant.membership.values import Values, kind_of
 from delta_variant.parquet import columns
 from delta_variant.parquet.statistics import Footer
 from delta_variant.paths import ColumnPath, dotted
-from delta_variant.stats.variants import children_of, json_nulls
+from delta_variant.stats.variants import json_nulls
 
 
 def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection[Path]) -> dict[Path, Entry]:
@@ -80,12 +80,8 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
                 return None
             values = Values(kind)
             for batch in parquet.batches([column.number]):
-                array = batch.to_struct_array()
-                for name in (*group, "typed_value"):
-                    array = _child(array, name)
-                for key in keys:
-                    array = _child(_child(array, key), "typed_value")
-                if not values.add(array):
+                names = (*group, "typed_value", *(name for key in keys for name in (key, "typed_value")))
+                if not values.add(nested.within(batch.to_struct_array(), names)):
                     return None
             return values
     return _shredded(parquet, group, keys)
@@ -102,10 +98,8 @@ def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> 
         return None
     values = Values(kind)
     for rows in parquet.variants(group):
-        array = shredding.shred(rows, wanted)
-        for key in keys:
-            array = _child(_child(array, "typed_value"), key)
-        if json_nulls(_child(array, "value")) is None or not values.add(_child(array, "typed_value")):
+        array = nested.within(shredding.shred(rows, wanted), tuple(name for key in keys for name in ("typed_value", key)))
+        if json_nulls(nested.within(array, ("value",))) is None or not values.add(nested.within(array, ("typed_value",))):
             return None
     return values
 
@@ -114,8 +108,3 @@ def _leaf(data_type: pa.DataType, keys: ColumnPath) -> pa.DataType:
     for key in keys:
         data_type = data_type.field(key).type
     return data_type
-
-
-def _child(group: pa.Array, name: str) -> pa.Array:
-    """A field of a struct, null where the struct is."""
-    return children_of(group)[group.type.get_field_index(name)]

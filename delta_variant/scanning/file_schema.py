@@ -191,7 +191,7 @@ class FileSchema:
         names, kind = self.names(fields), fields[-1].kind
         if names is None or batch is None:
             return pa.nulls(count, arrow_type(kind))
-        array = _dig(batch, names)
+        array = nested.within(batch.to_struct_array(), names)
         if any(variant[: len(names)] == names for variant in self.variants):
             one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])
             inside = {variant[len(names) :] for variant in self.variants if variant[: len(names)] == names}
@@ -207,22 +207,23 @@ class FileSchema:
         source = self.path_group(fields, keys)
         if batch is None or (source.group is None and not source.above):
             return Group(None, None, None, count)
-        names = self.names(fields)
+        names, whole = self.names(fields), batch.to_struct_array()
         assert names is not None
         if source.rebuilt:
-            plain = layouts.unshred(_dig(batch, names))
+            plain = layouts.unshred(nested.within(whole, names))
             return Group(plain.field("metadata"), pc.struct_field(plain, "value"), None, count).at(keys)
         parts = {
-            name: None if source.group is None else _dig(batch, (*source.group, name)) for name in ("value", "typed_value")
+            name: None if source.group is None else nested.within(whole, (*source.group, name))
+            for name in ("value", "typed_value")
         }
-        metadata = _dig(batch, (*names, "metadata"))
+        metadata = nested.within(whole, (*names, "metadata"))
         if source.rest and not isinstance(source.rest[0], int):
             parts["typed_value"] = None
         if self.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
             fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
         group = Group(metadata, parts["value"], parts["typed_value"], count).at(source.rest)
         for above, rest in source.above:
-            group = group.completed(metadata, _dig(batch, (*above, "value")), rest)
+            group = group.completed(metadata, nested.within(whole, (*above, "value")), rest)
         return group
 
     def _conformed(self, array: pa.Array, kind: Kind) -> pa.Array:
@@ -249,14 +250,3 @@ class FileSchema:
             case _:
                 return fitted(array, kind, is_legacy=self.is_legacy)
         return nested.rebuilt(array, arrow_type(kind), children)
-
-
-def _dig(batch: pa.RecordBatch, names: Names) -> Any:
-    """The column at some names, null where a struct above it is; None if it was not read."""
-    array = batch.to_struct_array()
-    for name in names:
-        index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
-        if index < 0:
-            return None
-        array = pc.struct_field(array, [index])
-    return array

@@ -29,8 +29,7 @@ MATRIX = 1 << 22
 
 def fields_of(array: pa.StructArray) -> list[tuple[str, pa.Array]]:
     """The fields of a struct by name, null wherever the struct is."""
-    children = array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
-    return [(field.name, child) for field, child in zip(array.type, children, strict=True)]
+    return [(field.name, child) for field, child in zip(array.type, nested.flattened(array), strict=True)]
 
 
 def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:

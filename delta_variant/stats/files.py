@@ -20,7 +20,7 @@ from delta_variant import nested
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.stats.rewriting import json_object
 from delta_variant.stats.values import Extremes, has_order, json_bounds
-from delta_variant.stats.variants import VariantStats, children_of, tags
+from delta_variant.stats.variants import VariantStats, tags
 
 Names = tuple[str, ...]
 
@@ -137,7 +137,7 @@ class _Struct:
         self.ordered: bool = any(column.ordered for _, _, column in fields)
 
     def add(self, values: pa.Array) -> None:
-        children = children_of(values)
+        children = nested.flattened(values)
         for i, _, column in self._fields:
             column.add(children[i])
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_variant import paths
+from delta_variant import nested, paths
 from delta_variant import types as t
 from delta_variant.stats.bounds import encode_bounds, longest_fitting
 from delta_variant.stats.tags import encode_tags
@@ -108,11 +108,11 @@ class VariantStats:
         at = group.type.get_field_index("typed_value")
         if at < 0:
             return
-        children = children_of(group)
+        children = nested.flattened(group)
         typed, value = children[at], group.type.get_field_index("value")
         if pa.types.is_struct(typed.type):
             reached = reached and (value < 0 or not _has_objects(children[value], typed))
-            for field, child in zip(typed.type, children_of(typed), strict=True):
+            for field, child in zip(typed.type, nested.flattened(typed), strict=True):
                 self._add(child, (*keys, field.name), reached=reached)
         elif has_order(typed.type) or pa.types.is_boolean(typed.type):
             path = self._paths.setdefault(keys, _Path(typed.type))
@@ -192,11 +192,6 @@ class _Path(Extremes):
         if t.is_string(self.kind):
             return (1 if len(self.low or b"") <= prefix else 2), self.is_missing
         return 0, self.is_missing
-
-
-def children_of(group: pa.Array) -> list[pa.Array]:
-    """The fields of a struct, null where the struct is."""
-    return list(group.flatten()) if group.null_count else [group.field(i) for i in range(group.type.num_fields)]
 
 
 def json_nulls(values: pa.Array) -> int | None:
