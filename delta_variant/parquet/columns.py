@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_variant import layouts
+from delta_variant import layouts, nested
 from delta_variant import schema as schemas
 from delta_variant.locating import in_rows
 from delta_variant.parquet import opening
@@ -118,7 +116,7 @@ class Columns:
         """
         first = sum(self.metadata.row_group(number).num_rows for number in range(row_group))
         for batch in self.batches(self.leaves(names), range(row_group, self.metadata.num_row_groups)):
-            yield in_rows(partial(_variants, names=names), batch, first)
+            yield in_rows(lambda rows: layouts.unshred(nested.within(rows.to_struct_array(), names)), batch, first)
             first += batch.num_rows
 
     def batches(
@@ -139,13 +137,6 @@ class Columns:
                 rows = min(rows, _TEXTS)
             for batch in opening.batches(self._file, rows, [number], numbers, use_threads=use_threads):
                 yield opening.check_texts(with_types(batch, schema))
-
-
-def _variants(batch: pa.RecordBatch, names: Names) -> pa.Array:
-    array = batch.column(names[0])
-    for name in names[1:]:
-        array = pc.struct_field(array, [array.type.get_field_index(name)])
-    return layouts.unshred(array)
 
 
 def child(kind: pa.DataType | None, name: str) -> pa.DataType | None:
@@ -190,3 +181,10 @@ def _typed(group: pa.DataType | None, first: int, keys: Names, above: tuple[int,
             at += leaf_count(field.type)
     elif "typed_value" in numbers and not schemas.is_list(typed):
         yield TypedColumn(keys, typed, numbers["typed_value"], value, above)
+
+
+def is_between(group: pq.RowGroupMetaData, start: int, end: int | None) -> bool:
+    """Whether a row group begins between these bytes of its file. end: None for the end of the file."""
+    column = group.column(0) if group.num_columns else None
+    begins = 0 if column is None else int(column.dictionary_page_offset or column.data_page_offset)
+    return start <= begins and (end is None or begins < end)

@@ -22,7 +22,7 @@ from delta_variant.buffers import size_of
 from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, MalformedVariantError, TableError
 from delta_variant.locating import in_rows
 from delta_variant.parquet import footer as footers
-from delta_variant.parquet.columns import opened
+from delta_variant.parquet.columns import is_between, opened
 from delta_variant.parquet.fitting import fitted, is_legacy
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import CountedFile, batches, reading
@@ -152,10 +152,3 @@ class Reader:
 
 def _fitted(batch: pa.RecordBatch, kind: pa.StructType, *, is_legacy: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(fitted(batch.to_struct_array(), kind, is_legacy=is_legacy))
-
-
-def is_between(group: pq.RowGroupMetaData, start: int, end: int | None) -> bool:
-    """Whether a row group begins between these bytes of its file. end: None for the end of the file."""
-    column = group.column(0) if group.num_columns else None
-    begins = 0 if column is None else int(column.dictionary_page_offset or column.data_page_offset)
-    return start <= begins and (end is None or begins < end)

@@ -24,8 +24,8 @@ from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError
 from delta_variant.locating import in_rows, part
+from delta_variant.parquet.columns import is_between
 from delta_variant.parquet.opening import error_of, opened
-from delta_variant.parquet_files.reader import is_between
 from delta_variant.paths import Keys
 from delta_variant.queries import casts
 from delta_variant.queries.evidence import TableFacts

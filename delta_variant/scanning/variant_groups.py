@@ -65,15 +65,15 @@ class Group:
         """The values at a path from here, which no typed column above it holds."""
         if not keys:
             return self
-        plain = self.variant()
+        variants = self.variant()
         schema: pa.DataType = pa.null()
         for key in reversed(keys):
             schema = pa.struct([(key, schema)]) if isinstance(key, str) else pa.list_(schema)
-        node = shredding.shred(plain, schema)
+        node = shredding.shred(variants, schema)
         for key in keys:
             typed = pc.struct_field(node, "typed_value")
             node = pc.struct_field(typed, [typed.type.get_field_index(key)]) if isinstance(key, str) else _element(typed, key)
-        return Group(plain.field("metadata"), pc.struct_field(node, "value"), None, self._count)
+        return Group(variants.field("metadata"), pc.struct_field(node, "value"), None, self._count)
 
     def completed(self, metadata: pa.Array, value: pa.Array, keys: Keys) -> Group:
         """The values with those that the `value` of a group above has at a path from there, where this group has none."""

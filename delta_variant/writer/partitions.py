@@ -1,6 +1,6 @@
 """Partitions: their values and directories, as Delta writes them.
 
-In: batches whose last columns are the partition values in text. Out: runs of rows of one partition, and the names of
+In: batches whose last columns are the partition values in text. Out: consecutive rows of one partition, and the names of
 directories and files for the log (PROTOCOL.md, "Partition Value Serialization").
 """
 
@@ -28,7 +28,7 @@ _LEGAL_IN_URI = "/-_.!~'()*,;:$&+=@"  # java.net.URI, "path"
 
 
 def partitions(batch: pa.RecordBatch, plan: Plan) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Yields runs of rows with the same partition values: the values, and the rows without the partition columns."""
+    """Yields consecutive rows with the same partition values: the values, and the rows without the partition columns."""
     count = len(plan.partition_by)
     if not count:
         yield (), batch
