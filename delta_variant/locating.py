@@ -1,4 +1,4 @@
-"""Finds the row of a file that an error about a value belongs to.
+"""Where the value is that an error is about: the row of its file (`in_rows`), and the names of what it is in (`naming`).
 
 In: a function that has raised an error for the rows of a batch. Out: the same error with the first row for which the function
 raises one. The function is called again for half of the rows, then for half of these, and so on. A kernel cannot tell the row:
@@ -8,7 +8,8 @@ left. Rows are counted from 0 in the file, with all row groups and deleted rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,6 +25,15 @@ from delta_variant.errors import (
 
 VALUE_ERRORS = (CastError, InvalidLayoutError, MalformedVariantError, TableError, UnsupportedFeatureError)
 """The errors that a value can cause."""
+
+
+@contextmanager
+def naming(name: object) -> Iterator[None]:
+    """Errors about values in the `with` block get the name of what the value is in."""
+    try:
+        yield
+    except VALUE_ERRORS as error:
+        raise error.within(str(name)) from error
 
 
 R = TypeVar("R", bound=Sized)

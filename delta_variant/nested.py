@@ -98,7 +98,7 @@ def flattened(array: pa.StructArray) -> list[pa.Array]:
     return list(array.flatten()) if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
 
 
-def within(array: pa.Array, names: ColumnPath) -> Any:
+def field_at(array: pa.Array, names: ColumnPath) -> Any:
     """What the names lead to in structs, null wherever a struct around it is; None if there is nothing."""
     for name in names:
         index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1

@@ -24,7 +24,7 @@ import pyarrow as pa
 from delta_variant import layouts, nested, schema, shredding, stats
 from delta_variant.analysis.plan import AnalysisPlan, AnalyzedColumn
 from delta_variant.errors import DeltaVariantError
-from delta_variant.locating import VALUE_ERRORS, in_rows
+from delta_variant.locating import in_rows, naming
 from delta_variant.messages import AnalysisReport, AnalyzedFile
 from delta_variant.parquet import columns
 from delta_variant.parquet.columns import TypedColumn
@@ -58,10 +58,8 @@ def analyze_file(source: Any, file: AnalyzedFile, plan: AnalysisPlan, inference:
     footer = Footer(parquet.metadata)
     for one, group in zip(todo, groups, strict=True):
         if group is not None:
-            try:
+            with naming(f"column {dotted(group)}"):
                 _Reading(one, parquet, group, footer, inference).run()
-            except VALUE_ERRORS as error:
-                raise error.within(f"column {dotted(group)}") from error
     marker, tags = _marked(todo, plan)
     changes: dict[ColumnPath, str | None] = {}
     if rewriting.member(file.stats, ("numRecords",)) is None:
@@ -205,7 +203,7 @@ class _Reading:
             one.source = "columns"
             first = 0
             for batch in self._parquet.batches(numbers):
-                in_rows(lambda rows: one.stats.add(nested.within(rows.to_struct_array(), self._group)), batch, first)
+                in_rows(lambda rows: one.stats.add(nested.field_at(rows.to_struct_array(), self._group)), batch, first)
                 first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:

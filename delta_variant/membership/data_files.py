@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from delta_variant import nested, schema, shredding
-from delta_variant.locating import VALUE_ERRORS
+from delta_variant.locating import naming
 from delta_variant.membership import ribbon, sidecars
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import Entry
@@ -42,10 +42,8 @@ def index_file(source: Any, file: DataFile, plan: IndexPlan, lacking: Collection
         group = groups[column.names]
         for keys in column.paths:
             if group is not None and (column.names, keys) in lacking:
-                try:
+                with naming(f"column {dotted(group)}"):
                     found[column.names, keys] = _values(parquet, group, keys, footer)
-                except VALUE_ERRORS as error:
-                    raise error.within(f"column {dotted(group)}") from error
     return _entries(found, file, plan)
 
 
@@ -81,7 +79,7 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
             values = Values(kind)
             for batch in parquet.batches([column.number]):
                 names = (*group, "typed_value", *(name for key in keys for name in (key, "typed_value")))
-                if not values.add(nested.within(batch.to_struct_array(), names)):
+                if not values.add(nested.field_at(batch.to_struct_array(), names)):
                     return None
             return values
     return _shredded(parquet, group, keys)
@@ -98,8 +96,8 @@ def _shredded(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath) -> 
         return None
     values = Values(kind)
     for rows in parquet.variants(group):
-        array = nested.within(shredding.shred(rows, wanted), tuple(name for key in keys for name in ("typed_value", key)))
-        if json_nulls(nested.within(array, ("value",))) is None or not values.add(nested.within(array, ("typed_value",))):
+        array = nested.field_at(shredding.shred(rows, wanted), tuple(name for key in keys for name in ("typed_value", key)))
+        if json_nulls(nested.field_at(array, ("value",))) is None or not values.add(nested.field_at(array, ("typed_value",))):
             return None
     return values
 

@@ -116,7 +116,7 @@ class Columns:
         """
         first = sum(self.metadata.row_group(number).num_rows for number in range(row_group))
         for batch in self.batches(self.leaves(names), range(row_group, self.metadata.num_row_groups)):
-            yield in_rows(lambda rows: layouts.unshred(nested.within(rows.to_struct_array(), names)), batch, first)
+            yield in_rows(lambda rows: layouts.unshred(nested.field_at(rows.to_struct_array(), names)), batch, first)
             first += batch.num_rows
 
     def batches(

@@ -6,7 +6,6 @@ a group without it whose fields are those of a layout. Invariant: read_table ret
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -20,7 +19,7 @@ from delta_variant import schema as schemas
 from delta_variant import types as t
 from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
-from delta_variant.locating import VALUE_ERRORS, in_rows
+from delta_variant.locating import in_rows, naming
 from delta_variant.parquet import footer, opening, physical
 from delta_variant.parquet.files import FileWriter
 from delta_variant.parquet.footer import Names
@@ -81,7 +80,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     >>> [dv.binary.decode(**row) for row in dv.parquet.read_table("events.parquet")["v"].to_pylist()]
     [{'id': 1}]
     """
-    with _within(os.fspath(path)), pa.OSFile(os.fspath(path)) as source, opening.reading():
+    with naming(os.fspath(path)), pa.OSFile(os.fspath(path)) as source, opening.reading():
         data = footer.of(source)
         file, annotated = opening.opened(source, data), footer.variant_groups(data)
 
@@ -161,19 +160,10 @@ def unshredded(batch: pa.RecordBatch, is_variant: IsVariant, first_row: int, *, 
     """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        with _within(f"column {name}"):
+        with naming(f"column {name}"):
             rebuilt = partial(_rebuilt, names=(name,), is_variant=is_variant, for_spark=for_spark)
             columns.append(in_rows(rebuilt, column, first_row))
     return _with_columns(batch.schema, columns)
-
-
-@contextlib.contextmanager
-def _within(name: str) -> Iterator[None]:
-    """Adds a name to the errors about values in a `with` block."""
-    try:
-        yield
-    except VALUE_ERRORS as error:
-        raise error.within(name) from error
 
 
 def _with_columns(schema: pa.Schema, columns: list[pa.Array]) -> pa.RecordBatch:

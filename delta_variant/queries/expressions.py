@@ -11,7 +11,6 @@ or an OR left the result open.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
@@ -23,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_variant import types as t
-from delta_variant.errors import CastError, InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError
+from delta_variant.errors import CastError
+from delta_variant.locating import naming
 from delta_variant.paths import Keys, step
 from delta_variant.queries import casts
 from delta_variant.queries.fields import Field, Kind, Variant, type_name
@@ -228,7 +228,7 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
         case Column(fields):
             return rows.column(fields)
         case Get(fields, keys, kind, strict):
-            with _naming(value):
+            with naming(value):
                 found = rows.path(fields, keys)
                 if isinstance(kind, Variant):
                     return found.variant()
@@ -238,7 +238,7 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
                 _check(value, failed, alive)
             return array
         case SortNumber(Get(fields, keys) as path):
-            with _naming(path):
+            with naming(path):
                 return rows.path(fields, keys).sort_numbers(at)
         case Cast(child, kind, strict):
             source = evaluate(child, rows, at, alive)
@@ -256,7 +256,7 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             return _in(evaluate(child, rows, at, alive), constants)
         case IsNull(child):
             if isinstance(child, Get) and isinstance(child.kind, Variant):
-                with _naming(child):
+                with naming(child):
                     return rows.path(child.fields, child.keys).missing()
             return evaluate(child, rows, at, alive).is_null()
         case Like(child, _, regex):
@@ -265,15 +265,6 @@ def evaluate(value: Value, rows: Rows, at: tzinfo, alive: Alive = None) -> pa.Ar
             return pc.invert(evaluate(child, rows, at, alive))
         case And() | Or():
             return _joined(value, rows, at, alive)
-
-
-@contextmanager
-def _naming(value: Get) -> Iterator[None]:
-    """Errors about the values of a path name it."""
-    try:
-        yield
-    except (InvalidLayoutError, MalformedVariantError, UnsupportedFeatureError) as error:
-        raise error.within(str(value)) from error
 
 
 def _joined(value: And | Or, rows: Rows, at: tzinfo, alive: Alive) -> pa.Array:

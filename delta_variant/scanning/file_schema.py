@@ -23,7 +23,7 @@ from delta_variant import layouts, nested
 from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
 from delta_variant.errors import InvalidLayoutError
-from delta_variant.locating import VALUE_ERRORS
+from delta_variant.locating import naming
 from delta_variant.parquet.columns import Columns, TypedColumn, child
 from delta_variant.parquet.fitting import fitted
 from delta_variant.parquet.footer import Names
@@ -191,15 +191,13 @@ class FileSchema:
         names, kind = self.names(fields), fields[-1].kind
         if names is None or batch is None:
             return pa.nulls(count, arrow_type(kind))
-        array = nested.within(batch.to_struct_array(), names)
+        array = nested.field_at(batch.to_struct_array(), names)
         if any(variant[: len(names)] == names for variant in self.variants):
             one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])
             inside = {variant[len(names) :] for variant in self.variants if variant[: len(names)] == names}
             array = unshredded(one, lambda _, inner: inner[1:] in inside, 0).column(0)
-        try:
+        with naming(f"column {'.'.join(field.name for field in fields)}"):
             found = self._conformed(array, kind)
-        except VALUE_ERRORS as error:
-            raise error.within(f"column {'.'.join(field.name for field in fields)}") from error
         return pc.utf8_rpad(found, fields[-1].length) if fields[-1].length else found
 
     def group(self, batch: pa.RecordBatch | None, count: int, fields: tuple[Field, ...], keys: Keys) -> Group:
@@ -210,20 +208,20 @@ class FileSchema:
         names, whole = self.names(fields), batch.to_struct_array()
         assert names is not None
         if source.rebuilt:
-            plain = layouts.unshred(nested.within(whole, names))
+            plain = layouts.unshred(nested.field_at(whole, names))
             return Group(plain.field("metadata"), pc.struct_field(plain, "value"), None, count).at(keys)
         parts = {
-            name: None if source.group is None else nested.within(whole, (*source.group, name))
+            name: None if source.group is None else nested.field_at(whole, (*source.group, name))
             for name in ("value", "typed_value")
         }
-        metadata = nested.within(whole, (*names, "metadata"))
+        metadata = nested.field_at(whole, (*names, "metadata"))
         if source.rest and not isinstance(source.rest[0], int):
             parts["typed_value"] = None
         if self.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
             fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
         group = Group(metadata, parts["value"], parts["typed_value"], count).at(source.rest)
         for above, rest in source.above:
-            group = group.completed(metadata, nested.within(whole, (*above, "value")), rest)
+            group = group.completed(metadata, nested.field_at(whole, (*above, "value")), rest)
         return group
 
     def _conformed(self, array: pa.Array, kind: Kind) -> pa.Array:
