@@ -158,7 +158,7 @@ def _are_utf8(array: pa.Array) -> bool:
 
 @contextlib.contextmanager
 def reading(source: CountedFile | None = None) -> Iterator[None]:
-    """In the `with` block, an error that pyarrow raises for the bytes of a file becomes an error of this package: see `told`.
+    """In the `with` block, an error that pyarrow raises for the bytes of a file becomes that of `error_of`.
 
     source: the file, if it may be in a remote storage, whose errors have no number.
     """
