@@ -118,7 +118,7 @@ def explain(df: DataFrame) -> Report:
     """
     spark = jvm.classic(df.sparkSession)
     enabled = has_rules(spark)
-    text = jvm.construct(spark, "Explain", jvm.loaded(spark).shared).explain(df._jdf)  # noqa: SLF001  # no public name
+    text = jvm.companion(spark, "Explain").explain(df._jdf)  # noqa: SLF001  # no public name
     return of(messages.decoded(tuple[messages.ScanReport, ...], text), enabled=enabled)
 
 

@@ -64,8 +64,6 @@ class Loaded:
     jar: jars.Jar
     loader: Any
     """Their class loader."""
-    shared: Any
-    """What the rules of all sessions share (`scala/Shared.scala`)."""
 
 
 def classic(spark: SparkSession) -> SparkSession:
@@ -245,8 +243,7 @@ def loaded(spark: SparkSession) -> Loaded:
     gateway: Any = classic(spark).sparkContext._gateway
     with _lock:
         if gateway not in _loaded:
-            jar, loader = _classes(spark)
-            _loaded[gateway] = Loaded(jar, loader, _singleton(loader, f"{PACKAGE}.Shared").ours())
+            _loaded[gateway] = Loaded(*_classes(spark))
         return _loaded[gateway]
 
 

@@ -122,7 +122,7 @@ class ProofsReply(Message):
 
 class GroupsRequest(Message):
     uses: tuple[PathUse, ...]
-    kinds: tuple[Kind, ...]
+    groups: tuple[FileGroup, ...]
 
 
 class GroupsReply(Message):
@@ -386,7 +386,7 @@ class Proof(Message):
     range: int | None
 
 
-class Kind(Message):
+class FileGroup(Message):
     leaves: tuple[Leaf, ...]
     bytes: int
 
@@ -397,7 +397,7 @@ class Leaf(Message):
 
 
 class Group(Message):
-    kind: int
+    number: int
     casts: tuple[str, ...]
 
 

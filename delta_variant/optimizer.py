@@ -10,7 +10,7 @@ which bounds answer MIN and MAX, if the plan asks for nothing else (`extremes`, 
 prove that a path is in a typed column (`queries.typed.proofs`); and how the files are read (`groups`, `TypedPlan.scala`).
 
 No loop crosses py4j. A session has each rule at most once. The rule for skipping keeps the settings that `disable` restores.
-What the rules did is recorded on the scans for `report`, and goes to the logger `delta_variant` if the setting
+What the rules did is recorded on the scans for `explanation`, and goes to the logger `delta_variant` if the setting
 `spark.delta_variant.logScans` is true. `answers` makes the replies.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant import answers, callbacks, explanation, jvm, pairs, transaction
+from delta_variant import answers, callbacks, explanation, jvm, pairs
 from delta_variant.errors import SessionError
 from delta_variant.version import __version__
 from delta_variant.writer import every_write
@@ -39,10 +39,10 @@ def install(spark: SparkSession, previous: Mapping[str, str | None]) -> None:
     Raises SessionError if the rules do not compile against the session's Spark and Delta, or do not skip a file in the test.
     """
     try:
-        python, shared, tags = _python(spark), jvm.loaded(spark).shared, transaction.tags(spark)
+        python = _python(spark)
         writes = every_write.writes(spark, python, None)
-        rule = jvm.construct(spark, "SkipFiles", python, tags, shared, dict(previous), writes)
-        typed = jvm.construct(spark, "TypedScans", python, tags, shared)
+        rule = jvm.construct(spark, "SkipFiles", python, dict(previous), writes)
+        typed = jvm.construct(spark, "TypedScans", python)
         opened = list(jvm.construct(spark, "SelfTest", rule, spark._jsparkSession).opened())  # noqa: SLF001  # no public name
     except Py4JError as error:
         lines = str(getattr(error, "java_exception", error)).strip().splitlines()
@@ -78,7 +78,7 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     """Gives the rules and `settings` to the sessions that are made from this one (`scala/NewSessions.scala`). Of `defaults`, a
     session gets those that it has not set."""
     ours = [rule for rule in jvm.rules(spark) if rule.ruleName() in _RULES]
-    given = ours, dict(settings), dict(defaults), _python(spark), jvm.loaded(spark).shared
+    given = ours, dict(settings), dict(defaults), _python(spark)
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
 
 

@@ -104,7 +104,7 @@ class Table:
 
     def statistics(self, snapshot: Any) -> Any:
         """What the log of a snapshot says of VARIANT columns (`scala/LogStatistics.scala`)."""
-        return jvm.construct(self.spark, "LogStatistics", snapshot, tags(self.spark))
+        return jvm.construct(self.spark, "LogStatistics", snapshot)
 
     @property
     def storage(self) -> Storage:
@@ -143,11 +143,6 @@ class Table:
             shown = path.toUri().getPath()
             raise TableError(f"{shown} is not a Delta table and not empty: choose another path, or CONVERT TO DELTA")
         return None
-
-
-def tags(spark: SparkSession) -> Any:
-    """The names of the tags that say of Add actions what their statistics do not (`scala/Tags.scala`)."""
-    return jvm.companion(spark, "Tags").ours()
 
 
 def _check_protocol(table: Table, log: Any, protocol: Any) -> None:

@@ -69,9 +69,7 @@ def no_thread_is_left() -> bool:
 def scans(df: DataFrame) -> list[explanation.Scan]:
     """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
     plan: Any = df._jdf.queryExecution().optimizedPlan()
-    found = decoded(
-        tuple[ScanReport, ...], jvm.construct(df.sparkSession, "Explain", jvm.loaded(df.sparkSession).shared).planned(plan)
-    )
+    found = decoded(tuple[ScanReport, ...], jvm.companion(df.sparkSession, "Explain").planned(plan))
     return explanation.of(found, enabled=explanation.has_rules(df.sparkSession)).scans
 
 

@@ -69,19 +69,19 @@ def proofs(request: ProofsRequest) -> ProofsReply:
 
 
 def groups(request: GroupsRequest) -> GroupsReply:
-    """Which files of a scan are read from typed columns, and with which casts: the MAX_GROUPS largest kinds. Spark's scan reads
-    the files of the others. A kind is one combination of column types that some files have.
+    """Which files of a scan are read from typed columns, and with which casts: the MAX_GROUPS largest groups. Spark's scan
+    reads the files of the others. The files of a group have one combination of column types.
 
     Columns are read as exactly the type they have: Spark 4.2 fails when it reads INT32 as BIGINT from a dictionary inside a
     struct, or SMALLINT as INT.
 
-    >>> from delta_variant.messages import Kind
-    >>> groups(GroupsRequest((PathUse(0, "bigint"),), (Kind((Leaf("int", room=None),), bytes=1000),)))
-    GroupsReply(groups=(Group(kind=0, casts=('safe',)),))
+    >>> from delta_variant.messages import FileGroup
+    >>> groups(GroupsRequest((PathUse(0, "bigint"),), (FileGroup((Leaf("int", room=None),), bytes=1000),)))
+    GroupsReply(groups=(Group(number=0, casts=('safe',)),))
     """
-    kinds = request.kinds
-    largest = sorted(range(len(kinds)), key=lambda number: -kinds[number].bytes)[:MAX_GROUPS]
-    return GroupsReply(tuple(Group(number, _casts(request.uses, kinds[number].leaves)) for number in largest))
+    asked = request.groups
+    largest = sorted(range(len(asked)), key=lambda number: -asked[number].bytes)[:MAX_GROUPS]
+    return GroupsReply(tuple(Group(number, _casts(request.uses, asked[number].leaves)) for number in largest))
 
 
 def _casts(uses: Sequence[PathUse], leaves: Sequence[Leaf]) -> tuple[str, ...]:

@@ -27,13 +27,12 @@ final class Analysis(
     spark: SparkSession,
     log: DeltaLog,
     entry: Option[CatalogTable],
-    tags: Tags,
     all: Boolean) {
   import Analysis._
 
   private val wanted = { // over the columns of Add actions
-    val value = col("tags").getItem(tags.marker)
-    if (all) lit(true) else value.isNull || not(value.isin(tags.markerValues: _*))
+    val value = col("tags").getItem(Tags.marker)
+    if (all) lit(true) else value.isNull || not(value.isin(Tags.markerValues: _*))
   }
   private var predicates: Seq[Expression] = Nil
   private var batches = 1

@@ -5,7 +5,7 @@ import org.apache.spark.sql.delta.variant.FilePredicates.{False, Null, Test, Tru
 import org.apache.spark.sql.delta.variant.Messages._
 
 /** Decides which of a scan's files stay after data skipping, and for `explain`, why. */
-final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filters: Filters, tags: Tags) {
+final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filters: Filters) {
   import Decision._
 
   private var spares = false
@@ -75,7 +75,7 @@ final class Decision(files: PlannedFiles, known: FileBounds, facts: Facts, filte
     case Some(null) => "none"
     case Some(kind) if asked.kinds.contains(kind.toString) => "other"
     case Some(kind) if !asked.marked.contains(kind.toString) => kind.toString
-    case _ => if (tags.isMarked(file)) "other" else "unmarked"
+    case _ => if (Tags.isMarked(file)) "other" else "unmarked"
   }
 }
 

@@ -22,28 +22,25 @@ import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, Data
  *     changes   a change data feed                     files    files that are not those of a Delta table
  *     rdd       a checkpoint, a batch of a stream      rows     anything else, which `by` names
  */
-final class Explain(shared: Shared) {
+object Explain {
 
   /** The scans of a query, planned anew under the session's current rules. */
   def explain(query: DataFrame): String = {
     val analyzed = query.queryExecution.analyzed
     if (analyzed.isStreaming) described(analyzed, inside = Some("static"))
-    else shared.explaining.during(planned(Dataset.ofRows(query.sparkSession, analyzed).queryExecution.optimizedPlan))
+    else Shared.explaining.during(planned(Dataset.ofRows(query.sparkSession, analyzed).queryExecution.optimizedPlan))
   }
 
   /** The scans of an optimized plan. */
   def planned(plan: LogicalPlan): String = described(plan, inside = None)
 
   private def described(plan: LogicalPlan, inside: Option[String]): String = {
-    val all = new Explain.Leaves(inside).of(plan)
+    val all = new Leaves(inside).of(plan)
     // Typed reading makes several relations of one scan.
     val (typed, others) = all.zipWithIndex.partition { case (scan, _) => scan.reading.isDefined }
     val distinct = typed.distinctBy { case (scan, _) => scan.reading }
     Messages.encoded((distinct ++ others).sortBy(_._2).map(_._1))
   }
-}
-
-object Explain {
 
   /** A Delta scan of a plan, with what the rules did to it. */
   def described(scan: LogicalRelation): ScanReport = {

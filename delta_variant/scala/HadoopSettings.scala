@@ -17,7 +17,7 @@ final class HadoopSettings(path: Path, asked: Configuration) {
   import HadoopSettings._
 
   private val isLocal = Option(path.toUri.getScheme).forall(_ == "file")
-  private lazy val plain = {
+  private lazy val inConf = {
     for (prefix <- Prefixes; (name, value) <- asked.getPropsWithPrefix(prefix).asScala) yield prefix + name -> value
   }.toMap
 
@@ -31,8 +31,9 @@ final class HadoopSettings(path: Path, asked: Configuration) {
   /** S3A looks into its own stores first; those of the bucket replace its general ones. */
   private lazy val stores: Seq[String] = {
     val own =
-      if (Set("s3", "s3a")(path.toUri.getScheme)) plain.get(ofBucket(path.toUri.getHost)).orElse(plain.get(S3aStore)) else None
-    (own ++ plain.get(Store)).map(_.trim).filter(_.nonEmpty).toSeq
+      if (Set("s3", "s3a")(path.toUri.getScheme)) inConf.get(ofBucket(path.toUri.getHost)).orElse(inConf.get(S3aStore))
+      else None
+    (own ++ inConf.get(Store)).map(_.trim).filter(_.nonEmpty).toSeq
   }
 
   /** The settings of file systems and their credentials, with variables substituted; none for local files. Throws. */
@@ -41,7 +42,7 @@ final class HadoopSettings(path: Path, asked: Configuration) {
     else {
       val isS3 = Set("s3", "s3a")(path.toUri.getScheme)
       val read = Set(Store) ++ (if (isS3) Set(S3aStore, ofBucket(path.toUri.getHost)) else Nil)
-      Messages.StorageSettings(plain -- read ++ (if (stores.isEmpty) Map.empty else secrets), None)
+      Messages.StorageSettings(inConf -- read ++ (if (stores.isEmpty) Map.empty else secrets), None)
     }
 
   /** `settings` as JSON. */

@@ -65,8 +65,8 @@ final class LogAggregates private (uses: Uses, node: Aggregate, found: Seq[(LogA
    * Aggregates the bounds of the files that the log decides. bounds: those of the reply (delta_variant/queries/requests.py):
    * for each use the smallest and the largest value, and last the number of rows.
    */
-  def decide(files: Seq[AddFile], known: FileBounds, bounds: IndexedSeq[BoundValues], tags: Tags): Answer = known.synchronized {
-    val numbered = files.map(file => file -> (if (tags.isExact(file)) known.number(file.path) else -1))
+  def decide(files: Seq[AddFile], known: FileBounds, bounds: IndexedSeq[BoundValues]): Answer = known.synchronized {
+    val numbered = files.map(file => file -> (if (Tags.isExact(file)) known.number(file.path) else -1))
     val (decided, others) = numbered.partition { case (_, number) =>
       number >= 0 && bounds.forall(bound => isKnown(bound.of(number)))
     }

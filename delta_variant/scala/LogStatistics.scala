@@ -22,7 +22,7 @@ import org.apache.spark.unsafe.types.VariantVal
  * `columns`, `min0`, `max0`, `min1` and so on: Variant objects {normalized path: bound} (Delta variantShredding, "Statistics
  * for Variant Columns"). Damaged values are NULL.
  */
-final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
+final class LogStatistics(val snapshot: Snapshot) {
   import LogStatistics._
 
   // Delta keeps statistics of these; bounds of the others are in tags only.
@@ -66,15 +66,15 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
     def tag(name: String) = ElementAt(column(files, "tags"), Literal(name), failOnError = false)
     def intact(variant: Expression) = if (checked) If(Pairs.isValid(variant), variant, NoVariant) else variant
     val stats = column(files, "stats")
-    val known = In(tag(tags.marker), tags.markerValues.map(Literal(_)))
+    val known = In(tag(Tags.marker), Tags.markerValues.map(Literal(_)))
     val counted = stats.dataType.asInstanceOf[StructType].exists(_.name == "numRecords")
     def bound(side: String, names: Seq[String]) =
       if (indexed.contains(names)) intact(names.foldLeft(field(stats, side))(field)) else NoVariant
     Seq(
       Alias(path, "path")(),
-      Alias(If(known, tag(tags.marker), Literal(null, StringType)), "mark")(),
-      Alias(intact(decoded(tag(tags.nonnull))), "nonnull")(),
-      Alias(intact(decoded(tag(tags.times))), "times")(),
+      Alias(If(known, tag(Tags.marker), Literal(null, StringType)), "mark")(),
+      Alias(intact(decoded(tag(Tags.nonnull))), "nonnull")(),
+      Alias(intact(decoded(tag(Tags.times))), "times")(),
       Alias(if (counted) field(stats, "numRecords") else Literal(null, LongType), "rows")()) ++
       columns.zipWithIndex.flatMap { case (names, number) =>
         Seq(Alias(bound("minValues", names), s"min$number")(), Alias(bound("maxValues", names), s"max$number")())
@@ -84,7 +84,7 @@ final class LogStatistics(val snapshot: Snapshot, tags: Tags) {
   /** The fields of an Add action in `Snapshot.stateDF` that the file's row depends on: equal fields give equal bounds. */
   def contents(add: Expression): Seq[Expression] =
     Seq(field(add, "path"), field(add, "stats")) ++
-      Seq(tags.marker, tags.nonnull, tags.times).map(tag => ElementAt(field(add, "tags"), Literal(tag), failOnError = false))
+      Seq(Tags.marker, Tags.nonnull, Tags.times).map(tag => ElementAt(field(add, "tags"), Literal(tag), failOnError = false))
 }
 
 object LogStatistics {

@@ -109,9 +109,9 @@ object Messages {
   final case class ProofsReply(bounds: Seq[Bound], proofs: Seq[Proof], reasons: Seq[String])
 
   /** How are files with these typed columns read? */
-  final case class GroupsRequest(uses: Seq[PathUse], kinds: Seq[Kind]) extends Request[GroupsReply]
+  final case class GroupsRequest(uses: Seq[PathUse], groups: Seq[FileGroup]) extends Request[GroupsReply]
 
-  /** The kinds of files that are read from typed columns. Spark's scan reads the other files. */
+  /** The groups that are read from typed columns. Spark's scan reads the other files. */
   final case class GroupsReply(groups: Seq[Group])
 
   // ---- a transaction asks Python ------------------------------------------------------------------------------------
@@ -277,13 +277,13 @@ object Messages {
   final case class Proof(keys: Seq[String], leaf: Option[Int], range: Option[Int])
 
   /** Files in which the paths are in typed columns of the same types, and how many bytes they have. */
-  final case class Kind(leaves: Seq[Leaf], bytes: Long)
+  final case class FileGroup(leaves: Seq[Leaf], bytes: Long)
 
   /** The type of a path's typed column, and the smallest type that can hold its integers, if that is known. */
   final case class Leaf(`type`: String, room: Option[String])
 
-  /** A kind, by its number, and the casts by which its columns answer each use (delta_variant/queries/casts). */
-  final case class Group(kind: Int, casts: Seq[String])
+  /** A group of files, by its number, and the casts by which its columns answer each use (delta_variant/queries/casts). */
+  final case class Group(number: Int, casts: Seq[String])
 
   // ---- Python asks: explain -----------------------------------------------------------------------------------------
 

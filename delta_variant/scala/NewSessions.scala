@@ -26,8 +26,7 @@ final class NewSessions(
     private val rules: JList[Rule[LogicalPlan]],
     settings: JMap[String, String],
     defaults: JMap[String, String],
-    private val python: Python,
-    shared: Shared) {
+    private val python: Python) {
 
   /**
    * Sessions that are made from this one from now on get the rules and settings. Without rules they get nothing, if this
@@ -37,14 +36,14 @@ final class NewSessions(
     offer(session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions, session)
 
   /** session: null if no session was made from the extensions yet (Extensions). */
-  def offer(extensions: SparkSessionExtensions, session: SparkSession): Unit = shared.checks.synchronized {
-    val before = Option(shared.checks.get(extensions))
+  def offer(extensions: SparkSessionExtensions, session: SparkSession): Unit = Shared.checks.synchronized {
+    val before = Option(Shared.checks.get(extensions))
     if (!rules.isEmpty || before.exists(_.from.get eq session)) {
       val check = before.getOrElse(new NewSessions.Check)
       check.from = new WeakReference(session)
       check.now = Some(this)
       if (before.isEmpty) {
-        shared.checks.put(extensions, check)
+        Shared.checks.put(extensions, check)
         extensions.injectCheckRule(new check.OfSession(_))
       }
     }
@@ -64,11 +63,11 @@ object NewSessions {
 
   /** Offers the rules, the settings and the writes of `enable`, by the Python process of this JVM (Extensions). */
   def offer(extensions: SparkSessionExtensions): Unit = {
-    val (python, tags, shared, constants) = (PythonProcess.ours, Tags.ours, Shared.ours, Resources.constants)
-    val skips = new SkipFiles(python, tags, shared, JMap.of(), new EveryWrite(python, null, null))
-    val rules = JList.of[Rule[LogicalPlan]](skips, new TypedScans(python, tags, shared))
-    shared.observe
-    new NewSessions(rules, constants.settings.asJava, constants.defaults.asJava, python, shared).offer(extensions, null)
+    val (python, constants) = (PythonProcess.ours, Resources.constants)
+    val skips = new SkipFiles(python, JMap.of(), new EveryWrite(python, null, null))
+    val rules = JList.of[Rule[LogicalPlan]](skips, new TypedScans(python))
+    Shared.observe
+    new NewSessions(rules, constants.settings.asJava, constants.defaults.asJava, python).offer(extensions, null)
   }
 
   /** What extensions keep: who offers rules, and what. */

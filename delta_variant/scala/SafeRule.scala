@@ -13,13 +13,12 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
  *
  * @param about the subject of what Python is told
  */
-abstract class SafeRule(
-    override val ruleName: String, about: String, python: Python, shared: Shared) extends Rule[LogicalPlan] {
+abstract class SafeRule(override val ruleName: String, about: String, python: Python) extends Rule[LogicalPlan] {
 
   protected def rewritten(plan: LogicalPlan): LogicalPlan
 
   final override def apply(plan: LogicalPlan): LogicalPlan =
-    if (shared.ruling.isRaised) plan else shared.ruling.during(orElse(plan)(rewritten(plan)))
+    if (Shared.ruling.isRaised) plan else Shared.ruling.during(orElse(plan)(rewritten(plan)))
 
   /** The result of a step, or, if it fails, the value from before. */
   protected final def orElse[T](before: T)(step: => T): T =

@@ -37,7 +37,7 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
     val index = PreparedDeltaFileIndex(session, log, path, None, scan, None)
     val relation = HadoopFsRelation(index, new StructType, schema, None, log.fileFormat(protocol, metadata), Map.empty)(session)
     val query = this.query(LogicalRelation(relation))
-    val rows = this.rows(rule.statistics(snapshot))
+    val rows = this.rows(new LogStatistics(snapshot))
     Array(query, PushVariantIntoScan(query)).map { plan =>
       Relations.source(Relations.scanIn(rule.skipped(plan, scan, rows))).location.inputFiles.length
     }

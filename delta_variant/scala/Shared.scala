@@ -9,7 +9,7 @@ import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.delta.TransactionExecutionObserver
 
 /** What the sessions of one driver share: caches, and what their threads are doing. */
-final class Shared {
+object Shared {
   val bounds: FileBounds.Kept = FileBounds.kept()
   val footers = new Footers
   val indexes: ValueIndex.Kept = ValueIndex.kept()
@@ -36,12 +36,6 @@ final class Shared {
     val replace = module.getClass.getMethods.find(_.getName.endsWith("_setter_$threadObserver_$eq")).get
     replace.invoke(module, ThreadLocal.withInitial[TransactionExecutionObserver](() => observer))
   }
-}
-
-object Shared {
-
-  /** The one of this JVM. */
-  val ours = new Shared
 
   /** A cache whose entries together weigh at most so much. An entry is kept until an hour after its last use. */
   def cache[V](most: Long)(weight: V => Long): Cache[String, V] = CacheBuilder.newBuilder()

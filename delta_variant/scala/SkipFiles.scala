@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.delta.Snapshot
 import org.apache.spark.sql.delta.actions.AddFile
 import org.apache.spark.sql.delta.stats.DeltaScan
 import org.apache.spark.sql.execution.datasources.LogicalRelation
@@ -23,9 +22,8 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
  * @param previous the session settings that delta_variant.enable changed, as they were
  * @param writes what the session's writes need: a session has the rule if and only if it is enabled
  */
-final class SkipFiles(
-    python: Python, tags: Tags, shared: Shared, val previous: JMap[String, String], val writes: EveryWrite)
-    extends SafeRule(SkipFiles.Name, "skipping", python, shared) with EveryWrite.Session {
+final class SkipFiles(python: Python, val previous: JMap[String, String], val writes: EveryWrite)
+    extends SafeRule(SkipFiles.Name, "skipping", python) with EveryWrite.Session {
   import SkipFiles._
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan = new Walk(new IdentityHashMap).visit(plan)
@@ -33,11 +31,9 @@ final class SkipFiles(
   /** The plan that `apply` gives if the log has these rows for this scan. Throws failures that `apply` would only report to Python. */
   def skipped(plan: LogicalPlan, scan: DeltaScan, rows: Array[InternalRow]): LogicalPlan = {
     val known = new IdentityHashMap[DeltaScan, FileBounds]
-    known.put(scan, FileBounds.of(statistics(scan.scannedSnapshot), rows))
+    known.put(scan, FileBounds.of(new LogStatistics(scan.scannedSnapshot), rows))
     new Walk(known).visit(plan)
   }
-
-  def statistics(snapshot: Snapshot): LogStatistics = new LogStatistics(snapshot, tags)
 
   /** One run of the rule. read: the bounds that it has read, by scan. */
   private final class Walk(read: IdentityHashMap[DeltaScan, FileBounds]) {
@@ -56,7 +52,7 @@ final class SkipFiles(
     // ---- one scan ---------------------------------------------------------------------------------------------------
 
     private final class OneScan(scan: LogicalRelation, files: PlannedFiles) {
-      private lazy val log = statistics(files.snapshot)
+      private lazy val log = new LogStatistics(files.snapshot)
 
       def pruned(conditions: Seq[Expression], demands: Demands): LogicalRelation = {
         val filters = new Filters(scan)
@@ -66,7 +62,7 @@ final class SkipFiles(
         if (all.isEmpty || files.all.isEmpty) scan
         else {
           val isLogged = parseBoolean(conf.getConfString(LogScans, "false"))
-          val (result, outcome) = narrowed(filters, request(filters, all, explain = isLogged || shared.explaining.isRaised))
+          val (result, outcome) = narrowed(filters, request(filters, all, explain = isLogged || Shared.explaining.isRaised))
           result.setTagValue(Outcomes.Skipping, outcome)
           if (isLogged) python.show(Explain.described(result))
           result
@@ -87,9 +83,9 @@ final class SkipFiles(
             case Some(failure) =>
               (scan, because(Seq(s"the bounds of this version could not be read: $failure")).copy(tally = None))
             case None =>
-              val indexes = reply.members.map(new ValueIndex(files.snapshot, files.all, known, _, shared.indexes)).toIndexedSeq
+              val indexes = reply.members.map(new ValueIndex(files.snapshot, files.all, known, _, Shared.indexes)).toIndexedSeq
               val facts = Facts(values(known, reply.bounds, filters), filters.constants, indexes)
-              val decision = new Decision(files, known, facts, filters, tags)
+              val decision = new Decision(files, known, facts, filters)
               val result = reply.predicate.fold(scan)(predicate => over(decision.left(predicate)))
               val reasons = Option.when(decision.sparesDelta)(Spared).toSeq ++ indexes.flatMap(_.reason)
               (result, because(reasons).copy(tally = Some(decision.tally(explanation.verdicts))))
@@ -110,15 +106,15 @@ final class SkipFiles(
           filters = conditions,
           columns = log.columns,
           files = files.all.size,
-          marked = files.all.exists(tags.isMarked),
-          nonnull = files.all.exists(tags.has(_, tags.nonnull)),
-          times = files.all.exists(tags.has(_, tags.times)),
+          marked = files.all.exists(Tags.isMarked),
+          nonnull = files.all.exists(Tags.has(_, Tags.nonnull)),
+          times = files.all.exists(Tags.has(_, Tags.times)),
           index = !exact && files.all.size > 1 && ValueIndex.isAnnounced(files.snapshot),
           exact = exact,
           trustAll = parseBoolean(conf.getConfString(TrustAll, "false")),
           explain = explain)
 
-      private def bounds: FileBounds = read.computeIfAbsent(files.scan, FileBounds.of(log, _, shared.bounds))
+      private def bounds: FileBounds = read.computeIfAbsent(files.scan, FileBounds.of(log, _, Shared.bounds))
 
       private def values(known: FileBounds, bounds: Seq[Messages.Bound], filters: Filters): IndexedSeq[BoundValues] =
         known.read(log, TypedBound.all(bounds, filters.types, conf.sessionLocalTimeZone))
@@ -129,7 +125,7 @@ final class SkipFiles(
        * fewer.
        */
       private def first(order: SortOrder, limit: Int): Option[Expression] = {
-        val exact = files.all.filter(tags.isExact)
+        val exact = files.all.filter(Tags.isExact)
         if (exact.size < limit) None
         else {
           val filters = new Filters(scan)

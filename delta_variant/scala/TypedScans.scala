@@ -17,8 +17,7 @@ import org.apache.spark.sql.types.{LongType, VariantType}
  * and COUNT(*) from the log where possible (LogAggregates), groups the files by the types that the log or their footers prove
  * for these paths (FileBounds, Footers), and replaces the scan by a plan that reads the typed columns (TypedPlan).
  */
-final class TypedScans(
-    python: Python, tags: Tags, shared: Shared) extends SafeRule(TypedScans.Name, "reading", python, shared) {
+final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "reading", python) {
   import TypedScans._
 
   override protected def rewritten(plan: LogicalPlan): LogicalPlan =
@@ -41,12 +40,12 @@ final class TypedScans(
   // ---- one scan -----------------------------------------------------------------------------------------------------
 
   private final class OneScan(plan: LogicalPlan, scan: LogicalRelation, files: PlannedFiles, uses: Uses) {
-    private val log = new LogStatistics(files.snapshot, tags)
+    private val log = new LogStatistics(files.snapshot)
     private val format = Relations.source(scan).fileFormat.asInstanceOf[DeltaParquetFileFormat]
     private val paths = uses.paths
     private val requested = uses.ofPaths.map(use => Messages.PathUse(uses.number(use.pathOf.get), use.dataType.catalogString))
     private val logged = scan.getTagValue(Outcomes.Logged)
-    private val number = shared.scans.incrementAndGet()
+    private val number = Shared.scans.incrementAndGet()
     private lazy val outcome = Messages.Reading(number, files.all.size, logged.getOrElse(0), 0, Nil, Nil)
 
     /**
@@ -77,16 +76,16 @@ final class TypedScans(
 
     /** The plan in which the log answers for the files that it decides; None if it decides none. */
     private def answeredByLog(open: mutable.Queue[(LogicalRelation, PlannedFiles)]): Option[LogicalPlan] = {
-      val isPossible = logged.isEmpty && !files.isCommand && files.all.exists(tags.has(_, tags.marker))
+      val isPossible = logged.isEmpty && !files.isCommand && files.all.exists(Tags.has(_, Tags.marker))
       for {
         aggregates <- Option.when(isPossible)(LogAggregates.of(uses)).flatten
         bounds =
           python.ask[Messages.ExtremesReply](Messages.ExtremesRequest(log.columns, aggregates.requested.map(extreme))).bounds
         if bounds.nonEmpty
-        known = FileBounds.of(log, files.scan, shared.bounds) if known.failure.isEmpty
+        known = FileBounds.of(log, files.scan, Shared.bounds) if known.failure.isEmpty
         types = aggregates.requested.map(use => use.dataType.catalogString -> use.dataType).toMap
         values = known.read(log, TypedBound.all(bounds, types, conf.sessionLocalTimeZone))
-        answer = aggregates.decide(files.all, known, values, tags)
+        answer = aggregates.decide(files.all, known, values)
         decided = files.all.size - answer.others.size if decided > 0
       } yield {
         if (answer.others.isEmpty) {
@@ -109,8 +108,8 @@ final class TypedScans(
 
     private def byProofs(reply: Messages.ProofsReply): LogicalPlan = {
       val proven = files.all.map(_ => new Proven(paths.size))
-      val known = Option.when(reply.bounds.nonEmpty && files.all.exists(tags.provesTypes)) {
-        FileBounds.of(log, files.scan, shared.bounds)
+      val known = Option.when(reply.bounds.nonEmpty && files.all.exists(Tags.provesTypes)) {
+        FileBounds.of(log, files.scan, Shared.bounds)
       }
       known.flatMap(_.failure) match {
         case Some(failure) => unchanged(Seq(s"the bounds of this version could not be read: $failure"))
@@ -179,7 +178,7 @@ final class TypedScans(
       val nullsCount = uses.ofPaths.filter(_.dataType == VariantType).flatMap(_.pathOf).map(uses.number).toSet
       val unproven = files.all.indices.filterNot(proven(_).isWhole)
       val read =
-        shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
+        Shared.footers.of(files.index, unproven.map(files.all(_)), conf.getConfString(FooterBytes, DefaultBytes).toLong)
       for {
         (file, Some(footer)) <- unproven.zip(read)
         (proof, path) <- reply.proofs.zipWithIndex if proven(file).types(path) == null
@@ -197,11 +196,11 @@ final class TypedScans(
         if (kinds.isEmpty) Nil
         else python.ask[Messages.GroupsReply](Messages.GroupsRequest(requested, kinds.map(_.message))).groups
       val typed = groups.map { group =>
-        val kind = kinds(group.kind)
+        val kind = kinds(group.number)
         val types = paths.zip(kind.proven.types.map(LeafTypes.dataType)).toMap
         TypedPlan.TypedFiles(kind.files, kind.width, types, uses.ofPaths.zip(group.casts).toMap)
       }
-      val left = others ++ kinds.indices.filterNot(groups.map(_.kind).contains).flatMap(kinds(_).files)
+      val left = others ++ kinds.indices.filterNot(groups.map(_.number).contains).flatMap(kinds(_).files)
       val all = typed ++ Option.when(left.nonEmpty)(TypedPlan.SparkFiles(left))
       val (result, relations, done) =
         if (kinds.isEmpty) (plan, Nil, outcome)
@@ -271,9 +270,9 @@ object TypedScans {
 
   /** Files with the same proven types. width: bytes that Spark's estimates assume for a row in the Variants of a file. */
   private final case class ProvenFiles(proven: Proven, files: Seq[AddFile], width: Int) {
-    def message: Messages.Kind = {
+    def message: Messages.FileGroup = {
       val leaves = proven.types.zip(proven.rooms).map { case (name, room) => Messages.Leaf(name, Option(room)) }
-      Messages.Kind(leaves.toSeq, PlannedFiles.bytes(files))
+      Messages.FileGroup(leaves.toSeq, PlannedFiles.bytes(files))
     }
   }
 }

@@ -42,8 +42,8 @@ import org.apache.spark.util.SerializableConfiguration
  * and calls Delta's own methods, but it runs a job of ours instead of DeltaFileFormatWriter. Delta writes what the tasks cannot
  * write.
  */
-final class WritingTransaction(plain: OptimisticTransaction)
-    extends OptimisticTransaction(plain.deltaLog, plain.catalogTable, plain.snapshot) {
+final class WritingTransaction(started: OptimisticTransaction)
+    extends OptimisticTransaction(started.deltaLog, started.catalogTable, started.snapshot) {
   import WritingTransaction._
 
   @volatile private var announced: Option[String] = None

@@ -43,7 +43,7 @@ def writes(spark: SparkSession, python: Any, call: Any) -> Any:
     python: the `scala/Python.scala` that answers it. call: the `scala/Call.scala` of a call of `write`, or None.
     """
     function = jvm.python_function(spark, _no_rows)
-    jvm.loaded(spark).shared.observe()
+    jvm.companion(spark, "Shared").observe()
     return jvm.construct(spark, "EveryWrite", python, function, call)
 
 

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 import delta_variant as dv
 from delta_variant import explanation
-from delta_variant.messages import GroupsRequest, Kind, Leaf, PathUse
+from delta_variant.messages import FileGroup, GroupsRequest, Leaf, PathUse
 from delta_variant.queries.casts import reading
 from delta_variant.queries.typed import MAX_GROUPS, groups
 from tests.strategies import column
@@ -56,9 +56,9 @@ def test_integers_that_have_room_fit_into_smaller_types():
 
 def test_groups_are_few():
     """Of too many combinations of column types, those with the fewest bytes are left to Spark's scan (T4)."""
-    kinds = tuple(Kind((Leaf(f"decimal(18,{scale})", None),), bytes=scale) for scale in range(MAX_GROUPS + 2))
-    reply = groups(GroupsRequest((PathUse(0, "double"),), kinds))
-    assert [group.kind for group in reply.groups] == list(range(MAX_GROUPS + 1, 1, -1))
+    asked = tuple(FileGroup((Leaf(f"decimal(18,{scale})", None),), bytes=scale) for scale in range(MAX_GROUPS + 2))
+    reply = groups(GroupsRequest((PathUse(0, "double"),), asked))
+    assert [group.number for group in reply.groups] == list(range(MAX_GROUPS + 1, 1, -1))
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

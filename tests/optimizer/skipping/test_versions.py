@@ -93,7 +93,7 @@ def test_a_job_decides_as_the_driver_does(spark, marked):
 def kept_rows(spark, path):
     """The rows of the log that the driver has cached of a table's newest version."""
     name = jvm.static(spark, "org.apache.hadoop.fs.Path")(f"file:{path}", "_delta_log").toString()
-    of_table = [files for files in jvm.loaded(spark).shared.bounds().asMap().values() if files.version().table() == name]
+    of_table = [files for files in jvm.companion(spark, "Shared").bounds().asMap().values() if files.version().table() == name]
     newest = max(of_table, key=lambda files: files.version().number())
     return list(newest.rows().get())
 
