@@ -25,7 +25,7 @@ final class EveryWrite(val python: Python, function: SimplePythonFunction, asked
 
   val call: Option[Call] = Option(asked)
 
-  private lazy val worker = Option(function).getOrElse(PythonProcess.function)
+  private def worker = Option(function).getOrElse(PythonProcess.function)
 
   /** What is known of the Python that runs tasks. */
   def workers(context: SparkContext): Messages.Workers = Workers.of(context).known(context, worker.pythonExec)
