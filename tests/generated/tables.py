@@ -39,11 +39,12 @@ HEAD, TAIL, DISTINCT = 4200, 300, 60  # rows of a large file: delta-spark looks 
 RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.2), (*[0] * 8, 0.15))
 """Rates of extremes, missing paths, nulls and values of other types."""
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
-# Every query is planned once, on a few rows: compiling it takes longer than all the rest. Before 4.2, Spark cannot read a
-# VARIANT column into interpreted expressions.
+NEEDS_CODEGEN = Version(pyspark.__version__) < Version("4.2")
+"""Whether Spark cannot read a VARIANT column of a file with a deletion vector without generated code."""
+# Every query is planned once, on a few rows: compiling it takes longer than all the rest.
 SMALL = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN" if Version(pyspark.__version__) >= Version("4.2") else "FALLBACK",
+    "spark.sql.codegen.wholeStage": str(NEEDS_CODEGEN).lower(),
+    "spark.sql.codegen.factoryMode": "FALLBACK" if NEEDS_CODEGEN else "NO_CODEGEN",
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",

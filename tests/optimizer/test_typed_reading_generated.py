@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 import delta_variant as dv
 from tests.generated.queries import Queries
-from tests.generated.tables import Table
+from tests.generated.tables import NEEDS_CODEGEN, Table
 from tests.support import length, prepared
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def compared(spark: SparkSession, seed: int, root: Path, queries: int) -> Compar
     # Spark's scan of a shredded VARIANT needs generated code for its casts; the writers of the table do not.
     codegen = {
         "spark.sql.codegen.factoryMode": "FALLBACK",
-        "spark.sql.codegen.wholeStage": table.rng.choice(["true", "false", "false"]),
+        "spark.sql.codegen.wholeStage": table.rng.choice(["true", *["true" if NEEDS_CODEGEN else "false"] * 2]),
     }
     for key, value in settings.items():
         session.conf.set(key, value)
