@@ -260,17 +260,18 @@ class VariantTable:
         return advise(self._table, queries)
 
     def shred(self, where: str | None = None, *, progress: Callable[[Progress], object] | None = None) -> Rewritten:
-        """Write plain files anew, shredded, and files of other writers whose objects are open, one new file for each old one.
+        """Write plain files anew, shredded, and files of other writers with open objects, one new file in the place of each.
 
         Example:
             table.enable_shredding()
             table.shred()
 
-        An object is open if some of its fields have no columns: then other engines read no path of the file from its column.
-        where: a predicate on partition columns. progress: called after each commit. Files stay as they are if this package has
-        left them plain, because shredding would make them larger, or if `analyze` has marked them as read from typed columns.
-        Commits, failures and conflicts are as for `optimize`. Raises TableError if the table must not have shredded files, and
-        for what Delta refuses.
+        An object is open if some of its fields have no columns: then other engines read no path inside it from a column. Such
+        files are written anew if they have 8,192 rows or more, and if the table has no shredding schema for the column or asks
+        for closed objects. where: a predicate on partition columns. progress: called after each commit. Files stay as they are
+        if this package has left them plain, because shredding would make them larger, or if `analyze` has marked them as read
+        from typed columns. Commits, failures and conflicts are as for `optimize`. Raises TableError if the table must not have
+        shredded files, and for what Delta refuses.
         """
         with own_session(self._table.spark) as spark:
             return rewriting.reorganize(replace(self._table, spark=spark), where, progress, shreds=True)
@@ -322,7 +323,8 @@ class VariantTable:
           not say.
         * bytes, residual_bytes: the compressed sizes of both.
         * proven: whether queries may read the path from its typed column, by the footer or by the log.
-        * ours: whether a write of this package made the file.
+        * open: whether an object has more than JSON nulls in its `value`, such as fields without columns.
+        * ours: whether `write` or a command of an enabled session wrote the file.
         * min, max: the bounds in the log as JSON, null if there are none.
         * error: why the file cannot be read, else null.
         """

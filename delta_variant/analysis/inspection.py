@@ -24,7 +24,8 @@ from delta_variant.transaction import Table
 SCHEMA = pa.schema({
     "file": pa.string(), "column": pa.string(), "layout": pa.string(), "schema": pa.string(), "rows": pa.int64(),
     "path": pa.string(), "type": pa.string(), "typed": pa.int64(), "residual": pa.int64(), "bytes": pa.int64(),
-    "residual_bytes": pa.int64(), "proven": pa.bool_(), "ours": pa.bool_(), "error": pa.string(),
+    "residual_bytes": pa.int64(), "proven": pa.bool_(), "open": pa.bool_(), "ours": pa.bool_(),
+    "error": pa.string(),
 })  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def _rows(file: str, column: Any, names: Mapping[str, str]) -> Iterator[dict[str
         "rows": column.rows, "ours": column.is_ours,
     }  # fmt: skip
     if not column.paths:
-        yield {**whole, "path": "$", "bytes": column.bytes, "residual_bytes": column.residual_bytes, "proven": False}
+        sizes = {"bytes": column.bytes, "residual_bytes": column.residual_bytes}
+        yield {**whole, **sizes, "path": "$", "proven": False, "open": False}
     for path in column.paths:
-        yield {**whole, **vars(path), "proven": path.is_proven}
+        yield {**whole, **vars(path), "proven": path.is_proven, "open": path.is_open}

@@ -109,7 +109,7 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
     with running("inspect", conf) as spark, step("Reading footers"):
         rows = [row.asDict() for row in table_of(spark, place).inspect().collect()]
     rows.sort(key=lambda row: (row["file"], row["column"] or "", row["path"] or ""))
-    whole = ("file", "column", "layout", "schema", "rows", "error")
+    whole = ("file", "column", "layout", "schema", "rows", "ours", "error")
     for values, paths in itertools.groupby(rows, lambda row: {key: row[key] for key in whole}):
         listed = [{key: value for key, value in row.items() if key not in whole} for row in paths]
         _show(values, listed, as_json=as_json)

@@ -43,6 +43,8 @@ class InspectedPath:
     residual_bytes: int
     is_proven: bool
     """Whether the footer proves that queries may read the path from its typed column."""
+    is_open: bool = False
+    """Whether an object has more than JSON nulls in its `value`, such as fields without columns."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,6 @@ class InspectedColumn:
     """final, draft (VariantShredding before its adoption) or first (Spark's first layout)."""
     is_annotated: bool
     """Whether the file gives the column the VARIANT logical type."""
-    is_ours: bool
-    """Whether a write of this package made the file."""
     schema: str | None
     """The shredding schema as DDL, which `write(shred=…)` takes; None for a plain column and for older layouts."""
     rows: int
@@ -63,6 +63,8 @@ class InspectedColumn:
     """The compressed size of the column."""
     residual_bytes: int
     """Of that, what is in the `value`s."""
+    is_ours: bool
+    """Whether `write` or a command of an enabled session wrote the file."""
     paths: tuple[InspectedPath, ...]
 
 
@@ -103,11 +105,11 @@ def _columns(source: Any) -> Iterator[InspectedColumn]:
             dotted(names),
             _LAYOUTS[words],
             names in annotated,
-            footer.is_ours,
             schemas.ddl(shredding.schema_of(kind)) if is_shredded else None,
             columns.metadata.num_rows,
             size,
             sum(path.residual_bytes for path in paths) if is_shredded else size,
+            footer.is_ours,
             paths,
         )
 
@@ -141,7 +143,8 @@ def _paths(
         yield InspectedPath(path, schemas.ddl(typed), _values(footer, at), residual, size, residual_bytes, at in proven)
         return
     kind = "object" if pa.types.is_struct(typed) else "array"
-    yield InspectedPath(path, kind, None, residual, 0, residual_bytes, is_proven=False)
+    is_open = kind == "object" and value is not None and footer.residual(value) == "values"
+    yield InspectedPath(path, kind, None, residual, 0, residual_bytes, is_proven=False, is_open=is_open)
     if kind == "array":
         yield from _paths(typed.value_type, at, f"{path}[*]", columns, footer, proven)
         return

@@ -29,7 +29,7 @@ from delta_variant import jvm, mapping, stats
 from delta_variant.analysis import inspected
 from delta_variant.errors import ConflictError, InvalidSchemaError, TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures
-from delta_variant.paths import listed, parse_bounded_path, parse_column_path, quoted
+from delta_variant.paths import dotted, listed, parse_bounded_path, parse_column_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import source
 from delta_variant.rewriting.arrangement import (
@@ -44,13 +44,14 @@ from delta_variant.rewriting.arrangement import (
     to_rewrite,
 )
 from delta_variant.rewriting.sorting import Sorting
+from delta_variant.schema.of_files import SAMPLE_ROWS
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes
-from delta_variant.writer.arguments import Request
+from delta_variant.writer.arguments import SHRED, Request
 from delta_variant.writer.calls import Call
 from delta_variant.writer.planning import WHOLE
 from delta_variant.writer.row_sources import SortedBlocks
-from delta_variant.writer.shredding_schemas import Shred
+from delta_variant.writer.shredding_schemas import Shred, given
 
 JOB_BYTES = 32 << 30
 """A job writes files of about so many bytes, or one set of files that belong together."""
@@ -134,7 +135,7 @@ def reorganize(table: Table, where: str | None, progress: Callable[[Progress], o
         # A file with one of these tags is shredded, or has columns that the writer chose to leave plain.
         typed = F.coalesce(F.col("tags")[stats.BOUNDS_TAG], F.lit("")) == stats.TYPED_TAG_VALUE
         files = files.where(~typed & F.col("tags")[stats.PLAIN_TAG].isNull())
-        differs = F.col("schema").isNull() | (has_open_object() & ~F.col("ours"))
+        differs = F.col("schema").isNull() | _can_be_closed(chosen.features)
     else:
         differs = is_shredded()
     sizes = {row.path: row.size for row in files.select("path", "size").collect()}
@@ -157,9 +158,15 @@ def is_shredded() -> Column:
     return F.col("schema").isNotNull() | (F.col("layout") != "final")
 
 
-def has_open_object() -> Column:
-    """Whether an object that is not in an array has fields without columns. Over rows of `inspected`."""
-    return (F.col("type") == "object") & (F.col("residual") > 0) & ~F.col("path").contains("[*]")
+def _can_be_closed(features: TableFeatures) -> Column:
+    """Whether an object is open that the writer closes. Over rows of `inspected`.
+
+    Objects in arrays stay open, and those of columns with given schemas. A file of few rows may be smaller if it is plain.
+    """
+    schema, _ = mapping.schemas(features.schema)
+    stored = {} if features.properties.get(SHRED) == "closed" else given("auto", schema, features.properties)
+    is_closed = F.col("ours") | F.col("path").rlike(r"(^\$|\])\[\*\]") | F.col("column").isin(*map(dotted, stored))
+    return F.col("open") & ~is_closed & (F.col("rows") >= SAMPLE_ROWS)
 
 
 def optimizing(table: Table) -> Transaction:
