@@ -23,12 +23,13 @@ from pyarrow import fs
 
 from delta_variant.buffers import Int64s
 from delta_variant.errors import TableError
+from delta_variant.locating import naming
 from delta_variant.parquet.columns import Columns, group_of, opened
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.shredding import UNSHREDDED
 from delta_variant.storage import Storage
-from delta_variant.writer.physical_columns import naming, required
+from delta_variant.writer.physical_columns import required
 
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES
@@ -74,7 +75,7 @@ def _of_few_files(rows: pa.RecordBatch, late: Collection[str]) -> pa.RecordBatch
 def _with_variants(rows: pa.RecordBatch, late: Collection[str], files: _Files) -> pa.RecordBatch:
     for name in late:
         number = rows.schema.get_field_index(name)
-        with naming((name,)):
+        with naming(f"column {name}"):
             rows = rows.set_column(number, name, _variants(rows.column(number), name, files))
     return rows
 

@@ -11,13 +11,12 @@ output shares no memory with the input: a slice would keep its whole batch alive
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from delta_variant import nested, shredding
-from delta_variant.errors import DeltaVariantError
+from delta_variant.locating import naming
 from delta_variant.paths import ColumnPath, dotted
 
 
@@ -42,7 +41,7 @@ def physical(
 ) -> pa.Array:
     """A column converted to its physical type. Errors name the VARIANT column."""
     if path in variants:
-        with naming(path):
+        with naming(f"column {dotted(path)}"):
             if path in shredding_schemas:
                 return shredding.shred(required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
             return shredding.plain(required(array, ("metadata", "value")))
@@ -58,15 +57,6 @@ def physical(
 def _copied(array: pa.Array) -> pa.Array:
     """A copy of the array that shares no memory with it."""
     return pa.concat_arrays([array])
-
-
-@contextmanager
-def naming(path: ColumnPath) -> Iterator[None]:
-    """Puts the name of a column in front of the messages of this package's errors, in a `with` block."""
-    try:
-        yield
-    except DeltaVariantError as error:
-        raise type(error)(f"column {dotted(path)}: {error}") from error
 
 
 def required(array: pa.Array, copied: tuple[str, ...]) -> pa.StructArray:

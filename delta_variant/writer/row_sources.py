@@ -26,13 +26,13 @@ import pyarrow.compute as pc
 from delta_variant.binary.parse import parse_texts
 from delta_variant.errors import InvalidJsonError, UnsupportedFeatureError
 from delta_variant.json_files import JsonFiles, documents
+from delta_variant.locating import naming
 from delta_variant.messages import TextColumns, WriteRequest
 from delta_variant.parquet_files import reader
 from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.paths import quoted
 from delta_variant.storage import Storage
 from delta_variant.writer import blocks, late
-from delta_variant.writer.physical_columns import naming
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -99,7 +99,7 @@ class ParsedTexts(RowSource):
     def _parsed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         for name in self.texts.columns:
             texts = rows.column(name)
-            with naming((name,)):
+            with naming(f"column {name}"):
                 variants, faults = parse_texts(
                     texts,
                     allow_duplicate_keys=self.texts.allow_duplicate_keys,

@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 
 from delta_variant import errors, nested, stats
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, TableError
+from delta_variant.locating import naming
 from delta_variant.mapping import with_field_ids
 from delta_variant.membership.data_files import index_file
 from delta_variant.membership.plan import DataFile
@@ -46,7 +47,7 @@ from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, 
 from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import naming, physical, physical_type
+from delta_variant.writer.physical_columns import physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.row_sources import received
 
@@ -277,7 +278,7 @@ class _Task:
             if path not in schemas:
                 # Its nulls include those of the structs above it: Spark sends a null struct with null fields.
                 sample = pa.chunked_array([nested.column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
-                with naming(path):
+                with naming(f"column {dotted(path)}"):
                     schema = self._inference.schema(path, sample.chunks)
                 if schema is not None:
                     schemas[path] = schema
