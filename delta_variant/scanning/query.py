@@ -55,10 +55,10 @@ def opened(
 def batches(query: Query, files: Sequence[File], finished: Finished = lambda found: found) -> Iterator[pa.RecordBatch]:
     """The rows of files, in their order. finished: what is made of the batches of each file, in its thread."""
 
-    def read(file: File) -> Iterator[pa.RecordBatch]:
-        return finished(FileReader(query, file).batches())
+    def read(reader: FileReader) -> Iterator[pa.RecordBatch]:
+        return finished(reader.batches())
 
-    return in_order([partial(read, file) for file in files], max(2, os.cpu_count() or 2))
+    return in_order([partial(read, FileReader(query, file)) for file in files], max(2, os.cpu_count() or 2))
 
 
 def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
