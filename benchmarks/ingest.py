@@ -36,7 +36,7 @@ from delta_variant import schema, shredding, stats
 from delta_variant.features import delta_settings
 from delta_variant.json_files import JsonFiles
 from delta_variant.json_files.documents import Reader
-from delta_variant.parquet.files import FileWriter
+from delta_variant.parquet.files import ROW_GROUP_BYTES, FileWriter
 from delta_variant.pieces import Piece
 from delta_variant.storage import Storage
 
@@ -117,7 +117,8 @@ def steps(work: Path, rows: int) -> None:
         found.json()
 
     def encode() -> None:
-        writer = FileWriter(io.BytesIO(), kind, variants=variants, compression="zstd", row_group_bytes=48 << 20, metadata={})
+        options = {"compression": "zstd", "row_group_bytes": ROW_GROUP_BYTES, "metadata": {}}
+        writer = FileWriter(io.BytesIO(), kind, variants=variants, **options)
         for batch in made["shredded"]:
             writer.write(batch)
         writer.close()

@@ -137,7 +137,7 @@ def test_changes(enabled, plain, tmp_path, vectors):
     assert all(BOUNDS_TAG in add["tags"] for add in adds(names[0]))
 
 
-def test_write_and_optimize(enabled, expected, tmp_path):
+def test_write_and_optimize(enabled, plain, expected, tmp_path):
     """`write` clusters and shreds by a schema; `optimize` clusters by another path."""
     name = f"delta.`{tmp_path}/t`"
     rows = enabled.sql(DOCUMENTS).repartition(3)
@@ -145,10 +145,10 @@ def test_write_and_optimize(enabled, expected, tmp_path):
     assert answers(enabled, name) == expected
     dv.VariantTable.forPath(enabled, location(name)).optimize(cluster_by=["v:n"], max_file_size=100_000)
     assert opened(enabled, QUERIES[0].format(name))[0] == 1
-    assert answers(enabled, name) == expected
+    assert answers(enabled, name) == answers(plain, name) == expected
 
 
-def test_unshred_and_shred(enabled, expected, tmp_path):
+def test_unshred_and_shred(enabled, plain, expected, tmp_path):
     """`unshred` and `shred` rewrite a table."""
     name = f"delta.`{tmp_path}/t`"
     dv.write(enabled.sql(DOCUMENTS).repartition(3), location(name), shred={"v": "n bigint, s string"})
@@ -158,7 +158,7 @@ def test_unshred_and_shred(enabled, expected, tmp_path):
     assert answers(enabled, name) == expected
     variants.enable_shredding()
     variants.shred()
-    assert answers(enabled, name) == expected
+    assert answers(enabled, name) == answers(plain, name) == expected
 
 
 def test_analyze(enabled, plain, expected, tmp_path):

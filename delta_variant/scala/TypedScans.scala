@@ -117,12 +117,12 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           known.foreach(proveByLog(_, reply, proven))
           val footers = if (hasFooters) proveByFooters(reply, proven) else Map.empty[Int, Footer]
           val counts = new Array[Int](paths.size)
-          val kinds = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
+          val fileGroups = mutable.LinkedHashMap.empty[Proven, mutable.ArrayBuffer[Int]]
           val others = mutable.ArrayBuffer.empty[AddFile]
           var file = 0
           while (file < proven.size) {
             proven(file).addTo(counts)
-            if (proven(file).isWhole) kinds.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file
+            if (proven(file).isWhole) fileGroups.getOrElseUpdate(proven(file), mutable.ArrayBuffer.empty) += file
             else others += files.all(file)
             file += 1
           }
@@ -131,7 +131,7 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
           }
           def width(file: Int) =
             footers.get(file).map(_.width).orElse(known.map(_.width(files.all(file).path))).getOrElse(0)
-          val all = kinds.iterator.map { case (proven, some) =>
+          val all = fileGroups.iterator.map { case (proven, some) =>
             ProvenFiles(proven, some.map(files.all(_)).toSeq, width(some.head))
           }
           val keys = paths.zip(reply.proofs.map(_.keys)).toMap
@@ -188,22 +188,22 @@ final class TypedScans(python: Python) extends SafeRule(TypedScans.Name, "readin
     }
 
     private def replaced(
-        kinds: IndexedSeq[ProvenFiles],
+        fileGroups: IndexedSeq[ProvenFiles],
         others: Seq[AddFile],
         keys: Map[PathOf, Seq[String]],
         outcome: Messages.Reading): LogicalPlan = {
       val groups =
-        if (kinds.isEmpty) Nil
-        else python.ask[Messages.GroupsReply](Messages.GroupsRequest(requested, kinds.map(_.message))).groups
+        if (fileGroups.isEmpty) Nil
+        else python.ask[Messages.GroupsReply](Messages.GroupsRequest(requested, fileGroups.map(_.message))).groups
       val typed = groups.map { group =>
-        val kind = kinds(group.number)
-        val types = paths.zip(kind.proven.types.map(LeafTypes.dataType)).toMap
-        TypedPlan.TypedFiles(kind.files, kind.width, types, uses.ofPaths.zip(group.casts).toMap)
+        val alike = fileGroups(group.number)
+        val types = paths.zip(alike.proven.types.map(LeafTypes.dataType)).toMap
+        TypedPlan.TypedFiles(alike.files, alike.width, types, uses.ofPaths.zip(group.casts).toMap)
       }
-      val left = others ++ kinds.indices.filterNot(groups.map(_.number).contains).flatMap(kinds(_).files)
+      val left = others ++ fileGroups.indices.filterNot(groups.map(_.number).contains).flatMap(fileGroups(_).files)
       val all = typed ++ Option.when(left.nonEmpty)(TypedPlan.SparkFiles(left))
       val (result, relations, done) =
-        if (kinds.isEmpty) (plan, Nil, outcome)
+        if (fileGroups.isEmpty) (plan, Nil, outcome)
         else if (all.size > 1 && !files.isCommand && uses.dependsOnPartitions) {
           (plan, Nil, outcome.copy(reasons = Seq("the query's rows depend on how they are spread over partitions")))
         } else {

@@ -51,7 +51,7 @@ def table(spark, tmp_path_factory):
 def settings(spark, tmp_path):
     """The options of spark-submit."""
     return {
-        "spark.master": "local[1]",  # a second Python worker would load kernels, too
+        "spark.master": "local[2]" if SOAK else "local[1]",  # a second Python worker would load kernels, too
         "spark.driver.memory": "1g",
         "spark.jars": str(jvm.loaded(spark).jar.path),
         "spark.sql.extensions": EXTENSIONS,
