@@ -351,14 +351,18 @@ def test_the_jar(spark, tmp_path):
 
 def test_serving(tmp_path):
     """An error in an answer is one of that request; what is printed disturbs no answer; the process ends with its input."""
-    program = "import threading\nfrom delta_variant import serving\nprint('before')\nserving.main()"
+    program = """
+from delta_variant import answers, serving
+reply = answers.reply
+answers.reply = lambda request: print("printed", flush=True) or reply(request)
+serving.main()
+"""
     asked = [
-        '1 ask {"is":"GroupsRequest","uses":[],"kinds":[]}',
+        '1 ask {"is":"GroupsRequest","uses":[],"groups":[]}',
         '2 ask {"is":"GroupsRequest"}',
         '0 tell ["setting","a text"]',
         '3 ask {"is":"ExtremesRequest","columns":[],"paths":[]}',
     ]
-    program = program.replace("print('before')\n", "")
     done = subprocess.run(
         [sys.executable, "-c", program], input="\n".join(asked) + "\n", capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -370,6 +374,7 @@ def test_serving(tmp_path):
     assert replies["1"] == 'reply {"groups":[]}'
     assert replies["2"].startswith('error "ValueError: GroupsRequest.uses is missing')
     assert replies["3"].startswith("reply ")
+    assert done.stderr.count("printed") == 2
 
 
 MISSING = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'delta_variant'\n"
