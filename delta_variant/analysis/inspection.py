@@ -24,8 +24,7 @@ from delta_variant.transaction import Table
 SCHEMA = pa.schema({
     "file": pa.string(), "column": pa.string(), "layout": pa.string(), "schema": pa.string(), "rows": pa.int64(),
     "path": pa.string(), "type": pa.string(), "typed": pa.int64(), "residual": pa.int64(), "bytes": pa.int64(),
-    "residual_bytes": pa.int64(), "proven": pa.bool_(), "open": pa.bool_(), "ours": pa.bool_(),
-    "error": pa.string(),
+    "residual_bytes": pa.int64(), "proven": pa.bool_(), "open": pa.bool_(), "ours": pa.bool_(), "error": pa.string(),
 })  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """What a Parquet footer proves of a typed column: its extremes, and how many rows have a JSON null or lack the path.
 
-In: a footer, and the numbers of the typed column and of the `value`s beside and above it. Out:
-`PathStatistics`, `UnreadLeaves` (the leaf columns from which bounds have to be computed), or None if the path can have no
-bounds. Source: Parquet, `Statistics`; Delta variantShredding, "Statistics for Variant Columns".
+In: a footer, and the numbers of the typed column and of the `value`s beside and above it. Out: `PathStatistics`,
+`UnreadLeaves` (the leaf columns from which bounds have to be computed), or None if the path can have no bounds.
+Source: Parquet, `Statistics`; Delta variantShredding, "Statistics for Variant Columns".
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
 Writers differ in how they treat NaN, zeros and long strings. Bounds of FLOAT and DOUBLE therefore count only in files of this

@@ -26,7 +26,6 @@ from delta_variant.parquet.footer import Names
 
 IsVariant = Callable[[pa.DataType, Names], bool]
 
-
 BATCH_ROWS = 1 << 16
 INFERENCE_ROWS = 4096
 

@@ -47,9 +47,9 @@ from delta_variant.rewriting.sorting import Sorting
 from delta_variant.schema.of_files import SAMPLE_ROWS
 from delta_variant.transaction import Table, Transaction
 from delta_variant.writer import clustering, every_write, file_sizes
-from delta_variant.writer.arguments import SHRED, Request
+from delta_variant.writer.arguments import Request
 from delta_variant.writer.calls import Call
-from delta_variant.writer.planning import WHOLE
+from delta_variant.writer.planning import WHOLE, shred_option
 from delta_variant.writer.row_sources import SortedBlocks
 from delta_variant.writer.shredding_schemas import Shred, given
 
@@ -164,7 +164,8 @@ def _can_be_closed(features: TableFeatures) -> Column:
     Objects in arrays stay open, and those of columns with given schemas. A file of few rows may be smaller if it is plain.
     """
     schema, _ = mapping.schemas(features.schema)
-    stored = {} if features.properties.get(SHRED) == "closed" else given("auto", schema, features.properties)
+    _, closes_given = shred_option(features)
+    stored = {} if closes_given else given("auto", schema, features.properties)
     is_closed = F.col("ours") | F.col("path").rlike(r"(^\$|\])\[\*\]") | F.col("column").isin(*map(dotted, stored))
     return F.col("open") & ~is_closed & (F.col("rows") >= SAMPLE_ROWS)
 

@@ -59,7 +59,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         if field.name in by and isinstance(field.dataType, T.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
     asked = asked or _command(request)
-    option, closes_given = _shred(table)
+    option, closes_given = shred_option(table)
     shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
     cluster_by = asked.cluster_by or listed(table.properties.get(CLUSTER_BY_OPTION, ""))
     given = shredding_schemas.given(shred, schema, table.properties)
@@ -109,7 +109,7 @@ def _command(request: WriteRequest) -> Request:
     return Request("append", compression=sparks_codec(request.compression), max_rows=max_rows, max_bytes=WHOLE)
 
 
-def _shred(table: TableFeatures) -> tuple[Shred, bool]:
+def shred_option(table: TableFeatures) -> tuple[Shred, bool]:
     """How the options say that columns are shredded, and whether objects of given schemas are closed."""
     value = table.properties.get(SHRED, "auto").lower()
     if value not in ("auto", "closed", "false"):

@@ -484,7 +484,7 @@ def test_objects_that_others_left_open_are_closed(spark, tmp_path):
     spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ('delta_variant.shredding.v' = 'a int')")
     add('{"a": 1}', '{"a": 1, "rare": 1}')
     assert table.shred().commits == 0
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ('delta_variant.shred' = 'closed')")
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}` SET TBLPROPERTIES ('delta_variant.shred' = 'CLOSED')")
     assert table.shred().files_removed == 1
     assert table.inspect().where("ours AND open").count() == 0
 
