@@ -6,8 +6,8 @@ Source: Parquet, `Statistics`; Delta variantShredding, "Statistics for Variant C
 
 A minimum and a maximum count only if every row group with values has both, since a row group without them may hold anything.
 Writers differ in how they treat NaN, zeros and long strings. Bounds of FLOAT and DOUBLE therefore count only in files of this
-package. pyarrow, which writes these, leaves NaN out of bounds. Bounds of strings count only in files of pyarrow, which writes
-them whole or not at all.
+package, and no more when pyarrow has read and written them again, since pyarrow leaves NaN out of bounds. Bounds of strings
+count only in files of pyarrow, which writes them whole or not at all.
 
 Invariant: a `PathStatistics` equals what reading the columns would give.
 """
@@ -29,6 +29,7 @@ from delta_variant.parquet.fitting import is_legacy
 
 WRITER = b"org.apache.spark.version"
 """The key of files of Spark and of this package. Both follow VariantShredding, "Objects": a typed field is never in `value`."""
+_ARROW_SCHEMA = b"ARROW:schema"
 _JSON_NULL = b"\0"
 _LARGEST = {32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
 """The largest finite number by the bits of a type. pyarrow before 25 states it as the minimum of a row group that has infinity
@@ -63,13 +64,20 @@ class Footer:
         keys = metadata.metadata or {}
         self.has_sparks_key = WRITER in keys
         """Whether Spark or this package wrote the file."""
-        self.is_ours = self.has_sparks_key and self._by_pyarrow
+        self.is_ours = self.has_sparks_key and self._by_pyarrow and self._has_our_form
+        """Whether this package wrote the file."""
         self.is_legacy = is_legacy(metadata)
         """Whether its dates and timestamps are in the calendar that Spark had before version 3."""
 
     @property
     def _by_pyarrow(self) -> bool:
         return (self._metadata.created_by or "").startswith("parquet-cpp-arrow")
+
+    @property
+    def _has_our_form(self) -> bool:
+        """Whether there are page indexes, and no schema of Arrow. A file that pyarrow reads and writes again keeps its keys."""
+        chunks = (group.column(0) for group in self._groups if self._metadata.num_columns)
+        return _ARROW_SCHEMA not in (self._metadata.metadata or {}) and all(chunk.has_offset_index for chunk in chunks)
 
     def of(self, column: TypedColumn, null_rows: int | None, *, read: bool = False) -> PathStatistics | UnreadLeaves | None:
         """What the footer proves of a typed column.

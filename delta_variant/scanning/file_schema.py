@@ -153,6 +153,9 @@ class FileSchema:
         if not doubted:
             return found
         numbers = found.numbers | {metadata} | {number for number, *_ in doubted}
+        for _, above_names, _ in doubted:  # a leaf of `typed_value` tells in which rows it is null
+            leaves = self.columns.leaves((*above_names, "typed_value"))
+            numbers |= set() if numbers.intersection(leaves) else {leaves[0]}
         return replace(found, numbers=numbers, above=tuple((names, keys) for _, names, keys in doubted))
 
     def _here(self, group: Names, kind: Any, metadata: int, above: list[int], keys: Keys) -> PathGroup:
@@ -221,7 +224,8 @@ class FileSchema:
             fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
         group = Group(metadata, parts["value"], parts["typed_value"], count).at(source.rest)
         for above, rest in source.above:
-            group = group.completed(metadata, nested.field_at(whole, (*above, "value")), rest)
+            value, typed = (nested.field_at(whole, (*above, name)) for name in ("value", "typed_value"))
+            group = group.completed(metadata, value, typed, rest)
         return group
 
     def _conformed(self, array: pa.Array, kind: Kind) -> pa.Array:

@@ -43,8 +43,11 @@ class RowGroupEvidence(Evidence):
         ):
             return ColumnStatistics()
         number = self._schema.columns.leaves(names)[0]
-        # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet.fitting`).
-        low, high = (cast_one(value, found, kind, dt.timezone.utc) for value in self._extremes(number, found))
+        source = t.read_as(found)
+        low = high = None
+        if source is not None:
+            # A timestamp without a zone, in a file of a TIMESTAMP column, is one in UTC (`parquet.fitting`).
+            low, high = (cast_one(value, source, kind, dt.timezone.utc) for value in self._extremes(number, source))
         nulls = self._footer.null_count(number)
         return ColumnStatistics(low, high, all_null=nulls == self._footer.count(number), no_null=nulls == 0)
 

@@ -75,9 +75,9 @@ class Group:
             node = pc.struct_field(typed, [typed.type.get_field_index(key)]) if isinstance(key, str) else _element(typed, key)
         return Group(variants.field("metadata"), pc.struct_field(node, "value"), None, self._count)
 
-    def completed(self, metadata: pa.Array, value: pa.Array, keys: Keys) -> Group:
-        """The values with those that the `value` of a group above has at a path from there, where this group has none."""
-        rows = np.flatnonzero(np.asarray(value.is_valid()))
+    def completed(self, metadata: pa.Array, value: pa.Array, typed: pa.Array, keys: Keys) -> Group:
+        """The values with those that a group above has in `value`, at a path from there, in rows without its `typed_value`."""
+        rows = np.flatnonzero(np.asarray(pc.and_(value.is_valid(), typed.is_null())))
         some = pa.array(rows)
         found = Group(metadata.take(some), value.take(some), None, len(rows)).at(keys) if len(rows) else self
         if found is self or pc.all(found.missing()).as_py():

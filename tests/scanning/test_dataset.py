@@ -335,9 +335,9 @@ def test_queries_of_duckdb(tmp_path, tables, predicates):
         connection.register("memory", memory)
         connection.execute("CREATE TABLE own AS SELECT * FROM memory")
         for text in predicates:
-            query = f'SELECT i, "p q", x FROM {{}} WHERE {text} ORDER BY ALL'
-            want = connection.execute(query.format("own")).fetchall()
-            assert repr(connection.execute(query.format("rows")).fetchall()) == repr(want), text
+            query = f'SELECT i, "p q", x FROM {{}} WHERE {text}'
+            want = sorted(map(repr, connection.execute(query.format("own")).fetchall()))  # for DuckDB's ORDER BY, 0.0 is -0.0
+            assert sorted(map(repr, connection.execute(query.format("rows")).fetchall())) == want, text
             [count] = connection.execute(f"SELECT count(*) FROM rows WHERE {text}").fetchall()
             assert count == (len(want),), text
 

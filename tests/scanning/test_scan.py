@@ -82,6 +82,53 @@ def numbers(tmp_path) -> Path:
     return by_hand(tmp_path / "numbers", {"n": "long"}, zip(tables, stats, strict=True))
 
 
+def test_texts_of_other_libraries(tmp_path):
+    """Predicates on STRING columns skip row groups of files whose Arrow schema has large strings, as Polars writes them."""
+    texts = ["a", "b", None]
+    table = by_hand(tmp_path / "t", {"s": "string", "n": "long"}, [(pa.table({"s": texts, "n": [1, 2, 3]}), {})])
+    for type_ in (pa.string(), pa.large_string()):
+        pq.write_table(pa.table({"s": pa.array(texts, type_), "n": [1, 2, 3]}), table / "0.parquet", row_group_size=1)
+        for where, rows in {"s = 'a'": [1], "s > 'a'": [2], "s is null": [3], "s like 'a%'": [1], "s < 'a'": []}.items():
+            assert dv.scan(table, ["n"], where=where).read_all()["n"].to_pylist() == rows
+    pl.DataFrame({"s": texts, "n": [1, 2, 3]}).write_parquet(table / "0.parquet")
+    assert dv.scan(table, where="s = 'b'").read_all().to_pylist() == [{"s": "b", "n": 2}]
+
+
+def test_nan_in_files_that_pyarrow_has_written_again(tmp_path):
+    """The key of a file of Spark, which pyarrow keeps, does not make the bounds count that pyarrow computes without NaN."""
+    rows = pa.table({"x": [1.0, float("nan"), 2.0]})
+    table = by_hand(tmp_path / "t", {"x": "double"}, [(rows, {})])
+    pq.write_table(rows.replace_schema_metadata({"org.apache.spark.version": "4.2.0"}), table / "0.parquet")
+    assert (
+        dv.scan(table, where="x > 5").read_all().num_rows == dv.scan(table, where="x = double('NaN')").read_all().num_rows == 1
+    )
+
+
+def test_fields_in_the_values_of_objects_that_have_columns(tmp_path):
+    """A path is what the Variant as a whole has there: a field beside its own columns is ignored, by every path to it (S6)."""
+    variants = column([{"a": {"b": 7}}, {"a": {"b": 8}}, {"c": 9}])
+    kind = dv.shredding.shred(variants, "a struct<b bigint>").type
+    missing = {"value": None, "typed_value": None}
+    cells = [
+        {**variants[0].as_py(), "typed_value": {"a": missing}},  # the field has columns
+        {**variants[1].as_py(), "typed_value": None},  # the object is in `value`
+        {**variants[2].as_py(), "typed_value": {"a": {"value": None, "typed_value": {"b": {"value": None, "typed_value": 3}}}}},
+    ]
+    table = by_hand(tmp_path / "t", {"v": "variant"}, [(pa.table({"v": variants}), {})], protocol=VARIANTS)
+    written = pa.table({"v": pa.array(cells, kind)})
+    with dv.parquet.FileWriter(table / "0.parquet", written.schema, variants=[("v",)]) as writer:
+        writer.write(written.to_batches()[0])
+    whole = [decoded(row)["v"] for row in dv.scan(table).read_all().to_pylist()]
+    assert whole == [{}, {"a": {"b": 8}}, {"c": 9, "a": {"b": 3}}]
+    paths = {"a": "v:a", "b": "v:a.b", "n": "v:a.b::int", "c": "v:c"}
+    for names in (["a"], ["b"], ["n"], ["c"], list(paths)):
+        found = [decoded(row) for row in dv.scan(table, {name: paths[name] for name in names}).read_all().to_pylist()]
+        objects = [row.get("a", {}) for row in whole]
+        wanted = {"a": [row.get("a") for row in whole], "b": [one.get("b") for one in objects], "c": [None, None, 9]}
+        wanted["n"] = wanted["b"]
+        assert found == [dict(zip(names, row, strict=True)) for row in zip(*(wanted[name] for name in names), strict=True)]
+
+
 def test_needs_no_spark(numbers):
     """`scan` imports neither PySpark nor py4j, and works where only the codec's dependencies are used."""
     rows = f"dv.scan({str(numbers)!r}, where='n > 3').read_all().num_rows"
