@@ -1,12 +1,13 @@
 package org.apache.spark.sql.delta.variant
 
 import org.apache.spark.sql.catalyst.expressions.{
-  Alias, Ascending, Attribute, AttributeMap, Expression, NamedExpression, NullsFirst, NullsLast, SortOrder
+  Alias, Ascending, Attribute, AttributeMap, Empty2Null, Expression, NamedExpression, NullsFirst, NullsLast, SortOrder
 }
 import org.apache.spark.sql.catalyst.optimizer.CollapseProject
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, RebalancePartitions, RepartitionByExpression, Sort}
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.functions.expr
+import org.apache.spark.sql.types.StringType
 
 /** The order of the rows of a write, and which task gets them. */
 object Clustering {
@@ -30,6 +31,14 @@ object Clustering {
     val ranges = RepartitionByExpression(order, Project(last.below.output ++ computed, last.below), None, Some(bytes))
     last.above(Sort(order, global = false, ranges))
   }
+
+  /**
+   * The expressions by whose order the rows of a partition are together. Empty strings and NULL are one partition: in the last
+   * column they are neighbors, in others they are made equal.
+   */
+  def partitions(columns: Seq[Expression]): Seq[Expression] =
+    columns.dropRight(1).map(column => if (column.dataType == StringType) Empty2Null(column) else column) ++ columns.takeRight(
+      1)
 
   /**
    * The rows, with the rows of a partition together, in their order. If the rows are sorted by partition, or if Delta computes
@@ -61,8 +70,9 @@ object Clustering {
 
     def underneath(key: Expression): Expression = key.transform { case column: Attribute => made.getOrElse(column, column) }
 
-    def named(names: Seq[String]): Seq[Expression] =
-      names.flatMap(name => columns.find(column => resolver(column.name, name)).map(column => underneath(column.toAttribute)))
+    /** The keys of partitions; fewer if the plan lacks some of the columns. */
+    def named(names: Seq[String]): Seq[Expression] = partitions(
+      names.flatMap(name => columns.find(column => resolver(column.name, name)).map(column => underneath(column.toAttribute))))
 
     def above(plan: LogicalPlan): DataFrame = Dataset.ofRows(session, Project(columns, plan))
   }

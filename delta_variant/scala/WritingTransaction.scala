@@ -344,8 +344,8 @@ final class WritingTransaction(started: OptimisticTransaction)
     private def in(plan: SparkPlan)(column: Attribute): Attribute = plan.output(output.indexWhere(_.exprId == column.exprId))
 
     /** Whether the rows are sorted by partition, before empty strings become NULL. */
-    private def isSorted(plan: SparkPlan): Boolean =
-      partitioning.isEmpty || V1WritesUtils.isOrderingMatched(partitioning.map(in(plan)), finalPlan(plan).outputOrdering)
+    private def isSorted(plan: SparkPlan): Boolean = partitioning.isEmpty ||
+      V1WritesUtils.isOrderingMatched(Clustering.partitions(partitioning.map(in(plan))), finalPlan(plan).outputOrdering)
 
     private def sorted(plan: SparkPlan): SparkPlan =
       if (partitioning.isEmpty) plan
@@ -353,7 +353,8 @@ final class WritingTransaction(started: OptimisticTransaction)
         val places = late.toSeq.flatMap(_.columns.take(1)).flatMap { index =>
           Seq(GetStructField(plan.output(index), 0), GetStructField(plan.output(index), 1)) // as tasks read them
         }
-        SortExec((partitioning.map(in(plan)) ++ places).map(SortOrder(_, Ascending)), global = false, plan)
+        val partitions = Clustering.partitions(partitioning.map(in(plan)))
+        SortExec((partitions ++ places).map(SortOrder(_, Ascending)), global = false, plan)
       }
 
     /** The plan without the nodes of adaptive execution, which do not know the order of their rows (SPARK-40588). */

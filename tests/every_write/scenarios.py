@@ -662,6 +662,12 @@ SCENARIOS |= {
         "OPTIMIZE t WHERE p < 3;"
         "UPDATE t SET v = doc(1) WHERE p < 20 AND id > 60"
     ),
+    "empty strings and NULL are one partition": of(
+        table("id BIGINT, v VARIANT, p STRING, q INT", "PARTITIONED BY (p, q)")
+        + "INSERT INTO t SELECT id, doc(id), IF(id % 2 = 0, '', NULL), id % 3 FROM range(0, 12, 1, 1);"
+        "INSERT INTO t SELECT id, doc(id), IF(id % 2 = 0, '', NULL), id % 3 FROM range(0, 12, 1, 1) ORDER BY 3, 4;"
+        "UPDATE t SET p = IF(id % 2 = 0, '', NULL) WHERE id > 6"
+    ),
     "random prefixes": of(
         table(
             "id BIGINT, v VARIANT, p INT",
