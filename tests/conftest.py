@@ -95,8 +95,9 @@ LONGEST = [
     "writer/record_batches",
 ]
 
-# For the JVMs of all processes. Tests run most code a few times, in as many JVMs as cores: C2 and the threads of G1 cost more
-# than they save. Without C2 the code cache has 48 MiB: Spark's code fills it in minutes, and a full one ends all compilation.
+# For the JVMs of all processes. Tests run most code a few times, in as many JVMs as cores: the threads of G1 cost more than
+# they save, and so does C2, except in the session of many tests (`spark`). Without C2 the code cache has 48 MiB: Spark's code
+# fills it in minutes, and a full one ends all compilation.
 # C1 compiles a method after 0.4 of its usual number of calls: a twelfth of the CPU time. To verify the classes of JARs takes a
 # tenth of a driver's start. PySpark tells the JVM, for errors, where each column of a DataFrame was made: 0.7 of the 0.9 ms
 # that `F.col` or a cast takes.
@@ -106,6 +107,9 @@ os.environ.setdefault(
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
 )
+
+# Six minutes of planning took a thread 163 s of CPU time compiled by C1, and 101 s by C2, which took 100 s to compile once.
+C2 = "-XX:TieredStopAtLevel=4 -XX:CompileThresholdScaling=1"
 
 # Hadoop is that of PySpark 4.2. hadoop-aws asks for a bundle of 600 MB: these modules of it are what S3A needs.
 S3A = [
@@ -152,7 +156,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "3g")
-        .config("spark.driver.extraJavaOptions", "-Xms1500m -Xmn700m -XX:MetaspaceSize=400m")  # fewer collections
+        .config("spark.driver.extraJavaOptions", f"{C2} -Xms1500m -Xmn700m -XX:MetaspaceSize=400m")  # fewer collections
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
