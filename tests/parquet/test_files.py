@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_variant import shredding
+from delta_variant import nested, shredding
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
-from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from tests.strategies import DECIMALS, SCHEMAS, SPARK_SCHEMAS, VARIANTS, column, same, values
 from tests.versions import PYARROW, needs_pyarrow
 
 PLAIN = shredding.UNSHREDDED
@@ -442,6 +442,41 @@ def test_any_table_comes_back(tmp_path_factory, rows, schema):
     path = tmp_path_factory.getbasetemp() / "any.parquet"
     write_table(pa.table({"v": column(rows)}), path, shred={"v": schema})
     assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
+
+
+def without_empty_values(array):
+    """A shredded column whose groups have no `value` where it is null in all rows and a `typed_value` is beside it."""
+    names = [name[-1] for name, _ in nested.children(array.type)]
+    parts = dict(zip(names, map(without_empty_values, nested.arrays(array)), strict=True))
+    if names == ["value", "typed_value"] and parts["value"].null_count == len(array):
+        del parts["value"]
+    if not parts:
+        return array
+    inside = list(parts.values())
+    if not pa.types.is_struct(array.type):
+        return nested.rebuilt(array, nested.with_types(array.type, [part.type for part in inside]), inside)
+    kind = pa.struct([array.type.field(name).with_type(part.type) for name, part in parts.items()])
+    return nested.rebuilt(array, kind, inside)
+
+
+ORDERS = st.fixed_dictionaries(
+    {}, optional={"a": st.fixed_dictionaries({}, optional={"b": st.lists(st.text(max_size=2), max_size=2)}), "price": DECIMALS}
+)
+
+
+@settings(max_examples=100)
+@given(
+    rows=st.lists(st.one_of(ORDERS, VARIANTS, st.just("SQL NULL")), min_size=1, max_size=6),
+    schema=st.one_of(st.just("a struct<b array<string>>, price decimal(9,2)"), SPARK_SCHEMAS),
+)
+def test_files_of_others_with_groups_without_values(tmp_path_factory, rows, schema):
+    """Groups may lack `value`, and decimals have any physical type, also where objects and Variants are missing (F1)."""
+    path = tmp_path_factory.getbasetemp() / "groups.parquet"
+    shredded = without_empty_values(shredding.shred(column(rows), schema))
+    table = pa.table({"v": nested.without_nulls_below_nulls(shredded, pa.field("v", shredded.type))})
+    for as_integers in (False, True):
+        pq.write_table(table, path, store_decimal_as_integer=as_integers)
+        assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
 
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary(), pa.binary_view()])
