@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_variant import nested, shredding
+from delta_variant.arrow import VariantType
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
@@ -477,6 +478,47 @@ def test_files_of_others_with_groups_without_values(tmp_path_factory, rows, sche
     for as_integers in (False, True):
         pq.write_table(table, path, store_decimal_as_integer=as_integers)
         assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(VARIANTS, min_size=1, max_size=4),
+    places=st.lists(st.one_of(st.none(), st.just(0), st.integers(0, 3)), min_size=1, max_size=8),
+    schema=st.one_of(st.none(), SCHEMAS),
+)
+def test_nulls_that_pyarrow_makes(tmp_path_factory, rows, places, schema):
+    """A NULL is written as one whatever pyarrow's kernels leave below it: in columns, structs and lists."""
+    path = tmp_path_factory.getbasetemp() / "nulls.parquet"
+    whole = column(rows) if schema is None else shredding.shred(column(rows), schema)
+    places = [place if place is None or place < len(rows) else None for place in places]
+    taken = whole.take(pa.array(places, pa.int64()))
+    expected = ["SQL NULL" if place is None else rows[place] for place in places]
+    inside = pa.StructArray.from_arrays([taken], ["v"])
+    for shred in (None, "auto", {"v": "a bigint, b array<string>"}):
+        write_table(pa.table({"v": taken, "s": inside}), path, shred=shred)
+        back = read_table(path).combine_chunks()
+        for found in (back["v"].chunk(0), back["s"].chunk(0).field("v")):
+            assert all(map(same, values(found), expected))
+    write_table(pa.table({"l": pa.ListArray.from_arrays(pa.array([0, len(places)], pa.int32()), taken)}), path)
+    assert all(map(same, values(read_table(path)["l"].combine_chunks().flatten()), expected))
+
+
+def test_nulls_of_other_origins(tmp_path):
+    """NULLs of `pa.nulls`, if_else, a promoting concat_tables and the extension type are written, beside other columns."""
+    one = column([{"a": 1}])
+    made = {
+        "nulls": pa.nulls(2, PLAIN),
+        "if_else": pc.if_else(pa.array([True, False]), column([{"a": 1}, 2]), pa.scalar(None, PLAIN)),
+        "concat_arrays": pa.concat_arrays([one, pa.nulls(1, PLAIN)]),
+        "concat_tables": pa.concat_tables([pa.table({"v": one}), pa.table({"i": [2]})], promote_options="default")["v"],
+        "extension": VariantType().wrap_array(pa.nulls(2, PLAIN)),
+        "required structs": pa.nulls(2, pa.struct([pa.field("k", pa.struct([pa.field("l", pa.uuid(), False)]), False)])),
+    }
+    write_table(pa.table(made), tmp_path / "f")
+    back = read_table(tmp_path / "f")
+    for name, array in made.items():
+        assert back[name].is_null().to_pylist() == array.is_null().to_pylist()
+        assert back[name][0].as_py() == array[0].as_py()
 
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary(), pa.binary_view()])
