@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -123,3 +125,59 @@ def rebuilt(array: pa.Array, kind: pa.DataType, inside: Sequence[pa.Array]) -> p
     if pa.types.is_map(kind):
         inside = [pa.StructArray.from_arrays(inside, fields=[kind.key_field, kind.item_field])]
     return pa.Array.from_buffers(kind, len(array), array.buffers()[: kind.num_buffers], offset=array.offset, children=inside)
+
+
+def without_nulls_below_nulls(array: pa.Array, field: pa.Field) -> pa.Array:
+    """The array of a field, without nulls of fields inside that are declared non-nullable, where all of them are below nulls.
+
+    Such nulls are valid, and pyarrow makes them (`take`, `if_else`, `pa.nulls`), but its Parquet writer refuses them. They
+    become what their slots hold, which no reader sees. Other nulls stay.
+
+    >>> kind = pa.struct([pa.field("a", pa.int8(), nullable=False)])
+    >>> without_nulls_below_nulls(pa.nulls(2, kind), pa.field("s", kind)).field("a").null_count
+    0
+    """
+    return _filled(array, field, np.zeros(len(array), np.bool_)) if _has_refused_nulls(array, field) else array
+
+
+def _has_refused_nulls(array: pa.Array, field: pa.Field) -> bool:
+    if not field.nullable and array.null_count:
+        return True
+    parts = zip(arrays(array), children(array.type), strict=True)
+    return any(_has_refused_nulls(part, inner) for part, (_, inner) in parts)
+
+
+def _filled(array: pa.Array, field: pa.Field, hidden: npt.NDArray[np.bool_]) -> pa.Array:
+    """The array without nulls that are `hidden`, where its field or one inside is non-nullable."""
+    kind, nulls = array.type, np.asarray(array.is_null())
+    inside = arrays(array)
+    if inside:
+        below = hidden | nulls if pa.types.is_struct(kind) else _in_no_list(array, hidden | nulls)
+        inside = [_filled(part, inner, below) for part, (_, inner) in zip(inside, children(kind), strict=True)]
+        array = rebuilt(array, kind, inside)
+    if field.nullable or not nulls.any() or not hidden[nulls].all():
+        return array
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(inside, fields=list(kind))
+    if pa.types.is_map(kind):
+        inside = [pa.StructArray.from_arrays(inside, fields=[kind.key_field, kind.item_field])]
+    if isinstance(array, pa.ExtensionArray):
+        return kind.wrap_array(_filled(array.storage, field.with_type(kind.storage_type), hidden))
+    if pa.types.is_dictionary(kind):
+        return array
+    buffers = [None, *array.buffers()[1 : kind.num_buffers]]
+    return pa.Array.from_buffers(kind, len(array), buffers, null_count=0, offset=array.offset, children=inside)
+
+
+def _in_no_list(array: pa.Array, hidden: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which elements are in no list, or no map, but in those that are hidden or outside of a slice."""
+    if pa.types.is_fixed_size_list(array.type):
+        starts = (array.offset + np.arange(len(array))) * array.type.list_size
+        ends = starts + array.type.list_size
+    else:
+        offsets = np.asarray(array.offsets).astype(np.int64)
+        starts, ends = offsets[:-1], offsets[1:]
+    steps = np.zeros(len(arrays(array)[0]) + 1, np.int64)
+    np.add.at(steps, starts[~hidden], 1)
+    np.add.at(steps, ends[~hidden], -1)
+    return np.asarray(np.cumsum(steps)[:-1] == 0)

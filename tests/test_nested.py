@@ -41,3 +41,42 @@ def test_arrays_are_rebuilt(form):
         again = nested.rebuilt(part, kind, nested.arrays(part))
         again.validate(full=True)
         assert again.equals(part)
+
+
+REQUIRED = pa.struct([pa.field("a", pa.int64(), False), pa.field("b", pa.list_(pa.field("x", pa.string(), False)), False)])
+BELOW = {
+    "struct": pa.struct([pa.field("s", REQUIRED, False), pa.field("u", pa.binary(2), False), pa.field("d", pa.bool_())]),
+    "list": pa.list_(REQUIRED),
+    "fixed_size_list": pa.list_(pa.field("x", REQUIRED, False), 2),
+    "map": pa.map_(pa.string(), pa.field("value", REQUIRED)),
+}
+ITEM = {"a": 1, "b": ["x", ""]}
+ITEMS = {
+    "struct": [{"s": ITEM, "u": b"uu", "d": None}, {"s": {"a": 2, "b": []}, "u": b"vv", "d": True}],
+    "list": [[ITEM, None], []],
+    "fixed_size_list": [[ITEM, ITEM], [ITEM, ITEM]],
+    "map": [[("k", ITEM), ("l", None)], []],
+}
+
+
+@pytest.mark.parametrize("form", BELOW)
+def test_nulls_below_nulls_are_filled(tmp_path, form):
+    """pyarrow writes an array without nulls below nulls, which is equal to the array, also for slices; other nulls stay."""
+    array = pa.array(ITEMS[form], BELOW[form])
+    array = pa.concat_arrays([array.take(pa.array([1, None, 0, None])), pa.nulls(2, array.type)])
+    for part in (array, array[1:4], array[3:], array[:1], array[:0]):
+        field = pa.field("c", part.type)
+        filled = nested.without_nulls_below_nulls(part, field)
+        filled.validate(full=True)
+        assert filled.to_pylist() == part.to_pylist()
+        pq.write_table(pa.table([filled], pa.schema([field])), tmp_path / "f")
+        assert pq.read_table(tmp_path / "f")["c"].to_pylist() == part.to_pylist()
+
+
+def test_nulls_that_are_not_below_nulls_stay():
+    """An array with a null of a non-nullable field outside of nulls is refused by the writer still."""
+    field = pa.field("c", pa.struct([pa.field("a", pa.int64(), False)]))
+    array = pa.StructArray.from_arrays(
+        [pa.array([None, None, 1])], fields=list(field.type), mask=pa.array([True, False, False])
+    )
+    assert nested.without_nulls_below_nulls(array, field).field("a").null_count == 2

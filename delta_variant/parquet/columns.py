@@ -3,7 +3,8 @@
 In: an open file, and the names of its VARIANT groups. Out: record batches with the columns asked for, everything else pruned,
 also inside structs. Source: VariantShredding, "Objects": the typed columns that are reached through objects only.
 
-Invariant: decimals inside VARIANT groups have the width of their physical type (`physical.exact_schema`).
+Invariant: decimals inside VARIANT groups have the width of their physical type (`physical.exact_schema`), and strings and
+binaries are no views.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from delta_variant import schema as schemas
 from delta_variant.locating import in_rows
 from delta_variant.parquet import opening
 from delta_variant.parquet.footer import Names, of
-from delta_variant.parquet.physical import exact_schema, with_types
+from delta_variant.parquet.physical import exact_schema, with_types, without_views
 
 BATCH_BYTES = 8 << 20
 _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
@@ -82,7 +83,7 @@ class Columns:
     def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:
         self._file = file
         self.metadata = file.metadata
-        self.schema = exact_schema(file, lambda _, names: names in variants)
+        self.schema = without_views(exact_schema(file, lambda _, names: names in variants))
 
     def group(self, names: Names) -> pa.DataType | None:
         """The type of a column or a field of structs; None if the file lacks it."""

@@ -16,10 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_variant import nested
+from delta_variant import buffers, nested
 from delta_variant import types as t
-from delta_variant.buffers import without_views
-from delta_variant.errors import InvalidLayoutError
+from delta_variant.errors import InvalidLayoutError, UnsupportedFeatureError
 from delta_variant.parquet.footer import Names
 
 _LOGICAL = {
@@ -72,11 +71,54 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     return nested.with_types(kind, [replaced(field.type, path, replace) for path, field in nested.children(kind, names)])
 
 
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with strings and binaries in place of their views, from which pyarrow can neither take nor filter."""
+
+    def plain(kind: pa.DataType, _names: Names) -> pa.DataType | None:
+        return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else None
+
+    return pa.schema([field.with_type(replaced(field.type, (field.name,), plain)) for field in schema], schema.metadata)
+
+
 def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the types of a schema, whose columns it has in its order."""
-    columns = [without_views(column) for column in batch.columns]
-    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
+    columns = [with_type(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def with_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array with another type, with lists in place of list views.
+
+    What is inside is cast by itself: pyarrow's cast of a struct refuses nulls of a field that is declared non-nullable, also
+    where the struct is null.
+    """
+    return _cast(buffers.without_views(array), kind)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    if isinstance(array, pa.ExtensionArray) and nested.is_nested(kind):
+        return _cast(array.storage, kind)  # a cast is wrong for slices of run ends
+    if _same_form(array.type, kind):
+        parts = zip(nested.arrays(array), nested.children(kind), strict=True)
+        return nested.rebuilt(array, kind, [_cast(part, field.type) for part, (_, field) in parts])
+    large = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(array.type)
+    if large is None:
+        return array.cast(kind)
+    try:
+        return array.cast(large).cast(kind)  # pyarrow 26 casts views of more than 2 GiB to wrong offsets
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(f"a column takes more than 2 GiB in one batch: {error}") from error
+
+
+def _same_form(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether two types differ only in what is inside, field by field."""
+    if type(one) is not type(other) or not nested.is_nested(one) or one.num_fields != other.num_fields:
+        return False
+    if pa.types.is_struct(one):
+        return all(field.name == twin.name for field, twin in zip(one, other, strict=True))
+    return not pa.types.is_fixed_size_list(one) or bool(one.list_size == other.list_size)
 
 
 def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from delta_variant import layouts, nested, shredding
 from delta_variant import schema as schemas
 from delta_variant import types as t
-from delta_variant.buffers import without_views
 from delta_variant.errors import InvalidLayoutError, InvalidSchemaError
 from delta_variant.locating import in_rows, naming
 from delta_variant.parquet import footer, opening, physical
@@ -129,9 +128,11 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
 
 
 def _storable(table: pa.Table) -> pa.Table:
-    """The table with every arrow.parquet.variant replaced by its storage, and without views of lists, strings and binaries.
+    """The table with every arrow.parquet.variant replaced by its storage, without views of lists, strings and binaries, and
+    without nulls of non-nullable fields below nulls.
 
-    pyarrow's writer crashes on that type. pyarrow cannot take a sample of views, and its casts of list views are wrong.
+    pyarrow's writer crashes on that type, and refuses those nulls. pyarrow cannot take a sample of views, and its casts of list
+    views are wrong.
     """
 
     def storage(kind: pa.DataType, _names: Names) -> pa.DataType | None:
@@ -142,10 +143,12 @@ def _storable(table: pa.Table) -> pa.Table:
         )
 
     fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
+
+    def stored(chunk: pa.Array, field: pa.Field) -> pa.Array:
+        return nested.without_nulls_below_nulls(physical.with_type(chunk, field.type), field)
+
     columns = [
-        pa.chunked_array([chunk.storage for chunk in column.chunks], field.type)  # a cast is wrong for slices of run ends
-        if isinstance(column.type, pa.BaseExtensionType) and column.type != field.type
-        else pa.chunked_array([without_views(chunk).cast(field.type) for chunk in column.chunks], field.type)
+        pa.chunked_array([stored(chunk, field) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))

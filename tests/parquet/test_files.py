@@ -19,11 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_variant import shredding
+from delta_variant import nested, shredding
+from delta_variant.arrow import VariantType
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
-from tests.strategies import SCHEMAS, VARIANTS, column, same, values
+from tests.strategies import DECIMALS, SCHEMAS, SPARK_SCHEMAS, VARIANTS, column, same, values
 from tests.versions import PYARROW, needs_pyarrow
 
 PLAIN = shredding.UNSHREDDED
@@ -442,6 +443,82 @@ def test_any_table_comes_back(tmp_path_factory, rows, schema):
     path = tmp_path_factory.getbasetemp() / "any.parquet"
     write_table(pa.table({"v": column(rows)}), path, shred={"v": schema})
     assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
+
+
+def without_empty_values(array):
+    """A shredded column whose groups have no `value` where it is null in all rows and a `typed_value` is beside it."""
+    names = [name[-1] for name, _ in nested.children(array.type)]
+    parts = dict(zip(names, map(without_empty_values, nested.arrays(array)), strict=True))
+    if names == ["value", "typed_value"] and parts["value"].null_count == len(array):
+        del parts["value"]
+    if not parts:
+        return array
+    inside = list(parts.values())
+    if not pa.types.is_struct(array.type):
+        return nested.rebuilt(array, nested.with_types(array.type, [part.type for part in inside]), inside)
+    kind = pa.struct([array.type.field(name).with_type(part.type) for name, part in parts.items()])
+    return nested.rebuilt(array, kind, inside)
+
+
+ORDERS = st.fixed_dictionaries(
+    {}, optional={"a": st.fixed_dictionaries({}, optional={"b": st.lists(st.text(max_size=2), max_size=2)}), "price": DECIMALS}
+)
+
+
+@settings(max_examples=100)
+@given(
+    rows=st.lists(st.one_of(ORDERS, VARIANTS, st.just("SQL NULL")), min_size=1, max_size=6),
+    schema=st.one_of(st.just("a struct<b array<string>>, price decimal(9,2)"), SPARK_SCHEMAS),
+)
+def test_files_of_others_with_groups_without_values(tmp_path_factory, rows, schema):
+    """Groups may lack `value`, and decimals have any physical type, also where objects and Variants are missing (F1)."""
+    path = tmp_path_factory.getbasetemp() / "groups.parquet"
+    shredded = without_empty_values(shredding.shred(column(rows), schema))
+    table = pa.table({"v": nested.without_nulls_below_nulls(shredded, pa.field("v", shredded.type))})
+    for as_integers in (False, True):
+        pq.write_table(table, path, store_decimal_as_integer=as_integers)
+        assert all(map(same, values(read_table(path)["v"].combine_chunks()), rows))
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(VARIANTS, min_size=1, max_size=4),
+    places=st.lists(st.one_of(st.none(), st.just(0), st.integers(0, 3)), min_size=1, max_size=8),
+    schema=st.one_of(st.none(), SCHEMAS),
+)
+def test_nulls_that_pyarrow_makes(tmp_path_factory, rows, places, schema):
+    """A NULL is written as one whatever pyarrow's kernels leave below it: in columns, structs and lists."""
+    path = tmp_path_factory.getbasetemp() / "nulls.parquet"
+    whole = column(rows) if schema is None else shredding.shred(column(rows), schema)
+    places = [place if place is None or place < len(rows) else None for place in places]
+    taken = whole.take(pa.array(places, pa.int64()))
+    expected = ["SQL NULL" if place is None else rows[place] for place in places]
+    inside = pa.StructArray.from_arrays([taken], ["v"])
+    for shred in (None, "auto", {"v": "a bigint, b array<string>"}):
+        write_table(pa.table({"v": taken, "s": inside}), path, shred=shred)
+        back = read_table(path).combine_chunks()
+        for found in (back["v"].chunk(0), back["s"].chunk(0).field("v")):
+            assert all(map(same, values(found), expected))
+    write_table(pa.table({"l": pa.ListArray.from_arrays(pa.array([0, len(places)], pa.int32()), taken)}), path)
+    assert all(map(same, values(read_table(path)["l"].combine_chunks().flatten()), expected))
+
+
+def test_nulls_of_other_origins(tmp_path):
+    """NULLs of `pa.nulls`, if_else, a promoting concat_tables and the extension type are written, beside other columns."""
+    one = column([{"a": 1}])
+    made = {
+        "nulls": pa.nulls(2, PLAIN),
+        "if_else": pc.if_else(pa.array([True, False]), column([{"a": 1}, 2]), pa.scalar(None, PLAIN)),
+        "concat_arrays": pa.concat_arrays([one, pa.nulls(1, PLAIN)]),
+        "concat_tables": pa.concat_tables([pa.table({"v": one}), pa.table({"i": [2]})], promote_options="default")["v"],
+        "extension": VariantType().wrap_array(pa.nulls(2, PLAIN)),
+        "required structs": pa.nulls(2, pa.struct([pa.field("k", pa.struct([pa.field("l", pa.uuid(), False)]), False)])),
+    }
+    write_table(pa.table(made), tmp_path / "f")
+    back = read_table(tmp_path / "f")
+    for name, array in made.items():
+        assert back[name].is_null().to_pylist() == array.is_null().to_pylist()
+        assert back[name][0].as_py() == array[0].as_py()
 
 
 @pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary(), pa.binary_view()])
