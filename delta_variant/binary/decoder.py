@@ -99,15 +99,17 @@ def find(metadata: bytes, value: bytes, kinds: Collection[int]) -> tuple[str, in
     """
     keys, data = decode_metadata(bytes(metadata)), bytes(value)
     _size(data, 0, len(data))
-    todo = [("$", 0)]
+    todo = [("$", 0, 0)]
     while todo:
-        path, at = todo.pop()
+        path, at, depth = todo.pop()
         if data[at] & 3 == t.PRIMITIVE and data[at] >> 2 in kinds:
             return path, data[at] >> 2
         if data[at] & 3 in (t.OBJECT, t.ARRAY):
+            if depth == MAX_DEPTH:
+                raise _malformed(m.DEPTH, at)
             names, children = _children(data, at, keys)
             steps = [f"[{i}]" for i in range(len(children))] if names is None else [paths.step(name) for name in names]
-            todo += reversed([(path + step, child) for step, (child, _) in zip(steps, children, strict=True)])
+            todo += reversed([(path + step, child, depth + 1) for step, (child, _) in zip(steps, children, strict=True)])
     return None
 
 

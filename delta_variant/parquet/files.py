@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_variant.buffers import floats, size_of
-from delta_variant.errors import InvalidSchemaError
+from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.parquet import encodings
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.footer import Names
@@ -56,10 +56,10 @@ class FileWriter:
     sink: a path, which is opened here and removed if writing fails, or an open binary file, to which a thread writes, and which
     the caller closes. schema: the physical schema of every batch; field ids are taken from `PARQUET:field_id`. variants: the
     VARIANT groups, each as the names that lead to it. closed: those of them, at the top or in structs, whose objects are closed
-    as far as there is room (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none. row_group_bytes: the size
-    of a row group in Arrow bytes. metadata: key-value pairs for the footer. Raises InvalidSchemaError if a group of `variants`
-    is not a VARIANT column of the schema. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks
-    those of others.
+    as far as there is room (`parquet.stubs`). compression: zstd, snappy, gzip, lz4, brotli or none, which None means
+    too. row_group_bytes: the size of a row group in Arrow bytes. metadata: key-value pairs for the footer. Raises
+    InvalidSchemaError if a group of `variants` is not a VARIANT column of the schema, UnsupportedFeatureError for other
+    compressions. Arrow's writer trusts the buffers of the batches: `batch.validate(full=True)` checks those of others.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> events = dv.shredding.shred(dv.arrow.VariantArray.from_pylist([{"id": 1}]), "id bigint")
@@ -75,7 +75,7 @@ class FileWriter:
         *,
         variants: Collection[Names] = (),
         closed: Collection[Names] = (),
-        compression: str = "zstd",
+        compression: str | None = "zstd",
         row_group_bytes: int = ROW_GROUP_BYTES,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
@@ -88,7 +88,9 @@ class FileWriter:
         for group in self._variants:
             if (*group, "metadata") not in names:
                 raise InvalidSchemaError(f"{'.'.join(group)} is not a VARIANT column of the schema to be written")
-        self._compression = compression
+        self._compression = "none" if compression is None else str(compression).lower()
+        if self._compression not in _CODECS:
+            raise UnsupportedFeatureError(f"compression={compression!r} is not one of {', '.join(_CODECS)}")
         self._row_group_bytes = row_group_bytes
         self._metadata = dict(metadata or {})
         self._writer: pq.ParquetWriter | None = None
@@ -103,8 +105,8 @@ class FileWriter:
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
         self._stubs: Stubs | None = None
         self._open = True
-        number, codec = _CODECS.get(compression.lower(), (None, None))
-        if closed and number is not None:  # pyarrow raises its error for other compressions
+        if closed:
+            number, codec = _CODECS[self._compression]
             with self._abort_on_error():
                 self._stubs = Stubs(self._schema, closed, self._buffer, number, codec and pa.Codec(codec))
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from delta_variant import layouts, shredding
 from delta_variant import schema as schemas
 from delta_variant.layouts.recognition import DRAFT, FIRST, layout_of
+from delta_variant.locating import naming
 from delta_variant.parquet import footer as footers
 from delta_variant.parquet.columns import Columns, leaf_count, opened
 from delta_variant.parquet.statistics import Footer
@@ -73,7 +74,7 @@ def inspect(path: str | os.PathLike[str] | Any) -> tuple[InspectedColumn, ...]:
 
     path: a path, or an open binary file. Columns are those with the VARIANT logical type, and those of any layout that
     `layouts` recognizes, at the top and in structs. Raises DamagedFileError for a file that is damaged or not Parquet,
-    InvalidLayoutError for types that Variant does not have, and UnsupportedFeatureError for encrypted columns.
+    InvalidLayoutError for a layout or types that Variant does not have, and UnsupportedFeatureError for encrypted columns.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}, {"id": "x"}])})
@@ -84,7 +85,7 @@ def inspect(path: str | os.PathLike[str] | Any) -> tuple[InspectedColumn, ...]:
     """
     if hasattr(path, "read"):
         return tuple(_columns(path))
-    with pa.OSFile(str(path)) as source:
+    with naming(path), pa.OSFile(str(path)) as source:
         return tuple(_columns(source))
 
 
@@ -97,15 +98,18 @@ def _columns(source: Any) -> Iterator[InspectedColumn]:
     for names in found:
         kind, leaves = columns.group(names), columns.leaves(names)
         assert kind is not None
-        words, size = layout_of(kind), sum(map(columns.size, leaves))
-        is_shredded = words is None and kind.get_field_index("typed_value") >= 0
+        with naming(f"column {dotted(names)}"):
+            words = layout_of(kind)
+            is_shredded = words is None and kind.get_field_index("typed_value") >= 0
+            schema = schemas.ddl(shredding.schema_of(kind)) if is_shredded else None
+        size = sum(map(columns.size, leaves))
         proven = {column.number for column in columns.typed_columns(names) if footer.is_proven(column)}
         paths = tuple(_paths(kind, leaves.start, "$", columns, footer, proven)) if is_shredded else ()
         yield InspectedColumn(
             dotted(names),
             _LAYOUTS[words],
             names in annotated,
-            schemas.ddl(shredding.schema_of(kind)) if is_shredded else None,
+            schema,
             columns.metadata.num_rows,
             size,
             sum(path.residual_bytes for path in paths) if is_shredded else size,

@@ -31,6 +31,8 @@ _AHEAD = 1 << 16  # as pyarrow does: the footer of most files with one request t
 _ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
 _LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
 """pyarrow raises OSError for some features that it lacks, such as the codec LZO."""
+_WIDE = re.compile(r"Decimal128::FromBigEndian was (?!0\b)|Invalid BYTE_ARRAY length for decimal")
+"""pyarrow raises ArrowInvalid for a decimal in more than 16 bytes, which Parquet allows for every precision."""
 MAX_ROWS = 1 << 20
 """The most rows of a batch. pyarrow reserves memory for as many rows as it is asked for."""
 
@@ -175,10 +177,13 @@ def reading(source: CountedFile | None = None) -> Iterator[None]:
 def error_of(error: Exception) -> DeltaVariantError:
     """What an error that pyarrow raises for a file's bytes says about the file.
 
-    UnsupportedFeatureError for what pyarrow lacks, such as a codec, although damaged bytes may spell that too; TableError if
-    there is no memory for a page; else DamagedFileError.
+    UnsupportedFeatureError for what pyarrow lacks, such as a codec, or decimals in more than 16 bytes, although damaged bytes
+    may spell that too; TableError if there is no memory for a page; else DamagedFileError.
     """
-    if isinstance(error, pa.ArrowNotImplementedError) or (isinstance(error, OSError) and _LACKS.search(str(error))):
+    lacks = {OSError: _LACKS, pa.ArrowInvalid: _WIDE}
+    if isinstance(error, pa.ArrowNotImplementedError) or any(
+        isinstance(error, kind) and text.search(str(error)) for kind, text in lacks.items()
+    ):
         return UnsupportedFeatureError(f"the file has something that pyarrow cannot read, or is damaged: {error}")
     if isinstance(error, pa.ArrowMemoryError):
         return TableError(f"there is no memory for a page of the file, which is large or damaged: {error}")

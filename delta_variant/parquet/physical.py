@@ -132,4 +132,9 @@ def _typed_leaf(kind: pa.DataType, names: Names, column: Any) -> pa.DataType:
     if logical != "DECIMAL" or primitive is None:
         return kind
     decimal, make = _DECIMALS[physical]
+    if kind.precision > t.DECIMAL_DIGITS[decimal]:
+        raise InvalidLayoutError(
+            f"at {'.'.join(names)}: a Parquet column of {physical} has room for {t.DECIMAL_DIGITS[decimal]} digits, not for "
+            f"decimal({kind.precision},{kind.scale})"
+        )
     return kind if primitive.id == decimal else make(kind.precision, kind.scale)

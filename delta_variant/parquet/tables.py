@@ -7,7 +7,7 @@ a group without it whose fields are those of a layout. Invariant: read_table ret
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,14 +34,15 @@ def write_table(
     path: str | os.PathLike[str],
     *,
     shred: Mapping[str, pa.DataType | str] | str | None = None,
-    compression: str = "zstd",
+    compression: str | None = "zstd",
 ) -> None:
     """Writes a table to a Parquet file.
 
     A VARIANT column is a struct<metadata: binary, value: binary>, in either order and in any form of binary, or a shredded
     column, with or without the extension type arrow.parquet.variant. shred: for each column its shredding schema, an Arrow type
     or DDL text; "auto" infers the schemas of the columns that are not shredded, and closes their objects; None writes columns
-    as they are. compression: as for `FileWriter`. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError.
+    as they are. compression: as for `FileWriter`. Raises InvalidSchemaError, InvalidLayoutError, MalformedVariantError,
+    and UnsupportedFeatureError for other compressions.
 
     >>> import pyarrow as pa, delta_variant as dv
     >>> table = pa.table({"v": dv.arrow.VariantArray.from_pylist([{"id": 1}])})
@@ -101,13 +102,22 @@ def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -
         return {}
     if shred == "auto":
         plain = [f.name for f in table.schema if _looks_final(f.type) and f.type.get_field_index("typed_value") < 0]
+        _check_names(table, plain)
         found = {name: schemas.infer(table.column(name).slice(0, INFERENCE_ROWS).combine_chunks()) for name in plain}
         return {name: schema for name, schema in found.items() if schema is not None}
     assert not isinstance(shred, str)
+    _check_names(table, shred)
     for name in shred:
         if name not in table.column_names or not _looks_final(table.schema.field(name).type):
             raise InvalidSchemaError(f"{name} is not a VARIANT column of the table, which has {table.schema.names}")
     return {name: schemas.parse(schema) if isinstance(schema, str) else schema for name, schema in shred.items()}
+
+
+def _check_names(table: pa.Table, shredded: Iterable[str]) -> None:
+    """Raises InvalidSchemaError if two columns have the name of one that is to be shredded."""
+    for name in shredded:
+        if table.column_names.count(name) > 1:
+            raise InvalidSchemaError(f"{name} is the name of more than one column: rename them, or write with shred=None")
 
 
 def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType]) -> pa.RecordBatch:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 
 import pyarrow as pa
 
 from delta_variant import types as t
 from delta_variant.errors import InvalidSchemaError
 from delta_variant.paths import quoted
-from delta_variant.schema.rules import check, is_list
+from delta_variant.schema.rules import MAX_LEVELS, check, is_list
 
 _BY_NAME = {name: p.arrow for p in t.PRIMITIVES if p.arrow is not None for name in (p.name, p.spark) if name}
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.$-]+)|([<>(),:]))")
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([\w.$-]+)|([<>(),:]))")
+_NUMBER = re.compile(r"[0-9]{1,99}")
 
 
 def parse(ddl: str) -> pa.DataType:
     """The shredding schema in Spark DDL text: a type (`struct<a: int>`) or the fields of an object (`a int, b array<string>`).
 
     The names of types are Spark's, plus time, uuid, timestamp_nanos, timestamp_ntz_nanos, and `variant` for a field without a
-    type. Raises InvalidSchemaError.
+    type. Names in backquotes may be empty. Raises InvalidSchemaError, also for more than 100 levels.
 
     >>> import delta_variant as dv
     >>> print(dv.schema.parse("actor struct<id: bigint>, amount decimal(18, 2)"))
@@ -74,14 +76,14 @@ class _Parser:
             token = _TOKEN.match(self.ddl, at)
             if token is None:
                 raise InvalidSchemaError(f"shredding schema {self.ddl!r}: unexpected text at character {at}")
-            yield (token[1].replace("``", "`"), True) if token[1] else (token[2] or token[3], False)
+            yield (token[1].replace("``", "`"), True) if token[1] is not None else (token[2] or token[3], False)
             at = token.end()
 
     def peek(self, ahead: int = 0) -> str:
         return self.tokens[self.at + ahead][0] if self.at + ahead < len(self.tokens) else ""
 
     def fail(self, expected: str) -> InvalidSchemaError:
-        found = repr(self.peek()) if self.peek() else "the end"
+        found = repr(self.peek()) if self.at < len(self.tokens) else "the end"
         return InvalidSchemaError(f"shredding schema {self.ddl!r}: {expected} expected, {found} found")
 
     def take(self, symbol: str) -> bool:
@@ -95,7 +97,13 @@ class _Parser:
             raise self.fail(repr(symbol))
 
     def whole(self) -> pa.DataType:
-        alone = len(self.tokens) == 1 or self.peek(1) in "<("
+        levels = accumulate((token == ("<", False)) - (token == (">", False)) for token in self.tokens)
+        if max(levels, default=0) > MAX_LEVELS:
+            raise InvalidSchemaError(
+                f"shredding schema of {len(self.ddl)} characters: nested more than {MAX_LEVELS} levels deep: leave the deepest "
+                "levels out"
+            )
+        alone = len(self.tokens) < 2 or self.tokens[1] in (("<", False), ("(", False))
         schema = self.type() if alone else pa.struct(self.fields())
         if self.at < len(self.tokens):
             raise self.fail("the end")
@@ -108,8 +116,8 @@ class _Parser:
         return fields
 
     def field(self) -> pa.Field:
-        name = self.peek()
-        if not name or (name in "<>(),:" and not self.tokens[self.at][1]):
+        name, is_quoted = self.tokens[self.at] if self.at < len(self.tokens) else ("", False)
+        if not is_quoted and name in ("", *"<>(),:"):
             raise self.fail("a field name")
         self.at += 1
         self.take(":")
@@ -153,7 +161,7 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def number(self) -> int:
-        if not self.peek().isdigit():
+        if not _NUMBER.fullmatch(self.peek()):
             raise self.fail("a number")
         self.at += 1
         return int(self.peek(-1))

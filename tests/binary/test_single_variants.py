@@ -8,6 +8,7 @@ import struct
 import uuid
 import zoneinfo
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from delta_variant import binary
 from delta_variant.errors import DeltaVariantError, MalformedVariantError
 from delta_variant.kernels.validate import MAX_DEPTH
+from delta_variant.types import NULL
 from tests.strategies import VARIANTS, same
 
 UTC = dt.timezone.utc
@@ -374,7 +376,7 @@ def nested(depth):
 
 
 def test_deep_nesting_does_not_recurse():
-    """MAX_DEPTH levels are encoded, decoded and printed as JSON; encode, decode and to_json refuse one more."""
+    """MAX_DEPTH levels are encoded, decoded and printed as JSON; encode, decode, to_json and find refuse one more."""
     metadata, value = binary.encode(nested(MAX_DEPTH))
     assert binary.to_json(metadata, value) == "[" * MAX_DEPTH + "null" + "]" * MAX_DEPTH
     deep = binary.decode(metadata, value)
@@ -384,7 +386,8 @@ def test_deep_nesting_does_not_recurse():
     with pytest.raises(DeltaVariantError, match="nested too deeply"):
         binary.encode(nested(MAX_DEPTH + 1))
     offsets = bytes([3 | 2 << 2, 1]) + number(0, 3) + number(len(value), 3)
-    for read in (binary.decode, binary.to_json):
+    assert binary.find(metadata, value, kinds={NULL}) == ("$" + "[0]" * MAX_DEPTH, NULL)
+    for read in (binary.decode, binary.to_json, partial(binary.find, kinds={NULL})):
         with pytest.raises(MalformedVariantError, match="nested too deeply"):
             read(metadata, offsets + value)
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import delta_variant as dv
-from delta_variant.errors import DamagedFileError, DeltaVariantError, UnsupportedFeatureError
+from delta_variant.errors import DamagedFileError, DeltaVariantError, InvalidLayoutError, UnsupportedFeatureError
 from delta_variant.kernels import footers as kernel
 from delta_variant.parquet import footer
 from tests.damaged_files import damage, tables, thrift_trees
@@ -376,6 +377,49 @@ def test_codecs_that_pyarrow_lacks(table_of, tmp_path):
         with pytest.raises(UnsupportedFeatureError, match="pyarrow cannot read") as found:
             read()
         assert "restore" not in str(found.value)
+
+
+def decimal(column: int, precision: int, scale: int = 2):
+    """An edit that makes a column a decimal: by the converted type alone, which every version of pyarrow reads."""
+
+    def edit(tree: list[Any]) -> None:
+        element = at(tree, ELEMENT)[2][1][column]
+        element[:] = [field for field in element if field[0] not in (6, 7, 8, 10)]
+        element += [[number, thrift_trees.I32, value] for number, value in ((6, 5), (7, scale), (8, precision))]
+
+    return edit
+
+
+@pytest.mark.parametrize(("kind", "value"), [(pa.binary(20), bytes(19) + b"\5"), (pa.binary(), bytes(16) + b"\5")])
+def test_decimals_that_pyarrow_lacks(table_of, tmp_path, kind, value):
+    """A decimal in more than 16 bytes, which Parquet allows for every precision, is no damage; one in no bytes is."""
+    pq.write_table(pa.table({"s": pa.array([value], kind)}), tmp_path / "f", compression="none", use_dictionary=False)
+    wide = edited((tmp_path / "f").read_bytes(), decimal(1, 38))
+    for read in readers(table_of(wide)):
+        with pytest.raises(UnsupportedFeatureError, match="pyarrow cannot read") as found:
+            read()
+        assert "a.parquet" in str(found.value)
+        assert "restore" not in str(found.value)
+    pq.write_table(pa.table({"s": pa.array([b""])}), tmp_path / "f")
+    (tmp_path / "f").write_bytes(edited((tmp_path / "f").read_bytes(), decimal(1, 38)))
+    with pytest.raises(DamagedFileError):
+        dv.parquet.read_table(tmp_path / "f")
+
+
+@pytest.mark.parametrize(("kind", "digits"), [(pa.int32(), 9), (pa.int64(), 18)])
+def test_decimals_with_more_digits_than_their_column(tmp_path, kind, digits):
+    """In a VARIANT, a decimal whose column has no room for its digits is an invalid layout; with the most digits it is read."""
+    dv.parquet.write_table(pa.table({"v": dv.arrow.VariantArray.from_pylist([5])}), tmp_path / "f", shred={"v": kind})
+    data = (tmp_path / "f").read_bytes()
+    for precision in (digits, digits + 1):
+        path = tmp_path / f"{precision}.parquet"
+        path.write_bytes(edited(data, decimal(4, precision)))
+        if precision == digits:
+            assert dv.binary.decode(**dv.parquet.read_table(path)["v"][0].as_py()) == Decimal("0.05")
+            continue
+        for read in (dv.parquet.read_table, dv.parquet.inspect):
+            with pytest.raises(InvalidLayoutError, match=f"{path.name}: .*room for {digits} digits.*{precision},2"):
+                read(path)
 
 
 def test_files_of_other_writers(base, tmp_path):

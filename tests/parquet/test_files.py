@@ -8,6 +8,7 @@ import hashlib
 import io
 import math
 from decimal import Decimal
+from functools import partial
 from threading import Thread
 
 import duckdb
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from delta_variant import nested, shredding
 from delta_variant.arrow import VariantType
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
 from tests.strategies import DECIMALS, SCHEMAS, SPARK_SCHEMAS, VARIANTS, column, same, values
@@ -233,12 +234,23 @@ def test_physical_types(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("compression", "codec"), [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")]
+    ("compression", "codec"),
+    [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("GZIP", "GZIP"), ("none", "UNCOMPRESSED"), (None, "UNCOMPRESSED")],
 )
 def test_compression(tmp_path, compression, codec):
     """Columns are compressed with the codec asked for."""
     write(tmp_path / "f", pa.table({"a": [1, 2]}), compression=compression)
     assert footer_columns(tmp_path / "f")["a"].compression == codec
+
+
+@pytest.mark.parametrize("compression", ["foo", "", "lzo", {"a": "zstd"}])
+def test_compressions_that_do_not_exist(tmp_path, compression):
+    """Another compression is refused with the names of those that there are, and no file is created."""
+    table = pa.table({"a": [1]})
+    for call in (write_table, partial(FileWriter, schema=table.schema)):
+        with pytest.raises(UnsupportedFeatureError, match="not one of none, snappy"):
+            call(*([table] if call is write_table else []), tmp_path / "f", compression=compression)
+    assert not list(tmp_path.iterdir())
 
 
 # --------------------------------------------------------------------------------------------------------------- encodings
@@ -645,6 +657,20 @@ def test_what_cannot_be_shredded(tmp_path, shred):
     with pytest.raises(InvalidSchemaError):
         write_table(pa.table({"v": column([1]), "i": [1]}), tmp_path / "f", shred=shred)
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_one_name(tmp_path):
+    """Two columns of one name are written as they are, and cannot be shredded, since schemas are given by name."""
+    table = pa.Table.from_arrays([column([{"a": 1}]), column([{"a": 2}]), column([{"a": 3}])], ["v", "v", "w"])
+    for shred in ("auto", {"v": "a bigint"}):
+        with pytest.raises(InvalidSchemaError, match="v is the name of more than one column"):
+            write_table(table, tmp_path / "f", shred=shred)
+        assert not list(tmp_path.iterdir())
+    for shred in (None, {"w": "a bigint"}):
+        write_table(table, tmp_path / "f", shred=shred)
+        assert [values(column.combine_chunks()) for column in read_table(tmp_path / "f").columns] == [
+            [{"a": n}] for n in (1, 2, 3)
+        ]
 
 
 def test_malformed_variants_leave_no_file(tmp_path):

@@ -3,6 +3,7 @@
 import datetime as dt
 import uuid
 from decimal import Decimal
+from functools import reduce
 from random import Random
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from delta_variant import schema, shredding
 from delta_variant.errors import InvalidSchemaError, MalformedVariantError
 from delta_variant.schema import inference
-from tests.strategies import VARIANTS, column, values
+from tests.strategies import SCHEMAS, VARIANTS, column, values
 
 DDL = [
     ("bigint", pa.int64()),
@@ -32,6 +33,8 @@ DDL = [
     ),
     ("v variant, n decimal", pa.struct([("v", pa.null()), ("n", pa.decimal128(10, 0))])),
     ("`a``b` tinyint", pa.struct([("a`b", pa.int8())])),
+    ("`` int, `<` struct<``: int>", pa.struct([("", pa.int32()), ("<", pa.struct([("", pa.int32())]))])),
+    ("array<" * 100 + "int" + ">" * 100, reduce(lambda kind, _: pa.list_(kind), range(100), pa.int32())),
 ]
 
 
@@ -45,13 +48,30 @@ def test_ddl(ddl, type_):
     "ddl",
     [
         *("", "a", "a int,", "struct<>", "struct<a int", "a foo", "a map<int, int>", "decimal(39, 0)", "decimal(2,3)"),
-        *("a int b", "a int, a int", "a interval", "array<int", "a decimal(x)", "a int %"),
+        *("a int b", "a int, a int", "a interval", "array<int", "a decimal(x)", "a int %", "``", "a ``", "` int", "``a`` int"),
+        *("a decimal(\u00b2, 1)", "a decimal(\u0661\u0660, 2)", f"a decimal({'1' * 5000})"),
+        *(f"{start * 3000}int{'>' * 3000}" for start in ("array<", "struct<a:")),
     ],
 )
 def test_invalid_ddl(ddl):
     """Any other text raises InvalidSchemaError."""
     with pytest.raises(InvalidSchemaError, match="shredding schema"):
         schema.parse(ddl)
+
+
+@given(SCHEMAS)
+def test_ddl_is_parsed_back(type_):
+    """The DDL of a shredding schema gives this schema, whatever its names."""
+    assert schema.parse(schema.ddl(type_)) == type_
+
+
+def test_levels():
+    """A schema of a hundred levels is one, and a deeper one is refused, however deep it is."""
+    hundred = reduce(lambda kind, _: pa.struct([("a", kind)]), range(100), pa.int8())
+    schema.check(hundred)
+    for deep in (pa.list_(hundred), reduce(lambda kind, _: pa.list_(kind), range(5000), hundred)):
+        with pytest.raises(InvalidSchemaError, match="nested more than 100 levels deep"):
+            schema.check(deep)
 
 
 @pytest.mark.parametrize("type_", [pa.uint8(), pa.map_(pa.string(), pa.int8()), pa.struct([]), pa.float16(), pa.duration("s")])
