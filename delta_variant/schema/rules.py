@@ -7,9 +7,6 @@ import pyarrow as pa
 from delta_variant import types as t
 from delta_variant.errors import InvalidSchemaError
 
-MAX_LEVELS = 100
-"""How deep a schema may be nested. A level is two or three groups of a file, of which pyarrow 26 reads a hundred."""
-
 
 def check(schema: pa.DataType, path: str = "$") -> None:
     """Raises InvalidSchemaError, with the path, if a type cannot be a shredding schema.
@@ -19,14 +16,8 @@ def check(schema: pa.DataType, path: str = "$") -> None:
     Traceback (most recent call last):
     delta_variant.errors.InvalidSchemaError: shredding schema at $.id: Variant has no type for uint8
     """
-    _check(schema, path, MAX_LEVELS)
-
-
-def _check(schema: pa.DataType, path: str, levels: int) -> None:
     if pa.types.is_null(schema):
         return
-    if schema.num_fields and not levels:
-        raise InvalidSchemaError(f"shredding schema: nested more than {MAX_LEVELS} levels deep: leave the deepest levels out")
     if pa.types.is_struct(schema):
         names = [field.name for field in schema]
         if not names:
@@ -34,9 +25,9 @@ def _check(schema: pa.DataType, path: str, levels: int) -> None:
         if len(set(names)) < len(names):
             raise InvalidSchemaError(f"shredding schema at {path}: two fields have the same name")
         for field in schema:
-            _check(field.type, f"{path}.{field.name}", levels - 1)
+            check(field.type, f"{path}.{field.name}")
     elif is_list(schema):
-        _check(schema.value_type, f"{path}[*]", levels - 1)
+        check(schema.value_type, f"{path}[*]")
     elif t.of_arrow(schema) is None:
         raise InvalidSchemaError(f"shredding schema at {path}: Variant has no type for {schema}")
 

@@ -65,15 +65,6 @@ def test_ddl_is_parsed_back(type_):
     assert schema.parse(schema.ddl(type_)) == type_
 
 
-def test_levels():
-    """A schema of a hundred levels is one, and a deeper one is refused, however deep it is."""
-    hundred = reduce(lambda kind, _: pa.struct([("a", kind)]), range(100), pa.int8())
-    schema.check(hundred)
-    for deep in (pa.list_(hundred), reduce(lambda kind, _: pa.list_(kind), range(5000), hundred)):
-        with pytest.raises(InvalidSchemaError, match="nested more than 100 levels deep"):
-            schema.check(deep)
-
-
 @pytest.mark.parametrize("type_", [pa.uint8(), pa.map_(pa.string(), pa.int8()), pa.struct([]), pa.float16(), pa.duration("s")])
 def test_types_without_a_shredded_form(type_):
     """A type that the specification's table lacks is refused, with its path."""
