@@ -26,19 +26,15 @@ object Clustering {
       case (Alias(key, _), index) => Alias(last.underneath(key), s"delta_variant key $index")()
       case (key, index) => Alias(last.underneath(key), s"delta_variant key $index")()
     }
-    val order = last.named(partitioning).map(SortOrder(_, Ascending, NullsFirst, Nil)) ++
+    val order = partitionKeys(last.named(partitioning)).map(SortOrder(_, Ascending, NullsFirst, Nil)) ++
       computed.map(key => SortOrder(key.toAttribute, Ascending, NullsLast, Nil))
     val ranges = RepartitionByExpression(order, Project(last.below.output ++ computed, last.below), None, Some(bytes))
     last.above(Sort(order, global = false, ranges))
   }
 
-  /**
-   * The expressions by whose order the rows of a partition are together. Empty strings and NULL are one partition: in the last
-   * column they are neighbors, in others they are made equal.
-   */
-  def partitions(columns: Seq[Expression]): Seq[Expression] =
-    columns.dropRight(1).map(column => if (column.dataType == StringType) Empty2Null(column) else column) ++ columns.takeRight(
-      1)
+  /** The keys by which rows of one partition are together, as Spark has them: an empty string is in the partition of NULL. */
+  def partitionKeys(columns: Seq[Expression]): Seq[Expression] =
+    columns.map(column => if (column.dataType == StringType && column.nullable) Empty2Null(column) else column)
 
   /**
    * The rows, with the rows of a partition together, in their order. If the rows are sorted by partition, or if Delta computes
@@ -54,9 +50,10 @@ object Clustering {
     def isPartition(key: SortOrder) = by.exists(_.semanticEquals(key.child))
     if (by.size < partitioning.size || by.isEmpty || order.take(by.size).count(isPartition) == by.size) rows
     else {
-      val together = if (rebalances) RebalancePartitions(by, last.below, None, Some(bytes)) else last.below
+      val keys = partitionKeys(by)
+      val together = if (rebalances) RebalancePartitions(keys, last.below, None, Some(bytes)) else last.below
       last.above(Sort(
-          by.map(SortOrder(_, Ascending, NullsFirst, Nil)) ++ order.filterNot(isPartition), global = false, together))
+          keys.map(SortOrder(_, Ascending, NullsFirst, Nil)) ++ order.filterNot(isPartition), global = false, together))
     }
   }
 
@@ -70,9 +67,8 @@ object Clustering {
 
     def underneath(key: Expression): Expression = key.transform { case column: Attribute => made.getOrElse(column, column) }
 
-    /** The keys of partitions; fewer if the plan lacks some of the columns. */
-    def named(names: Seq[String]): Seq[Expression] = partitions(
-      names.flatMap(name => columns.find(column => resolver(column.name, name)).map(column => underneath(column.toAttribute))))
+    def named(names: Seq[String]): Seq[Expression] =
+      names.flatMap(name => columns.find(column => resolver(column.name, name)).map(column => underneath(column.toAttribute)))
 
     def above(plan: LogicalPlan): DataFrame = Dataset.ofRows(session, Project(columns, plan))
   }

@@ -343,9 +343,12 @@ final class WritingTransaction(started: OptimisticTransaction)
     /** What the plan gives for a column of `output`: the plan may have other expression ids (SPARK-21165). */
     private def in(plan: SparkPlan)(column: Attribute): Attribute = plan.output(output.indexWhere(_.exprId == column.exprId))
 
-    /** Whether the rows are sorted by partition, before empty strings become NULL. */
-    private def isSorted(plan: SparkPlan): Boolean = partitioning.isEmpty ||
-      V1WritesUtils.isOrderingMatched(Clustering.partitions(partitioning.map(in(plan))), finalPlan(plan).outputOrdering)
+    /** Whether the rows are sorted by partition. As for Delta, this may be before empty strings become NULL. */
+    private def isSorted(plan: SparkPlan): Boolean = {
+      val columns = partitioning.map(in(plan))
+      Seq(columns, Clustering.partitionKeys(columns))
+        .exists(V1WritesUtils.isOrderingMatched(_, finalPlan(plan).outputOrdering))
+    }
 
     private def sorted(plan: SparkPlan): SparkPlan =
       if (partitioning.isEmpty) plan
@@ -353,7 +356,7 @@ final class WritingTransaction(started: OptimisticTransaction)
         val places = late.toSeq.flatMap(_.columns.take(1)).flatMap { index =>
           Seq(GetStructField(plan.output(index), 0), GetStructField(plan.output(index), 1)) // as tasks read them
         }
-        val partitions = Clustering.partitions(partitioning.map(in(plan)))
+        val partitions = Clustering.partitionKeys(partitioning.map(in(plan)))
         SortExec((partitions ++ places).map(SortOrder(_, Ascending)), global = false, plan)
       }
 

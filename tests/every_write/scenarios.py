@@ -666,7 +666,11 @@ SCENARIOS |= {
         table("id BIGINT, v VARIANT, p STRING, q INT", "PARTITIONED BY (p, q)")
         + "INSERT INTO t SELECT id, doc(id), IF(id % 2 = 0, '', NULL), id % 3 FROM range(0, 12, 1, 1);"
         "INSERT INTO t SELECT id, doc(id), IF(id % 2 = 0, '', NULL), id % 3 FROM range(0, 12, 1, 1) ORDER BY 3, 4;"
-        "UPDATE t SET p = IF(id % 2 = 0, '', NULL) WHERE id > 6"
+        "UPDATE t SET p = IF(id % 2 = 0, '', NULL) WHERE id > 6;"
+        "CREATE TABLE one (id BIGINT, v VARIANT, p STRING) USING delta PARTITIONED BY (p);"
+        "INSERT INTO one SELECT id, doc(id), nullif(elt(id % 3 + 1, 'a', '', '-'), '-') FROM range(0, 12, 1, 1)"
+        "  ORDER BY 3 DESC NULLS FIRST",
+        tables=("t", "one"),
     ),
     "random prefixes": of(
         table(
