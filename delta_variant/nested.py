@@ -128,10 +128,11 @@ def rebuilt(array: pa.Array, kind: pa.DataType, inside: Sequence[pa.Array]) -> p
 
 
 def without_nulls_below_nulls(array: pa.Array, field: pa.Field) -> pa.Array:
-    """The array of a field, without nulls of fields inside that are declared non-nullable, where all of them are below nulls.
+    """The array of a field, without the nulls that non-nullable fields inside have below a null.
 
     Such nulls are valid, and pyarrow makes them (`take`, `if_else`, `pa.nulls`), but its Parquet writer refuses them. They
-    become what their slots hold, which no reader sees. Other nulls stay.
+    become what their slots hold, which no reader sees. If a field has other nulls, all of its nulls stay. List views are not
+    taken.
 
     >>> kind = pa.struct([pa.field("a", pa.int8(), nullable=False)])
     >>> without_nulls_below_nulls(pa.nulls(2, kind), pa.field("s", kind)).field("a").null_count
@@ -155,22 +156,24 @@ def _filled(array: pa.Array, field: pa.Field, hidden: npt.NDArray[np.bool_]) -> 
         below = hidden | nulls if pa.types.is_struct(kind) else _in_no_list(array, hidden | nulls)
         inside = [_filled(part, inner, below) for part, (_, inner) in zip(inside, children(kind), strict=True)]
         array = rebuilt(array, kind, inside)
-    if field.nullable or not nulls.any() or not hidden[nulls].all():
+    if field.nullable or not array.null_count or not hidden[nulls].all():
         return array
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and inside:
         return pa.StructArray.from_arrays(inside, fields=list(kind))
     if pa.types.is_map(kind):
         inside = [pa.StructArray.from_arrays(inside, fields=[kind.key_field, kind.item_field])]
     if isinstance(array, pa.ExtensionArray):
         return kind.wrap_array(_filled(array.storage, field.with_type(kind.storage_type), hidden))
     if pa.types.is_dictionary(kind):
-        return array
+        if not len(array.dictionary):
+            return array
+        return pa.DictionaryArray.from_arrays(array.indices.fill_null(0), array.dictionary, ordered=kind.ordered)
     buffers = [None, *array.buffers()[1 : kind.num_buffers]]
     return pa.Array.from_buffers(kind, len(array), buffers, null_count=0, offset=array.offset, children=inside)
 
 
 def _in_no_list(array: pa.Array, hidden: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which elements are in no list, or no map, but in those that are hidden or outside of a slice."""
+    """Which elements are in no list, or map, but hidden ones."""
     if pa.types.is_fixed_size_list(array.type):
         starts = (array.offset + np.arange(len(array))) * array.type.list_size
         ends = starts + array.type.list_size

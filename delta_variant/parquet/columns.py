@@ -101,6 +101,12 @@ class Columns:
             kind = kind.field(index).type
         return range(first, first + leaf_count(kind))
 
+    def validity(self, names: Names) -> range:
+        """The leaf columns of a group by which rows without the group are found at least cost: one, or those of a list."""
+        first, kind = self.leaves(names).start, self.group(names)
+        assert kind is not None
+        return min(_units(kind, first), key=lambda unit: sum(map(self.size, unit)))
+
     def size(self, number: int) -> int:
         """The compressed size of a leaf column."""
         groups = (self.metadata.row_group(i) for i in range(self.metadata.num_row_groups))
@@ -150,6 +156,16 @@ def child(kind: pa.DataType | None, name: str) -> pa.DataType | None:
 
 def leaf_count(kind: pa.DataType) -> int:
     return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
+
+
+def _units(kind: pa.DataType, first: int) -> Iterator[range]:
+    """The leaf columns inside that are read together: lists are read as a whole. first: the number of the first one."""
+    if not pa.types.is_struct(kind):
+        yield range(first, first + leaf_count(kind))
+        return
+    for field in kind:
+        yield from _units(field.type, first)
+        first += leaf_count(field.type)
 
 
 def _kept(fields: list[pa.Field], first: int, numbers: frozenset[int]) -> list[pa.Field]:

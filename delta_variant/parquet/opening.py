@@ -31,7 +31,7 @@ _AHEAD = 1 << 16  # as pyarrow does: the footer of most files with one request t
 _ABOUT_BYTES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowMemoryError)
 _LACKS = re.compile("not supported|not built|not yet implemented", re.IGNORECASE)
 """pyarrow raises OSError for some features that it lacks, such as the codec LZO."""
-_WIDE = re.compile(r"Decimal128::FromBigEndian was (?!0\b)|Invalid BYTE_ARRAY length for decimal")
+_WIDE = re.compile(r"Decimal(?:128|256)::FromBigEndian was (?!0\b)|Invalid BYTE_ARRAY length for decimal")
 """pyarrow raises ArrowInvalid for a decimal in more than 16 bytes, which Parquet allows for every precision."""
 MAX_ROWS = 1 << 20
 """The most rows of a batch. pyarrow reserves memory for as many rows as it is asked for."""

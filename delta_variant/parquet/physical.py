@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_variant import buffers, nested
@@ -98,8 +99,10 @@ def with_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
+    if isinstance(array, pa.RunEndEncodedArray):
+        return _cast(pc.run_end_decode(array), kind)
     if isinstance(array, pa.ExtensionArray) and nested.is_nested(kind):
-        return _cast(array.storage, kind)  # a cast is wrong for slices of run ends
+        return _cast(array.storage, kind)
     if _same_form(array.type, kind):
         parts = zip(nested.arrays(array), nested.children(kind), strict=True)
         return nested.rebuilt(array, kind, [_cast(part, field.type) for part, (_, field) in parts])

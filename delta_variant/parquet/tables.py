@@ -138,19 +138,22 @@ def _stored(batch: pa.RecordBatch, schemas_by_column: Mapping[str, pa.DataType])
 
 
 def _storable(table: pa.Table) -> pa.Table:
-    """The table with every arrow.parquet.variant replaced by its storage, without views of lists, strings and binaries, and
-    without nulls of non-nullable fields below nulls.
+    """The table with every arrow.parquet.variant replaced by its storage, without views of lists, strings and binaries, without
+    binaries in run ends, and without nulls of non-nullable fields below nulls.
 
     pyarrow's writer crashes on that type, and refuses those nulls. pyarrow cannot take a sample of views, and its casts of list
     views are wrong.
     """
 
-    def storage(kind: pa.DataType, _names: Names) -> pa.DataType | None:
+    def storage(kind: pa.DataType, names: Names) -> pa.DataType | None:
         if isinstance(kind, pa.BaseExtensionType):
-            return kind.storage_type if kind.extension_name == "arrow.parquet.variant" else kind
-        return (
-            pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary() if pa.types.is_binary_view(kind) else None
-        )
+            is_variant = kind.extension_name == "arrow.parquet.variant"
+            return physical.replaced(kind.storage_type, names, storage) if is_variant else kind
+        if pa.types.is_run_end_encoded(kind) and t.is_binary(kind):
+            kind = kind.value_type
+        if pa.types.is_string_view(kind):
+            return pa.large_string()
+        return pa.large_binary() if pa.types.is_binary_view(kind) else kind if pa.types.is_binary(kind) else None
 
     fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
 

@@ -153,9 +153,10 @@ class FileSchema:
         if not doubted:
             return found
         numbers = found.numbers | {metadata} | {number for number, *_ in doubted}
-        for _, above_names, _ in doubted:  # a leaf of `typed_value` tells in which rows it is null
-            leaves = self.columns.leaves((*above_names, "typed_value"))
-            numbers |= set() if numbers.intersection(leaves) else {leaves[0]}
+        for _, above_names, _ in doubted:  # in which rows `typed_value` is null
+            objects = (*above_names, "typed_value")
+            if not numbers.intersection(self.columns.leaves(objects)):
+                numbers |= {*self.columns.validity(objects)}
         return replace(found, numbers=numbers, above=tuple((names, keys) for _, names, keys in doubted))
 
     def _here(self, group: Names, kind: Any, metadata: int, above: list[int], keys: Keys) -> PathGroup:

@@ -515,6 +515,13 @@ def test_nulls_that_pyarrow_makes(tmp_path_factory, rows, places, schema):
     assert all(map(same, values(read_table(path)["l"].combine_chunks().flatten()), expected))
 
 
+def with_metadata(variants, form):
+    """Variants whose metadata has another form."""
+    metadata = form(variants.field("metadata"))
+    fields = [pa.field("metadata", metadata.type, nullable=False), variants.type.field("value")]
+    return pa.StructArray.from_arrays([metadata, variants.field("value")], fields=fields, mask=variants.is_null())
+
+
 def test_nulls_of_other_origins(tmp_path):
     """NULLs of `pa.nulls`, if_else, a promoting concat_tables and the extension type are written, beside other columns."""
     one = column([{"a": 1}])
@@ -524,6 +531,8 @@ def test_nulls_of_other_origins(tmp_path):
         "concat_arrays": pa.concat_arrays([one, pa.nulls(1, PLAIN)]),
         "concat_tables": pa.concat_tables([pa.table({"v": one}), pa.table({"i": [2]})], promote_options="default")["v"],
         "extension": VariantType().wrap_array(pa.nulls(2, PLAIN)),
+        "dictionary": with_metadata(column([1, 2]), pc.dictionary_encode).take(pa.array([None, 1])),
+        "run ends": with_metadata(column([1, 2]).take(pa.array([None, 1])), pc.run_end_encode),
         "required structs": pa.nulls(2, pa.struct([pa.field("k", pa.struct([pa.field("l", pa.uuid(), False)]), False)])),
     }
     write_table(pa.table(made), tmp_path / "f")

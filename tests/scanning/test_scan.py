@@ -129,6 +129,26 @@ def test_fields_in_the_values_of_objects_that_have_columns(tmp_path):
         assert found == [dict(zip(names, row, strict=True)) for row in zip(*(wanted[name] for name in names), strict=True)]
 
 
+def test_objects_whose_only_column_is_a_list(tmp_path):
+    """A list is read as a whole where it tells in which rows an object is in `value` (S6)."""
+    variants = column([{"b": 7}, {"a": {"c": 1}}])
+    number = pa.struct([("value", pa.binary()), ("typed_value", pa.int64())])
+    element = pa.struct([("typed_value", pa.struct([pa.field(name, number, nullable=False) for name in ("c", "d")]))])
+    lists = pa.struct([("typed_value", pa.list_(pa.field("element", element, nullable=False)))])
+    kind = pa.struct([*variants.type, ("typed_value", pa.struct([pa.field("a", lists, nullable=False)]))])
+    numbers = {"typed_value": {name: {"value": None, "typed_value": at} for at, name in enumerate("cd")}}
+    cells = [
+        {**variants[0].as_py(), "typed_value": {"a": {"typed_value": [numbers]}}},
+        {**variants[1].as_py(), "typed_value": None},
+    ]
+    table = by_hand(tmp_path / "t", {"v": "variant"}, [(pa.table({"v": variants}), {})], protocol=VARIANTS)
+    pq.write_table(pa.table({"v": pa.array(cells, kind)}), table / "0.parquet")
+    whole = [{"a": [{"c": 0, "d": 1}], "b": 7}, {"a": {"c": 1}}]
+    assert [decoded(row)["v"] for row in dv.scan(table).read_all().to_pylist()] == whole
+    for path, found in {"v:a.c": [None, 1], "v:b": [7, None], "v:a[0].d": [1, None], "v:a.b.c": [None, None]}.items():
+        assert [decoded(row)["x"] for row in dv.scan(table, {"x": path}).read_all().to_pylist()] == found
+
+
 LIST = {"type": "array", "elementType": "string", "containsNull": True}
 
 
