@@ -21,7 +21,7 @@ from delta_variant import schema as schemas
 from delta_variant.locating import in_rows
 from delta_variant.parquet import opening
 from delta_variant.parquet.footer import Names, of
-from delta_variant.parquet.physical import exact_schema, with_types, without_views
+from delta_variant.parquet.physical import exact_schema, schema_without_views, with_types
 
 BATCH_BYTES = 8 << 20
 _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
@@ -83,7 +83,7 @@ class Columns:
     def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:
         self._file = file
         self.metadata = file.metadata
-        self.schema = without_views(exact_schema(file, lambda _, names: names in variants))
+        self.schema = schema_without_views(exact_schema(file, lambda _, names: names in variants))
 
     def group(self, names: Names) -> pa.DataType | None:
         """The type of a column or a field of structs; None if the file lacks it."""

@@ -72,8 +72,8 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     return nested.with_types(kind, [replaced(field.type, path, replace) for path, field in nested.children(kind, names)])
 
 
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with strings and binaries in place of their views, from which pyarrow can neither take nor filter."""
+def schema_without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with lists, strings and binaries in place of their views, from which pyarrow can neither take nor filter."""
 
     def plain(kind: pa.DataType, _names: Names) -> pa.DataType | None:
         return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else None

@@ -29,7 +29,7 @@ from pyarrow import fs
 
 from delta_variant.errors import DamagedFileError, DeltaVariantError, TableError, UnsupportedFeatureError
 from delta_variant.parquet.opening import batches, error_of, opened
-from delta_variant.parquet.physical import with_types, without_views
+from delta_variant.parquet.physical import schema_without_views, with_types
 from delta_variant.queries import casts, fields
 from delta_variant.queries.evidence import AddAction
 from delta_variant.scanning.deletion_vectors import DeletionVector
@@ -387,7 +387,7 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
             inner = [part for part in inner if part in _ADD and (part != "stats_parsed" or "stats" not in inner)]
         wanted += [f"{name}.{part}" for part in inner]
     for read in batches(file, 1 << 14, columns=wanted):
-        batch = with_types(read, without_views(read.schema))
+        batch = with_types(read, schema_without_views(read.schema))
         for name in batch.schema.names:
             column = _with_texts(batch.column(name))
             for found in column.filter(column.is_valid()).to_pylist(maps_as_pydicts="lossy"):
