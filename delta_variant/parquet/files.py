@@ -47,7 +47,8 @@ _CODECS = {
     "lz4": (7, "lz4_raw"),
 }
 """The number of a compression in Parquet, and its name in pyarrow."""
-_PARQUETS_NAMES = {"uncompressed": "none", "lz4_raw": "lz4"}
+PARQUETS_NAMES = {"uncompressed": "none", "lz4_raw": "lz4"}
+"""The names that Parquet and Spark have for some of them."""
 _BUFFER_BYTES = 1 << 20  # pyarrow writes page by page, and each call into Python takes 17 µs
 
 
@@ -90,7 +91,7 @@ class FileWriter:
             if (*group, "metadata") not in names:
                 raise InvalidSchemaError(f"{'.'.join(group)} is not a VARIANT column of the schema to be written")
         given = "none" if compression is None else str(compression).lower()
-        self._compression = _PARQUETS_NAMES.get(given, given)
+        self._compression = PARQUETS_NAMES.get(given, given)
         if self._compression not in _CODECS:
             raise UnsupportedFeatureError(f"compression={compression!r} is not one of {', '.join(_CODECS)}")
         self._row_group_bytes = row_group_bytes

@@ -72,6 +72,10 @@ def replaced(kind: pa.DataType, names: Names, replace: Callable[[pa.DataType, Na
     return nested.with_types(kind, [replaced(field.type, path, replace) for path, field in nested.children(kind, names)])
 
 
+LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""The forms of strings and binaries that hold whatever their views hold."""
+
+
 def schema_without_views(schema: pa.Schema) -> pa.Schema:
     """The schema with lists, strings and binaries in place of their views, from which pyarrow can neither take nor filter."""
 
@@ -106,7 +110,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if _same_form(array.type, kind):
         parts = zip(nested.arrays(array), nested.children(kind), strict=True)
         return nested.rebuilt(array, kind, [_cast(part, field.type) for part, (_, field) in parts])
-    large = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(array.type)
+    large = LARGE.get(array.type)
     if large is None:
         return array.cast(kind)
     try:

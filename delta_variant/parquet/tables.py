@@ -149,11 +149,9 @@ def _storable(table: pa.Table) -> pa.Table:
         if isinstance(kind, pa.BaseExtensionType):
             is_variant = kind.extension_name == "arrow.parquet.variant"
             return physical.replaced(kind.storage_type, names, storage) if is_variant else kind
-        if pa.types.is_run_end_encoded(kind) and t.is_binary(kind):
-            kind = kind.value_type
-        if pa.types.is_string_view(kind):
-            return pa.large_string()
-        return pa.large_binary() if pa.types.is_binary_view(kind) else kind if pa.types.is_binary(kind) else None
+        plain = kind.value_type if pa.types.is_run_end_encoded(kind) and t.is_binary(kind) else kind
+        found = physical.LARGE.get(plain, plain)
+        return None if found == kind else found
 
     fields = [field.with_type(physical.replaced(field.type, (field.name,), storage)) for field in table.schema]
 

@@ -346,8 +346,8 @@ final class WritingTransaction(started: OptimisticTransaction)
     /** Whether the rows are sorted by partition. As for Delta, this may be before empty strings become NULL. */
     private def isSorted(plan: SparkPlan): Boolean = {
       val columns = partitioning.map(in(plan))
-      Seq(columns, Clustering.partitionKeys(columns))
-        .exists(V1WritesUtils.isOrderingMatched(_, finalPlan(plan).outputOrdering))
+      val order = finalPlan(plan).outputOrdering
+      Seq(columns, Clustering.partitionKeys(columns)).exists(V1WritesUtils.isOrderingMatched(_, order))
     }
 
     private def sorted(plan: SparkPlan): SparkPlan =

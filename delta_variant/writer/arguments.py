@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.messages import Additions
+from delta_variant.parquet.files import PARQUETS_NAMES
 from delta_variant.writer.column_types import check_types
 from delta_variant.writer.json_texts import JsonTexts
 
@@ -29,8 +30,6 @@ _SAVE_MODES = {
     "ignore": "Ignore",
 }  # fmt: skip
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
-# Spark's names of codecs, where they differ. Its `lz4` is Hadoop's framing, which nobody but Hadoop reads.
-_SPARK_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _CODEC_OF_SESSION, _ROWS_OF_SESSION = "spark.sql.parquet.compression.codec", "spark.sql.files.maxRecordsPerFile"
 _NO_PARTITION = (T.VariantType, T.StructType, T.ArrayType, T.MapType, T.BinaryType)
 
@@ -172,7 +171,7 @@ def _codec(spark: SparkSession, given: str | None) -> str:
 def sparks_codec(name: str | None) -> str:
     """The codec that an option or a setting of Spark names; zstd for None. Raises UnsupportedFeatureError."""
     given = (name or "zstd").lower()
-    found = _SPARK_CODECS.get(given, given)
+    found = PARQUETS_NAMES.get(given, given)  # Spark's `lz4` is Hadoop's framing, which nobody but Hadoop reads
     if found not in _CODECS:
         raise UnsupportedFeatureError(f"{_CODEC_OF_SESSION}={given} is not one of {', '.join(_CODECS)}")
     return found
