@@ -28,7 +28,7 @@ from delta_variant.analysis import Analyzed, analyze, inspected
 from delta_variant.constants import PREVIEW_NAMES
 from delta_variant.errors import DeltaVariantError, InvalidSchemaError, TableError
 from delta_variant.features import SHREDDING_PROPERTY, VARIANT_FEATURES
-from delta_variant.paths import normalized, parse_bounded_path, quoted
+from delta_variant.paths import dotted, normalized, parse_bounded_path, quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting import driver as rewriting
 from delta_variant.rewriting.advice import Advice, advise
@@ -313,7 +313,7 @@ class VariantTable:
         It is computed from the files' footers, which tasks read when the DataFrame is used. The columns are:
 
         * file: the path in the Add action.
-        * column: the logical name of the VARIANT column, with dots inside structs.
+        * column: the logical name of the VARIANT column as queries write it (`s.w`, `` `a.b` ``).
         * layout: `final`, `draft` (VariantShredding before its adoption) or `first` (Spark's first layout).
         * schema: the shredding schema of the file as DDL, null for a plain column and for older layouts.
         * rows: the number of rows of the file.
@@ -361,7 +361,7 @@ class VariantTable:
         The columns are:
 
         * file: the path in the Add action.
-        * column: the logical name of the VARIANT column, with dots inside structs.
+        * column: the logical name of the VARIANT column as queries write it (`s.w`, `` `a.b` ``).
         * path: a normalized path (RFC 9535).
         * type: the type of the bounds, as `schema_of_variant` writes it.
         * min, max: VARIANT, null if the file does not have this bound.
@@ -425,7 +425,7 @@ class VariantTable:
         except ImportError:
             raise DeltaVariantError("plot needs matplotlib: pip install 'delta-variant[plot]'") from None
         column, keys = parse_bounded_path(path)
-        of_path = (F.col("column") == ".".join(column)) & (F.col("path") == normalized(keys))
+        of_path = (F.lower("column") == dotted(column).lower()) & (F.col("path") == normalized(keys))
         rows = self.stats().where(of_path).select("min", "max")
         ranges = [(_drawn(low), _drawn(high)) for low, high in rows.collect()]
         types = Counter(_type_of(bounds) for bounds in ranges)
@@ -458,7 +458,7 @@ class VariantTable:
             snapshot = self._table.snapshot()
             statistics = self._table.statistics(snapshot)
             paths = mapping.physical_paths(json.loads(snapshot.schema().json()))
-            logical = {physical: ".".join(path) for path, physical in paths.items()}
+            logical = {physical: dotted(path) for path, physical in paths.items()}
             columns = [tuple(names) for names in statistics.columnNames()]
             files = DataFrame(statistics.files(), spark)
             if where is not None:

@@ -83,13 +83,24 @@ def test_large_tables_get_no_more_tags(spark, tmp_path, monkeypatch):
 
 
 def test_renamed_columns(spark, tmp_path):
-    """With column mapping, `stats` and `plot` use the name that queries use."""
+    """With column mapping, `stats`, `inspect` and `plot` use the name that queries use, and find the bounds by it."""
     path = str(tmp_path / "renamed")
-    append(spark, path, 0, 3)
+    dv.write(spark.range(0, 3, 1, 1).selectExpr("id AS n", ROWS), path, shred={"v": "id bigint"})
     for change in ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "RENAME COLUMN v TO `w.x`"):
         spark.sql(f"ALTER TABLE delta.`{path}` {change}")
-    assert {row.column for row in dv.VariantTable.forPath(spark, path).stats().collect()} == {"w.x"}
-    assert len(lines(dv.VariantTable.forPath(spark, path).plot("`w.x`:id"))) == 1
+    table = dv.VariantTable.forPath(spark, path)
+    assert {row.column for row in table.stats().collect()} == {"`w.x`"}
+    assert len(lines(table.plot("`W.x`:id"))) == 1
+    [ids] = table.inspect().where("path = \"$['id']\"").collect()
+    assert (ids.column, ids.min, ids.max, ids.proven) == ("`w.x`", "0", "2", True)
+
+
+def test_columns_with_dots(spark, tmp_path):
+    """The bounds of a column whose name has a dot are not taken for those of a field of a struct."""
+    rows_of = spark.range(3).selectExpr("parse_json('1') AS `s.w`", "struct(parse_json('5') AS w) AS s")
+    dv.write(rows_of, tmp_path / "t", shred={"`s.w`": "int", "s.w": "int"})
+    bounds = dv.VariantTable.forPath(spark, tmp_path / "t").summary().selectExpr("column", "min::int", "max::int")
+    assert sorted(map(tuple, bounds.collect())) == [("`s.w`", 1, 1), ("s.w", 5, 5)]
 
 
 def test_by_name(spark, path):

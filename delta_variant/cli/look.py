@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from delta_variant.cli.shared import aligned, command, pairs, running, step, table_of
 from delta_variant.explanation import Report, explain, query
 from delta_variant.parquet import inspect
-from delta_variant.paths import normalized, parse_bounded_path, parse_normalized, quoted
+from delta_variant.paths import dotted, normalized, parse_bounded_path, parse_normalized, quoted
 from delta_variant.paths import step as key_step
 from delta_variant.session import enable
 
@@ -70,7 +70,7 @@ def _rows(found: DataFrame, paths: Sequence[tuple[tuple[str, ...], tuple[str, ..
     """The rows of some paths, with bounds as JSON."""
     condition: Column | None = None
     for column, keys in paths:
-        of_path = (F.lower("column") == ".".join(column).lower()) & (F.col("path") == normalized(keys))
+        of_path = (F.lower("column") == dotted(column).lower()) & (F.col("path") == normalized(keys))
         condition = of_path if condition is None else condition | of_path
     found = found if condition is None else found.where(condition)
     return [row.asDict() for row in found.withColumns({side: F.to_json(side) for side in ("min", "max")}).collect()]
