@@ -81,6 +81,9 @@ def analyze(
 
     All arguments are checked before the table is changed or a file is written.
     """
+    for name, given in (("columns", columns), ("paths", paths), ("bloom", bloom)):
+        if isinstance(given, str):
+            raise InvalidSchemaError(f"{name}={given!r} must be a list: [{given!r}]")
     features, done = table.features(to_change=True), _NOTHING
     share = indexing.share(budget, features.properties)
     by_name = columns is not None or paths is not None

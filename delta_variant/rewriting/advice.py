@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from delta_variant.errors import DeltaVariantError, SessionError, TableError
+from delta_variant.errors import DeltaVariantError, InvalidSchemaError, SessionError, TableError
 from delta_variant.explanation import Scan, explain, has_rules
 from delta_variant.explanation import query as query_of
 from delta_variant.optimizer import queries as ran
@@ -50,6 +50,8 @@ class Advice:
 
 def advise(table: Table, queries: Iterable[str | DataFrame] | None) -> list[Advice]:
     """Advice for these queries, as `VariantTable.advise` says."""
+    if isinstance(queries, str | DataFrame):
+        raise InvalidSchemaError(f"queries={queries!r} must be a list of SQL texts and DataFrames: put it into one")
     spark = table.spark
     if not has_rules(spark):
         raise SessionError(

@@ -255,6 +255,9 @@ def test_errors(spark, tmp_path):
         ({"columns": ["x"]}, InvalidSchemaError, "x is not a VARIANT column"),
         ({"paths": ["v"]}, InvalidPathError, "write it as v:actor.id"),
         ({"paths": ["v:a[0]"]}, InvalidPathError, "through objects"),
+        ({"columns": "vs"}, InvalidSchemaError, "columns='vs' must be a list: ['vs']"),  # not the columns v and s
+        ({"paths": "v:a"}, InvalidSchemaError, "paths='v:a' must be a list: ['v:a']"),
+        ({"bloom": "v:a"}, InvalidSchemaError, "bloom='v:a' must be a list: ['v:a']"),
         ({}, TableError, "keeps no statistics of v"),
     ]:
         with pytest.raises(error, match=re.escape(text)):

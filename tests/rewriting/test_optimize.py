@@ -361,6 +361,9 @@ def test_advice(spark, on, tmp_path):
     look_up = f"SELECT v:n::bigint FROM delta.`{tmp_path}` WHERE v:a::bigint = 500"
     with pytest.raises(SessionError, match="enable"):
         table.advise([look_up])
+    for query in (look_up, spark.sql(look_up)):
+        with pytest.raises(InvalidSchemaError, match="must be a list of SQL texts and DataFrames"):
+            table.advise(query)
     dv.enable(spark)
     try:
         with pytest.raises(UnsupportedFeatureError, match="is a command"):  # which Spark would run
