@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -20,6 +21,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # what PySpark programs call it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -125,7 +128,8 @@ def ingest(
     next record separator. Memory does not grow with the size of files.
 
     Raises InvalidJsonError for the first malformed document, with its file and line; InvalidSchemaError for columns that are no
-    expressions, or need other rows (aggregates, window functions) or make more (explode), and for two columns of one name;
+    expressions, or need other rows (aggregates, window functions) or make more (explode), for two columns of one name, and for
+    constants and types of folders that Spark does not have;
     TableError for a file that cannot be read, and for no files; UnsupportedFeatureError for a table whose constraints or
     generated columns use `column`, unless there are `columns`; what `write` raises; and the errors of Spark's casts.
     """
@@ -176,13 +180,20 @@ class _Ingestion(Loader[Ingested]):
         return files, ignored
 
     def check_columns(self) -> None:
-        """Raises InvalidSchemaError if two columns have one name, and for columns out of the document that are none."""
+        """Raises InvalidSchemaError if two columns have one name, and for columns that Spark cannot make."""
         taken: set[str] = set()
         of_files = [name for name in (self.path_column, self.modified_column) if name is not None]
         for name in [self.column, *of_files, *self.constants, *self.folders, *self.columns]:
             if name.lower() in taken:
                 raise InvalidSchemaError(f"a row has a column {name} already: choose another name for one of the two")
             taken.add(name.lower())
+        rows = self.spark.range(0)
+        for name, value in self.constants.items():
+            with _refused(f"constants: {name}={value!r} is not a value of a type that Spark has"):
+                rows.select(F.lit(value))
+        for name, kind in self.folders.items():
+            with _refused(f"folders: {name}={kind!r} is not a type that a text can be cast to"):
+                rows.select(F.lit("").cast(kind))
         if self.columns:
             documents, _ = extraction.documents(*self._pieces([], self.parts))
             extraction.check(self._rows(documents), self.columns)
@@ -267,6 +278,15 @@ class _Ingestion(Loader[Ingested]):
         there = to.loaded(files)
         if missing := [file for file in files if file.name not in there]:
             list(committed(missing, write, to.loaded, again=True))
+
+
+@contextmanager
+def _refused(told: str) -> Iterator[None]:
+    """Raises InvalidSchemaError for a column that PySpark or Spark refuses."""
+    try:
+        yield
+    except (PySparkException, Py4JError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidSchemaError(f"{told}: {str(error).strip().splitlines()[0]}") from error
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -54,6 +54,7 @@ OPENING = 4 << 20
 """Bytes that are read in the time that it takes to open a file."""
 _RATIO = 6  # of the bytes of JSON to their compressed bytes, about
 _TASK = "delta_variant task"
+_WILDCARDS = frozenset("*?[{")
 # The last line of the traceback of an error of this package in a task of Spark's.
 _OWN_ERROR = re.compile(r"^delta_variant\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 _URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -142,13 +143,18 @@ class Loader(ABC, Generic[Done]):
     def listed(self, method: str, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *more: Any) -> Listing:
         """What a method of `SourceFiles` returns for paths and globs. Raises TableError for what it cannot list."""
         paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+        if not paths:
+            raise TableError("there are no files: the list of sources is empty")
         jvm.classic(self.spark)
         options = jvm.scala_map(self.spark, self.storage_options)
         with jvm.delta_errors(f"listing {', '.join(paths)}"):
             lister = jvm.construct(self.spark, "SourceFiles", self.spark._jsparkSession, options)
             found = decoded(Listing, getattr(lister, method)(paths, *more))
         if found.unmatched:
-            raise TableError(f"there are no files: {found.unmatched[0]} does not exist")
+            name = found.unmatched[0]
+            is_glob = not _WILDCARDS.isdisjoint(name)
+            advice = r": in the name of a file, *, ?, [ and { have a backslash before them (a\[1].json)" if is_glob else ""
+            raise TableError(f"there are no files: {name} does not exist{advice}")
         if not found.files:
             raise TableError(f"there are no files below {', '.join(paths)}")
         return found

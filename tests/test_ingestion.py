@@ -326,6 +326,10 @@ def test_tables_of_all_kinds(spark, tmp_path):
         ({"path_column": "v"}, InvalidSchemaError, "has a column v already"),
         ({"shredding": "auto"}, TypeError, "shredding"),
         ({"replace_where": "day = 1"}, UnsupportedFeatureError, "does not take replace_where"),
+        ({"constants": {"x": {"a": 1}}}, InvalidSchemaError, "constants: x={'a': 1} is not a value of a type that Spark has"),
+        ({"constants": {"x": object()}}, InvalidSchemaError, "constants: x="),
+        ({"folders": {"day": "integr"}}, InvalidSchemaError, "folders: day='integr' is not a type that a text can be cast to"),
+        ({"folders": {"day": "array<int>"}}, InvalidSchemaError, "folders: day='array<int>'"),
     ],
 )
 def test_arguments(spark, tmp_path, options, error, message):
@@ -339,9 +343,17 @@ def test_arguments(spark, tmp_path, options, error, message):
 def test_no_files(spark, tmp_path):
     """A source that has no files, or is not there, is an error."""
     (tmp_path / "in").mkdir()
-    for source in (tmp_path / "in", tmp_path / "none", tmp_path / "*.json"):
+    for source in (tmp_path / "in", tmp_path / "none", tmp_path / "*.json", []):
         with pytest.raises(TableError, match="there are no files"):
             dv.ingest(spark, source, tmp_path / "t")
+
+
+def test_names_with_wildcards(spark, tmp_path):
+    """A file whose name has brackets is found if they are escaped, and the error for a name that is a glob says how."""
+    (tmp_path / "a[1].json").write_text(lines(0, 3))
+    with pytest.raises(TableError, match=r"/a\[1\]\.json does not exist: .* have a backslash before them"):
+        dv.ingest(spark, tmp_path / "a[1].json", tmp_path / "t")
+    assert dv.ingest(spark, f"{tmp_path}/a\\[1].json", tmp_path / "t").rows == 3
 
 
 def test_which_files_are_read(spark, tmp_path):
