@@ -179,6 +179,7 @@ def _text(array: pa.Array) -> pa.Array:
 
 def _shown(rows: pa.RecordBatch, row: int) -> str:
     """Some values of a row, in the format of Delta's own error messages."""
-    simple = [number for number, kind in enumerate(rows.schema.types) if not pa.types.is_nested(kind)]
-    values = ((rows.schema.names[number], rows.column(number)[row].as_py()) for number in simple[:_SHOWN])
+    names = rows.schema.names  # those of partition columns are there twice
+    simple = [i for i, kind in enumerate(rows.schema.types) if not pa.types.is_nested(kind) and names.index(names[i]) == i]
+    values = ((names[i], rows.column(i)[row].as_py()) for i in simple[:_SHOWN])
     return "".join(f" - {name} : {'null' if value is None else str(value)[:_SHOWN_LENGTH]}" for name, value in values)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 
 import pyarrow as pa
 import pytest
 
 from delta_variant import parquet
+from delta_variant.errors import InvalidJsonError
 from delta_variant.json_files import JsonFiles
 from delta_variant.messages import TextColumns
 from delta_variant.parquet_files.reader import ParquetFiles
@@ -79,3 +81,11 @@ def test_malformed_documents_are_counted(tmp_path):
     plan = tasks.plan(tmp_path, {("v",)}, sources=(JsonPieces(files, "v"),))
     rows, left_out = write_files(plan, iter([pa.record_batch({"v": [piece(tmp_path / "f.json")]})]))
     assert (rows.rows, left_out.add, left_out.malformed) == (1, None, {"f.json": 2})
+
+
+def test_the_row_of_a_malformed_text(tmp_path):
+    """The error shows each column of the row once; Spark sends partition columns a second time, as text at the end."""
+    (source,), _ = texts(tmp_path)
+    batch = pa.RecordBatch.from_arrays([pa.array([7]), pa.array(["{"]), pa.array(["1"])], names=["p", "v", "p"])
+    with pytest.raises(InvalidJsonError, match=r"with values: - p : 7 - v : \{; on_error"):
+        list(source.rows(iter([batch]), Counter()))
