@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from delta_variant.cli.shared import aligned, command, pairs, running, step, table_of
+from delta_variant.errors import TableError
 from delta_variant.explanation import Report, explain, query
 from delta_variant.parquet import inspect
 from delta_variant.paths import dotted, normalized, parse_bounded_path, parse_normalized, quoted
@@ -102,8 +104,12 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
 
     PLACE: a Parquet file, the path of a table with a slash, or the name of a table. For a file no Spark is started.
     """
-    if place.endswith(".parquet"):
-        for column in inspect(place):
+    if place.endswith(".parquet") and not Path(place).is_dir():  # a table may have such a name, too
+        try:
+            columns = inspect(place)
+        except OSError as error:
+            raise TableError(f"{place} cannot be read: {error}") from error
+        for column in columns:
             _show(asdict(column), [asdict(path) for path in column.paths], as_json=as_json)
         return
     with running("inspect", conf) as spark, step("Reading footers"):

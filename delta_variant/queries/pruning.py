@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -73,8 +74,9 @@ class Where:
                 return _differs(least, largest, self._values(constants))
 
     def _values(self, numbers: tuple[int, ...]) -> list[Any]:
+        """The values of lists, ascending."""
         if numbers not in self._joined:
-            self._joined[numbers] = [value for number in numbers for value in self._constants[number]]
+            self._joined[numbers] = sorted((value for number in numbers for value in self._constants[number]), key=_order)
         return self._joined[numbers]
 
     def _may_be(self, value: Value, evidence: Evidence) -> bool:
@@ -129,11 +131,9 @@ def _check(op: str, bound: Any, constant: Any) -> bool:
 
 
 def _between(low: Any, high: Any, values: Sequence[Any]) -> bool | None:
-    fits = [
-        value
-        for value in values
-        if not (low is not None and _check("<", value, low)) and not (high is not None and _check(">", value, high))
-    ]
+    """Whether one of the values, which ascend, is between the bounds."""
+    at = 0 if low is None else bisect_left(values, _order(low), key=_order)
+    fits = at < len(values) and (high is None or _check("<=", values[at], high))
     return False if not fits else None if low is None or high is None else True
 
 

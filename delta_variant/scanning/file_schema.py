@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from delta_variant import layouts, nested
 from delta_variant import schema as shredding_schemas
 from delta_variant import types as t
-from delta_variant.errors import InvalidLayoutError
+from delta_variant.errors import InvalidLayoutError, TableError
 from delta_variant.locating import naming
 from delta_variant.parquet.columns import Columns, TypedColumn, child
 from delta_variant.parquet.fitting import fitted
@@ -30,7 +30,7 @@ from delta_variant.parquet.footer import Names
 from delta_variant.parquet.statistics import Footer
 from delta_variant.parquet.tables import unshredded
 from delta_variant.paths import ELEMENT, MAP_KEY, MAP_VALUE, Keys, object_keys
-from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type
+from delta_variant.queries.fields import Field, Kind, List, Map, Struct, Variant, arrow_type, type_name
 from delta_variant.scanning.variant_groups import Group
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -231,6 +231,10 @@ class FileSchema:
 
     def _conformed(self, array: pa.Array, kind: Kind) -> pa.Array:
         """A column of the file, with its Variants rebuilt, in the type of the table."""
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), arrow_type(kind))
+        if not isinstance(kind, pa.DataType) and not _has_form(array.type, kind):
+            raise TableError(f"it is {type_name(kind)} in the table, and {array.type} in the file")
         match kind:
             case Variant():
                 children = [array.field(array.type.get_field_index(name)) for name in ("metadata", "value")]
@@ -253,3 +257,13 @@ class FileSchema:
             case _:
                 return fitted(array, kind, is_legacy=self.is_legacy)
         return nested.rebuilt(array, arrow_type(kind), children)
+
+
+def _has_form(found: pa.DataType, kind: Kind) -> bool:
+    """Whether a type of a file has the form of a nested type of the table."""
+    match kind:
+        case List():
+            return shredding_schemas.is_list(found) or pa.types.is_fixed_size_list(found)
+        case Map():
+            return bool(pa.types.is_map(found))
+    return bool(pa.types.is_struct(found))

@@ -184,6 +184,13 @@ def test_inspect_a_file(call, tmp_path):
     assert line[:4] == ["$['id']", "bigint", "1", "1"]
     found = json.loads(call("inspect", file, "--json")[1])
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
+    code, _, errors = call("inspect", str(tmp_path / "missing.parquet"))
+    assert code == 1
+    assert "missing.parquet cannot be read: " in errors
+    (tmp_path / "table.parquet").mkdir()  # a table, for which Spark is needed
+    done = run("inspect", str(tmp_path / "table.parquet"), JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "Java" in done.stderr
 
 
 def make(spark, table):
@@ -267,15 +274,15 @@ def test_help(call):
 
 def test_unforeseen_errors(call, tmp_path, monkeypatch):
     """An error that nobody foresaw is one line with exit code 3; with --debug, or the variable, its trace too."""
-    missing = ["inspect", str(tmp_path / "missing.parquet")]
-    code, _, errors = call(*missing)
+    unforeseen = ["inspect", str(tmp_path / "no UTF-8 \udcff.parquet")]
+    code, _, errors = call(*unforeseen)
     assert code == 3
     [line] = errors.splitlines()
-    assert line.startswith("Error: FileNotFoundError: ")
+    assert line.startswith("Error: UnicodeEncodeError: ")
     assert line.endswith("(--debug shows the trace)")
-    debugged = [call("--debug", *missing), call(*missing, "--debug")]
+    debugged = [call("--debug", *unforeseen), call(*unforeseen, "--debug")]
     monkeypatch.setenv("DELTA_VARIANT_DEBUG", "1")
-    for code, _, errors in (*debugged, call(*missing)):
+    for code, _, errors in (*debugged, call(*unforeseen)):
         assert code == 3
         assert "Traceback (most recent call last)" in errors
         assert errors.splitlines()[-1] == line

@@ -496,6 +496,29 @@ def test_char(tmp_path):
         dv.scan(root, ["nested"])
 
 
+INTEGERS = {"type": "array", "elementType": "integer", "containsNull": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (INTEGERS, pa.array([1, None], pa.int32())),
+        (INTEGERS, pa.array([{"n": 1}, None])),
+        ({"type": "map", "keyType": "integer", "valueType": "integer", "valueContainsNull": True}, pa.array([[1], None])),
+        ({"type": "struct", "fields": [{"name": "n", "type": "integer", **FIELD}]}, pa.array([1, None], pa.int32())),
+    ],
+    ids=["number for list", "struct for list", "list for map", "number for struct"],
+)
+def test_files_with_other_forms_of_a_column(tmp_path, kind, found):
+    """A list, map or struct of the table that is something else in a file is an error with both types, never a guess; a column
+    of nulls has every form."""
+    wrong = by_hand(tmp_path / "wrong", {"c": kind}, [(pa.table({"c": found}), {})])
+    with pytest.raises(errors.TableError, match=r"0\.parquet: column c: it is \S+<.*> in the table, and .* in the file"):
+        dv.scan(wrong).read_all()
+    nulls = by_hand(tmp_path / "nulls", {"c": kind}, [(pa.table({"c": pa.nulls(2)}), {})])
+    assert dv.scan(nulls).read_all().to_pylist() == [{"c": None}] * 2
+
+
 def test_files_of_other_writers(tmp_path):
     """Shredded files of DuckDB, whose `value` may hold typed fields, give the paths that their Variants have."""
     rows = [{"a": n, "o": {"b": f"x{n}"}} for n in range(50)] + [{"a": "text"}, {"o": 5}, [1], None, {"o": {"c": 1}}]
