@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.2 to 4.4"
+SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.0.1 or 4.2 to 4.4"
 EXTRA = "pip install 'delta-variant[spark]'"
 """Installs a pair where there is none."""
 ADVICE = (
@@ -34,7 +34,8 @@ ADVICE = (
     "right without it, and open every file"
 )
 """What to do where this package cannot work with a pair."""
-_OLDEST_SPARK, _OLDEST_DELTA = (4, 0, 1), (4, 2)  # docs/reference/support.md says why
+_OLDEST_SPARK, _OLDEST_DELTA = (4, 0, 1), (4, 0, 1)
+_REFUSED_DELTA = (4, 1)  # docs/reference/support.md says why
 _NEWEST_SPARK, _NEWEST_DELTA = (4, 2), (4, 4)
 PACKAGES = "spark.jars.packages"
 _LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
@@ -44,8 +45,8 @@ _CLASS_PATHS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
 
 
 def is_newer(spark: str, delta: str) -> bool:
-    """Whether a version is newer than those that were tested. Raises SessionError if one is older than those supported."""
-    if _number(spark) < _OLDEST_SPARK or _number(delta) < _OLDEST_DELTA:
+    """Whether a version is newer than those that were tested. Raises SessionError if one is not supported, but no newer."""
+    if _number(spark) < _OLDEST_SPARK or _number(delta) < _OLDEST_DELTA or _number(delta)[:2] == _REFUSED_DELTA:
         raise SessionError(f"delta-variant does not support Spark {spark} with Delta {delta}", advice=ADVICE)
     return _number(spark)[:2] > _NEWEST_SPARK or _number(delta)[:2] > _NEWEST_DELTA
 

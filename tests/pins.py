@@ -21,8 +21,8 @@ from packaging.version import Version
 
 from tests.versions import PROJECT, ROOT, other_pair, run_tests
 
-PAIRS = [(spark, delta) for spark in ("4.0.1", "4.1.1") for delta in ("4.2.0", "4.3.1", "4.4.0")]
-"""Those that Delta has a JAR for, beside that of the extra `spark`."""
+PAIRS = [("4.0.1", "4.0.1"), *((spark, delta) for spark in ("4.0.1", "4.1.1") for delta in ("4.2.0", "4.3.1", "4.4.0"))]
+"""Those that are supported, beside that of the extra `spark`."""
 CASES = [("3.10", "oldest"), *((f"3.{minor}", "newest") for minor in range(10, 14))]
 PAIR_TESTS = [
     "tests/pair.py",

@@ -47,14 +47,14 @@ def test_no_jar_fits_this_spark(spark, delta):
 
 
 def test_supported_versions():
-    """Older versions are an error that names them and those supported; newer ones are told from those that were tested."""
-    for supported in (("4.0.1", "4.2.0"), ("4.1.1", "4.2.0"), ("4.1.1-amzn-0", "4.2.0-amzn-0"), ("4.2.7", "4.4.1")):
+    """Older versions, and Delta 4.1, are an error that names them and those supported; newer ones are told from the tested."""
+    for supported in (("4.0.1", "4.0.1"), ("4.1.1", "4.2.0"), ("4.1.1-amzn-0", "4.2.0-amzn-0"), ("4.2.7", "4.4.1")):
         assert not pairs.is_newer(*supported)
     for newer in (("4.3.0", "4.4.0"), ("4.2.0", "4.5.0-SNAPSHOT"), ("4.20.0", "4.4.0"), ("5.0.0", "5.0.0")):
         assert pairs.is_newer(*newer)
-    for older in (("4.0.0", "4.2.0"), ("4.1.1", "4.1.0"), ("3.5.3", "3.3.0")):
-        with pytest.raises(SessionError, match=r"Spark {} with Delta {}: .* Spark 4\.0\.1 to 4\.2 with".format(*older)):
-            pairs.is_newer(*older)
+    for refused in (("4.0.0", "4.2.0"), ("4.0.1", "4.0.0"), ("4.1.1", "4.1.0"), ("3.5.3", "3.3.0")):
+        with pytest.raises(SessionError, match=r"Spark {} with Delta {}: .* Spark 4\.0\.1 to 4\.2 with".format(*refused)):
+            pairs.is_newer(*refused)
 
 
 def test_without_delta_sparks_python(monkeypatch):

@@ -220,7 +220,8 @@ def _plan(
 
 
 def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str | None:
-    """Gives the table the feature for shredding, or the property that announces tags. Returns the name of the feature."""
+    """Gives the table the feature for shredding, or the property that announces tags. Returns the name of a new feature."""
+    feature = None
     if tags_only:
         if int(table.snapshot().numOfFiles()) >= stats.MAX_TAGGED_FILES:
             raise TableError(
@@ -230,13 +231,16 @@ def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str 
         properties = {} if features.properties.get(stats.TAGS_ONLY) == "true" else {stats.TAGS_ONLY: "true"}
     elif features.names.isdisjoint(SHREDDING_FEATURES):
         features.check_new_bounds()
-        properties = {f"delta.feature.{features.shredding_feature}": "supported"}
+        feature = features.shredding_feature
+        if not feature.endswith("-preview"):
+            feature = str(jvm.companion(table.spark, "Pairs").shreddingFeature())
+        properties = {f"delta.feature.{feature}": "supported"}
     else:
         properties = {}
     for name, value in properties.items():
         with jvm.delta_errors(f"altering {table.name}"):
             table.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}' = '{value}')")
-    return features.shredding_feature if properties and not tags_only else None
+    return feature
 
 
 def _sum(done: Analyzed, batch: AnalyzedBatch, committed: Committed) -> Analyzed:

@@ -22,7 +22,6 @@ from delta_variant import jvm
 from delta_variant.analysis import inspected, remove_bounds
 from delta_variant.errors import TableError
 from delta_variant.features import SHREDDING_FEATURES, SHREDDING_PROPERTY
-from delta_variant.paths import quoted
 from delta_variant.progress import Progress
 from delta_variant.rewriting.driver import TRIES, is_shredded, reorganize
 from delta_variant.transaction import Table
@@ -63,11 +62,11 @@ def _dropped(table: Table, name: str, progress: Callable[[Progress], object] | N
 
 def _traces(table: Table, snapshot: Any) -> list[str]:
     """The files of a version that need the feature: with bounds of VARIANT columns in the log, or with shredded columns."""
-    columns = [tuple(names) for names in table.statistics(snapshot).columnNames()]
-    fields = [F.col(".".join(map(quoted, ("stats", side, *names)))) for names in columns for side in ("minValues", "maxValues")]
-    bounded = reduce(or_, (field.isNotNull() for field in fields), F.lit(False))
     with jvm.delta_errors(f"reading the log of {table.name}"):
-        files = DataFrame(snapshot.withStats().toDF(), table.spark)
+        statistics = table.statistics(snapshot)
+        fields = [F.col(f"{side}{column}") for column in range(len(statistics.columnNames())) for side in ("min", "max")]
+        bounded = reduce(or_, (field.isNotNull() for field in fields), F.lit(False))
+        files = DataFrame(statistics.files(), table.spark)
         found = {row.path: row.bounded for row in files.select("path", bounded.alias("bounded")).collect()}
     shredded = inspected(table, list(found)).where(is_shredded()).select("file").distinct().collect()
     return sorted({*(path for path, has_bounds in found.items() if has_bounds), *(row.file for row in shredded)})

@@ -108,7 +108,7 @@ final class Call(users: SparkSession, asked: String) {
   def isCommitting: Boolean = commits
 
   /** The version that was committed; -1 without a commit. */
-  def version: Long = transaction.flatMap(_.getCommitted).fold(-1L)(_.committedVersion)
+  def version: Long = transaction.flatMap(Pairs.committed).getOrElse(-1L)
 
   /** The commit failed. */
   def failed(failure: Throwable): Unit = hasConflict ||= Failures.isConflict(failure)

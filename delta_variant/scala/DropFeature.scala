@@ -16,7 +16,7 @@ import org.apache.spark.sql.delta.catalog.DeltaTableV2
 final class DropFeature(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTable]) {
   private val table = DeltaTableV2(spark, log.dataPath, entry, options = log.options)
 
-  for (_ <- 0 until DropTableFeatureUtils.NUMBER_OF_BARRIER_CHECKPOINTS) {
+  for (_ <- 0 until Pairs.barrierCheckpoints) {
     if (!DropTableFeatureUtils.createEmptyCommitAndCheckpoint(table, System.nanoTime(), retryOnFailure = true)) {
       throw new IllegalStateException("a checkpoint could not be written")
     }

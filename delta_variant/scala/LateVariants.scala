@@ -11,7 +11,6 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaLog, DeltaParquetFileFormat}
 import org.apache.spark.sql.delta.actions.{AddFile, Protocol}
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
-import org.apache.spark.sql.delta.metric.{ConditionalIncrementMetric, IncrementMetric}
 import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.datasources.{FileFormat, HadoopFsRelation, LogicalRelation}
@@ -182,10 +181,8 @@ object LateVariants {
   }
 
   /** Whether an expression may be evaluated twice for a row: it gives the same, and counts nothing. */
-  private def isRepeatable(expression: Expression): Boolean = expression.deterministic && !expression.exists {
-    case _: IncrementMetric | _: ConditionalIncrementMetric => true
-    case _ => false
-  }
+  private def isRepeatable(expression: Expression): Boolean =
+    expression.deterministic && !expression.exists(Pairs.counter(_).isDefined)
 
   /**
    * The scan with the index of rows among its metadata, which Delta's file format has for tables with deletion vectors or row

@@ -31,7 +31,7 @@ final class Loads(log: DeltaLog, version: Long, prefix: String, entry: Option[Ca
   private var restored = -1L // the version of the last RESTORE
   private var broughtBack = -1L // and of the last RESTORE that added data files from before `oldest`
 
-  for ((number, actions) <- log.getChanges(0, entry).takeWhile(_._1 <= version)) {
+  for ((number, actions) <- Pairs.changes(log, entry).takeWhile(_._1 <= version)) {
     if (oldest < 0) oldest = number
     read(number, actions)
   }

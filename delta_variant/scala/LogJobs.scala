@@ -45,7 +45,7 @@ final class LogJobs(log: LogStatistics, files: Long) {
   }
 
   private def rows(hashes: Option[Set[Long]], checked: Boolean): SparkPlan = {
-    val files = plan(log.snapshot.withStats)
+    val files = plan(log.withStats)
     val path = hash(Seq(column(files.output, "path")))
     val some = hashes.fold(files)(wanted => FilterExec(InSet(path, wanted.toSet[Any]), files))
     ProjectExec(log.row(files.output, path, checked), some)

@@ -7,10 +7,9 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.variant.{SchemaOfVariant, VariantGet}
-import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.delta.{DeltaColumnMapping, Snapshot}
-import org.apache.spark.sql.delta.expressions.DecodeNestedZ85EncodedVariant
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.VariantVal
 
@@ -25,9 +24,11 @@ import org.apache.spark.unsafe.types.VariantVal
 final class LogStatistics(val snapshot: Snapshot) {
   import LogStatistics._
 
+  private val schema = if (Pairs.readsBounds) snapshot.statsSchema else withBounds(snapshot)
+
   // Delta keeps statistics of these; bounds of the others are in tags only.
   private val indexed: Seq[Seq[String]] =
-    snapshot.statsSchema.find(_.name == "minValues").toSeq.flatMap(least => variants(least.dataType, Nil)).distinct
+    schema.find(_.name == "minValues").toSeq.flatMap(least => variants(least.dataType, Nil)).distinct
 
   /** The VARIANT columns with statistics or tags, by their physical names. */
   val columns: Seq[Seq[String]] = {
@@ -38,9 +39,24 @@ final class LogStatistics(val snapshot: Snapshot) {
   /** The same for Python. */
   def columnNames: JList[JList[String]] = columns.map(_.asJava).asJava
 
+  /**
+   * The files with their statistics as structs, as `Snapshot.withStats` has them. If Delta leaves out bounds of VARIANTs there,
+   * they come from the texts of the log.
+   */
+  def withStats: Dataset[_] =
+    if (Pairs.readsBounds) snapshot.withStats.asInstanceOf[Dataset[_]]
+    else {
+      val session = SparkSession.active
+      def replaced(files: LogicalPlan)(stats: Attribute => Expression) = Project(
+        files.output.map(column => if (column.name == "stats") Alias(stats(column), "stats")() else column), files)
+      val texts = snapshot.allFiles.toDF().asInstanceOf[DataFrame].logicalPlan
+      val zone = Some(session.sessionState.conf.sessionLocalTimeZone)
+      Dataset.ofRows(session, replaced(replaced(texts)(new JsonToStructs(schema, Map.empty, _, zone)))(decoded))
+    }
+
   /** The rows as a DataFrame, in which `path` is the path of a file. */
   def files: DataFrame = {
-    val files = snapshot.withStats.asInstanceOf[Dataset[_]].logicalPlan
+    val files = withStats.logicalPlan
     Dataset.ofRows(SparkSession.active, Project(row(files.output, column(files.output, "path"), checked = true), files))
   }
 
@@ -73,8 +89,8 @@ final class LogStatistics(val snapshot: Snapshot) {
     Seq(
       Alias(path, "path")(),
       Alias(If(known, tag(Tags.marker), Literal(null, StringType)), "mark")(),
-      Alias(intact(decoded(tag(Tags.nonnull))), "nonnull")(),
-      Alias(intact(decoded(tag(Tags.times))), "times")(),
+      Alias(intact(variant(tag(Tags.nonnull))), "nonnull")(),
+      Alias(intact(variant(tag(Tags.times))), "times")(),
       Alias(if (counted) field(stats, "numRecords") else Literal(null, LongType), "rows")()) ++
       columns.zipWithIndex.flatMap { case (names, number) =>
         Seq(Alias(bound("minValues", names), s"min$number")(), Alias(bound("maxValues", names), s"max$number")())
@@ -118,11 +134,35 @@ object LogStatistics {
     case _ => Nil
   }
 
-  /** The Variant of a Z85 text, by the expression that decodes Delta's bounds. It takes a struct of Variants that hold text. */
-  private def decoded(text: Expression): Expression = {
-    val variant = Cast(text, VariantType, None, EvalMode.ANSI)
-    field(DecodeNestedZ85EncodedVariant(CreateNamedStruct(Seq(Literal("tag"), variant))), "tag")
+  /** The schema of statistics that have bounds of the VARIANT columns whose nulls Delta counts. */
+  private def withBounds(snapshot: Snapshot): StructType = {
+    def has(dataType: DataType, names: Seq[String]): Boolean = (dataType, names) match {
+      case (struct: StructType, name +: rest) => struct.find(_.name == name).exists(field => has(field.dataType, rest))
+      case _ => names.isEmpty
+    }
+    def added(to: StructType, names: Seq[String]): StructType = {
+      val (before, rest) = to.fields.span(_.name != names.head)
+      val inner = rest.headOption.fold(new StructType)(_.dataType.asInstanceOf[StructType])
+      val field = StructField(names.head, if (names.tail.isEmpty) VariantType else added(inner, names.tail))
+      StructType(before ++ (field +: rest.drop(1)))
+    }
+    val counted = variants(snapshot.metadata.dataSchema, Nil).filter(names => has(snapshot.statsSchema, "nullCount" +: names))
+    counted.flatMap(names => Seq("minValues", "maxValues").map(_ +: names)).foldLeft(snapshot.statsSchema)(added)
   }
+
+  /** Statistics whose VARIANTs are Z85 texts, with the Variants of these texts. */
+  private def decoded(statistics: Expression): Expression = statistics.dataType match {
+    case struct: StructType =>
+      val fields = struct.names.toSeq.flatMap(name => Seq(Literal(name), decoded(field(statistics, name))))
+      If(IsNull(statistics), Literal(null, struct), CreateNamedStruct(fields))
+    case VariantType => variant(Cast(statistics, StringType, Some("UTC")))
+    case _ => statistics
+  }
+
+  /** The Variant of a Z85 text. Delta's expression takes a struct of Variants that hold text. */
+  private def variant(text: Expression): Expression =
+    Pairs.decoded(CreateNamedStruct(Seq(Literal("tag"), Cast(text, VariantType, None, EvalMode.ANSI))))
+      .fold(Z85.variant(text))(field(_, "tag"))
 
   // ---- one bound ----------------------------------------------------------------------------------------------------
 

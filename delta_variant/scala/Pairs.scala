@@ -8,11 +8,19 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, Literal
 import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connector.catalog.Table
-import org.apache.spark.sql.delta.{DeltaConfig, DeltaConfigs, OptimisticTransaction}
-import org.apache.spark.sql.delta.actions.{Action, Metadata}
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.delta.{
+  CommittedTransaction, DeltaConfig, DeltaConfigs, DeltaLog, OptimisticTransaction, TableFeature
+}
+import org.apache.spark.sql.delta.actions.{Action, DropTableFeatureUtils, Metadata, Protocol}
 import org.apache.spark.sql.delta.commands.WriteIntoDelta
+import org.apache.spark.sql.delta.constraints.{Constraint, Constraints}
+import org.apache.spark.sql.delta.sources.DeltaSQLConf
+import org.apache.spark.sql.delta.stats.StatsCollectionUtils
 import org.apache.spark.sql.execution.{CacheManager, QueryExecution}
 import org.apache.spark.sql.execution.datasources.DataSource
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.types.StructType
 
 /**
  * The differences between the versions of Spark and Delta that a session can have (delta_variant/pairs.py). All other sources
@@ -74,10 +82,51 @@ object Pairs {
   /** Whether Delta's reader for Spark's interfaces of version 2 reads a table. Delta 4.3 renamed the class. */
   def isV2(table: Table): Boolean = is(table, "DeltaV2Table", "SparkTable") && table.getClass.getName.startsWith("io.delta.")
 
-  /** Whether data files have partition columns that no feature asks for: from Delta 4.4 on, unless a property denies it. */
-  def hasPartitionColumns(metadata: Metadata): Boolean =
-    call[DeltaConfig[Option[Boolean]]](DeltaConfigs, Seq("WRITE_PARTITION_COLUMNS_TO_PARQUET"))
-      .exists(_.fromMetaData(metadata).getOrElse(true))
+  /**
+   * Whether data files have partition columns: if a feature asks for it, and from Delta 4.4 on unless a property denies it.
+   * Delta 4.0 does not have the feature.
+   */
+  def hasPartitionColumns(protocol: Protocol, metadata: Metadata): Boolean =
+    TableFeature.featureNameToFeature("materializePartitionColumns").exists(protocol.isFeatureSupported) ||
+      call[DeltaConfig[Option[Boolean]]](DeltaConfigs, Seq("WRITE_PARTITION_COLUMNS_TO_PARQUET"))
+        .exists(_.fromMetaData(metadata).getOrElse(true))
+
+  /** The name of the table feature for shredding. Delta 4.0 knows only that of its preview. */
+  lazy val shreddingFeature: String =
+    Seq("variantShredding", "variantShredding-preview").find(TableFeature.featureNameToFeature(_).isDefined).get
+
+  /** A struct whose Variants are Z85 texts, with the Variants of these texts. From Delta 4.1 on, it has an expression for it. */
+  def decoded(struct: Expression): Option[Expression] =
+    made[Expression]("org.apache.spark.sql.delta.expressions.DecodeNestedZ85EncodedVariant", struct)
+
+  /** Whether `Snapshot.withStats` has the bounds of VARIANT columns, as VARIANTs. */
+  lazy val readsBounds: Boolean = decoded(Literal(null, new StructType)).isDefined
+
+  /** The version that a transaction has committed. Delta 4.1 made the method public. */
+  def committed(transaction: OptimisticTransaction): Option[Long] =
+    call[Option[CommittedTransaction]](transaction, Seq("getCommitted", "committed")).flatten.map(_.committedVersion)
+
+  /** The metric of an expression that counts rows. Delta 4.0 has only the first of them. */
+  def counter(expression: Expression): Option[SQLMetric] =
+    if (is(expression, "IncrementMetric", "ConditionalIncrementMetric")) call[SQLMetric](expression, Seq("metric")) else None
+
+  /** The actions of all versions in the log. From Delta 4.1 on, the method takes the table's entry in the catalog. */
+  def changes(log: DeltaLog, entry: Option[CatalogTable]): Iterator[(Long, Seq[Action])] = {
+    def from(arguments: AnyRef*) = call[Iterator[(Long, Seq[Action])]](log, Seq("getChanges"), arguments: _*)
+    from(Long.box(0), Boolean.box(false)).orElse(from(Long.box(0), entry, Boolean.box(false))).get
+  }
+
+  /** Refuses constraints that cannot be checked, as Delta does from 4.1 on. */
+  def validate(spark: SparkSession, constraints: Seq[Constraint], log: DeltaLog, metadata: Metadata): Unit =
+    call[Unit](Constraints, Seq("validateCheckConstraints"), spark, constraints, log, metadata.schema)
+
+  /** How many characters of a string statistics keep. From Delta 4.1 on, a table can have a number of its own. */
+  def stringPrefix(spark: SparkSession, metadata: Metadata): Int =
+    call[Int](StatsCollectionUtils, Seq("getDataSkippingStringPrefixLength"), spark, metadata)
+      .getOrElse(spark.sessionState.conf.getConf(DeltaSQLConf.DATA_SKIPPING_STRING_PREFIX_LENGTH))
+
+  /** How many checkpoints precede the commit that drops a feature. In Delta 4.0 the number is private to a command. */
+  def barrierCheckpoints: Int = call[Int](DropTableFeatureUtils, Seq("NUMBER_OF_BARRIER_CHECKPOINTS")).getOrElse(3)
 
   /** Registers Delta's counts of the rows that an overwrite of some rows removes. Delta 4.3 renamed the method. */
   def registerReplaced(
@@ -97,7 +146,8 @@ object Pairs {
   /** What the first of these methods that an object has returns; None if it has none. */
   private def call[T](on: AnyRef, names: Seq[String], arguments: AnyRef*): Option[T] =
     names.flatMap(name =>
-      on.getClass.getMethods.find(method => method.getName == name || method.getName.endsWith(s"$$$$$name")))
+      on.getClass.getMethods.find(method =>
+        method.getParameterCount == arguments.size && (method.getName == name || method.getName.endsWith(s"$$$$$name"))))
       .headOption.map { method =>
         try method.invoke(on, arguments: _*).asInstanceOf[T]
         catch { case failure: InvocationTargetException => throw failure.getCause }

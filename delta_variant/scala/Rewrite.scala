@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{AnalysisException, SaveMode}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
-import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
+import org.apache.spark.sql.classic.{DataFrame, SparkSession}
 import org.apache.spark.sql.delta.{DeltaLog, DeltaOperations, DeltaOptions, OptimisticTransaction, RowTracking}
 import org.apache.spark.sql.delta.actions.{Action, AddFile}
 import org.apache.spark.sql.delta.commands.WriteIntoDelta
@@ -34,7 +34,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
    */
   def files(where: String, statistics: LogStatistics, bounds: JList[String]): DataFrame = {
     val files = AddFiles.of(
-      transaction.metadata, transaction.snapshot.withStats.asInstanceOf[Dataset[_]],
+      transaction.metadata, statistics.withStats,
       AddFiles.predicates(spark, transaction.metadata, where))
     statistics.beside(files, bounds.asScala.toSeq.map(Messages.decoded[Messages.Bound](_)))
   }
@@ -129,7 +129,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
 
   private def commit(actions: Seq[Action], operation: DeltaOperations.Operation, tags: Map[String, String]): Unit =
     try transaction.commitIfNeeded(actions, operation, tags)
-    finally if (transaction.getCommitted.isDefined) recache()
+    finally if (Pairs.committed(transaction).isDefined) recache()
 
   /** Has Spark read anew what it has cached of the table, as Delta's commands do. */
   private def recache(): Unit = {

@@ -27,7 +27,7 @@ final class SelfTest(rule: SkipFiles, session: SparkSession) {
     val log = DeltaLog.forTable(session, path)
     val schema = new StructType().add("v", VariantType)
     val metadata = Metadata(id = "self-test", schemaString = schema.json)
-    val features = Some(Set("variantType", "variantShredding"))
+    val features = Some(Set("variantType", Pairs.shreddingFeature))
     val protocol = Protocol(3, 7, features, features)
     val snapshot = new DummySnapshot(log.logPath, log, metadata, protocolOpt = Some(protocol))
     val files = Numbers.map { number =>

@@ -18,11 +18,9 @@ import org.apache.spark.sql.delta.commands.cdc.CDCReader
 import org.apache.spark.sql.delta.constraints.{Constraint, Constraints, DeltaInvariantCheckerExec}
 import org.apache.spark.sql.delta.files.TransactionalWrite
 import org.apache.spark.sql.delta.hooks.AutoCompact
-import org.apache.spark.sql.delta.metric.{ConditionalIncrementMetric, IncrementMetric}
 import org.apache.spark.sql.delta.perf.DeltaOptimizedWriterExec
 import org.apache.spark.sql.delta.schema.{InnerInvariantViolationException, SchemaUtils}
 import org.apache.spark.sql.delta.sources.DeltaSQLConf
-import org.apache.spark.sql.delta.stats.StatsCollectionUtils
 import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStageExec}
 import org.apache.spark.sql.execution.datasources.{BasicWriteJobStatsTracker, BasicWriteTaskStats, V1WritesUtils}
@@ -149,7 +147,7 @@ final class WritingTransaction(started: OptimisticTransaction)
     private val constraints = if (isChecked) Nil
     else {
       val all = Constraints.getAll(metadata, session) ++ generated ++ additional
-      Constraints.validateCheckConstraints(session, all, deltaLog, metadata.schema)
+      Pairs.validate(session, all, deltaLog, metadata)
       all
     }
     private val stored = output.filterNot(partitioning.contains)
@@ -159,8 +157,7 @@ final class WritingTransaction(started: OptimisticTransaction)
     }
     private val materialized = {
       val isAsked = IcebergCompat.isAnyEnabled(metadata) ||
-        protocol.isFeatureSupported(MaterializePartitionColumnsTableFeature) ||
-        Pairs.hasPartitionColumns(metadata)
+        Pairs.hasPartitionColumns(protocol, metadata)
       if (isAsked) partitioning.filter(_.name != IsChange) else Nil
     }
 
@@ -284,7 +281,7 @@ final class WritingTransaction(started: OptimisticTransaction)
               _._1.toLowerCase.startsWith(Ours))),
           option(DeltaOptions.COMPRESSION).orElse(setting("spark.sql.parquet.compression.codec")),
           option(DeltaOptions.MAX_RECORDS_PER_FILE).map(_.toLong).getOrElse(session.sessionState.conf.maxRecordsPerFile),
-          StatsCollectionUtils.getDataSkippingStringPrefixLength(session, metadata),
+          Pairs.stringPrefix(session, metadata),
           if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles),
           session.version,
           Pairs.readsVariantAnnotation,
@@ -457,10 +454,7 @@ private object WritingTransaction {
       case adaptive: AdaptiveSparkPlanExec => counters(if (isRunAgain) adaptive.finalPhysicalPlan else adaptive.inputPlan)
       case _: Exchange | _: QueryStageExec if isRunAgain => Nil
       case node =>
-        val own = node.expressions.flatMap(_.collect {
-          case counter: IncrementMetric => counter.metric
-          case counter: ConditionalIncrementMetric => counter.metric
-        })
+        val own = node.expressions.flatMap(_.flatMap(Pairs.counter(_)))
         own ++ node.children.flatMap(counters)
     }
   }

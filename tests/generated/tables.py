@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 from packaging.version import Version
 from py4j.protocol import Py4JJavaError
@@ -179,8 +180,9 @@ class Table:
         self.files += files
         source = f"{self.path}-{self.rows}.parquet"
         columns = [pa.array(ids, pa.int64()), pa.array(numbers, pa.int32()), *map(pa.concat_arrays, variants.values())]
-        dv.parquet.write_table(pa.table(columns, ["id", "p", "v", "w"]), source)
-        frame = session.read.parquet(source).selectExpr("id", "p", "v", "named_struct('w', w) s").coalesce(1)
+        pq.write_table(pa.table(columns, ["id", "p", "v", "w"]), source)  # Spark 4.0 cannot read the logical type VARIANT
+        read = session.read.schema("id bigint, p int, v variant, w variant").parquet(source)
+        frame = read.selectExpr("id", "p", "v", "named_struct('w', w) s").coalesce(1)
         return frame, {name: infer(self.rng.choice(chunks)) for name, chunks in variants.items()}
 
     def _large(self, spots: Sequence[Spot]) -> list[pa.Array]:

@@ -547,6 +547,21 @@ def test_drop_feature(spark, tmp_path, mapped):
     assert table.shred().commits == 1
 
 
+def test_drop_feature_of_columns_without_statistics(spark, tmp_path):
+    """Delta keeps no statistics of a column, and the bounds in its tags are dropped."""
+    more = "TBLPROPERTIES ('delta.enableVariantShredding' = 'true', 'delta.dataSkippingNumIndexedCols' = '1')"
+    create(spark, tmp_path, shredding=None, columns="n bigint, p bigint, v variant", more=more)
+    by_delta(spark, tmp_path, rows(spark).coalesce(1))
+    table = dv.VariantTable.forPath(spark, tmp_path)
+    table.analyze(tags_only=True)
+    [add] = live(tmp_path).values()
+    assert stats.NONNULL_TAG in add["tags"]
+    table.drop_feature()
+    [add] = live(tmp_path).values()
+    assert not any(name.startswith("delta_variant") for name in add.get("tags", {}))
+    assert not any("variantShredding" in name for name in last(tmp_path, "protocol")["readerFeatures"])
+
+
 # ---- beside other writers ------------------------------------------------------------------------------------------------
 
 REWRITINGS = {
