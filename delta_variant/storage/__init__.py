@@ -87,7 +87,7 @@ class Storage:
         scheme, host, path = _SCHEMES.get(given), match["host"] or "", match["path"].strip("/")
         if scheme is None or (scheme != "file" and not hasattr(fs, _FILE_SYSTEMS[scheme])):
             raise UnsupportedFeatureError(
-                f"{location} is on {given}: storage, and delta_variant.write supports {', '.join(_SCHEMES)}, as far as the "
+                f"{location} is on {given}: storage, and delta-variant supports {', '.join(_SCHEMES)}, as far as the "
                 "installed pyarrow does: choose another location"
             )
         if scheme == "file":
