@@ -119,7 +119,10 @@ class TableFeatures:
 
     @property
     def shredding_feature(self) -> str:
-        """The name under which the table has the feature for shredding, or would get it: a preview's beside other previews."""
+        """The name under which the table has the feature for shredding, or would get it: a preview's beside other previews.
+
+        Delta 4.0 knows only the name of the preview, and gives it to all tables (`scala/Pairs.scala`).
+        """
         is_preview = "variantType-preview" in self.names and "variantType" not in self.names
         return "variantShredding-preview" if is_preview or "variantShredding-preview" in self.names else "variantShredding"
 

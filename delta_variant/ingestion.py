@@ -285,8 +285,9 @@ def _refused(told: str) -> Iterator[None]:
     """Raises InvalidSchemaError for a column that PySpark or Spark refuses."""
     try:
         yield
-    except (PySparkException, Py4JError, AttributeError, TypeError, ValueError) as error:
-        raise InvalidSchemaError(f"{told}: {str(error).strip().splitlines()[0]}") from error
+    except (PySparkException, Py4JError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        reason, _, _ = str(error).strip().partition("\n")
+        raise InvalidSchemaError(f"{told}: {reason}") from error
 
 
 def _bad_rows(reading: JsonFiles, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

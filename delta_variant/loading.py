@@ -153,7 +153,7 @@ class Loader(ABC, Generic[Done]):
         if found.unmatched:
             name = found.unmatched[0]
             is_glob = not _WILDCARDS.isdisjoint(name)
-            advice = r": in the name of a file, *, ?, [ and { have a backslash before them (a\[1].json)" if is_glob else ""
+            advice = r". If *, ?, [ or { are part of its name, put a backslash before them: a\[1].json" if is_glob else ""
             raise TableError(f"there are no files: {name} does not exist{advice}")
         if not found.files:
             raise TableError(f"there are no files below {', '.join(paths)}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.0.1 or 4.2 to 4.4"
+SUPPORTED = "Spark 4.0.1 to 4.2 with Delta 4.2 to 4.4, or Spark 4.0.1 with Delta 4.0.1"
 EXTRA = "pip install 'delta-variant[spark]'"
 """Installs a pair where there is none."""
 ADVICE = (
@@ -34,8 +34,8 @@ ADVICE = (
     "right without it, and open every file"
 )
 """What to do where this package cannot work with a pair."""
-_OLDEST_SPARK, _OLDEST_DELTA = (4, 0, 1), (4, 0, 1)
-_REFUSED_DELTA = (4, 1)  # docs/reference/support.md says why
+_OLDEST_SPARK, _OLDEST_DELTA = (4, 0, 1), (4, 2)
+_WITH_OLDEST_SPARK = (4, 0, 1)  # Delta 4.1 is refused: docs/reference/support.md says why
 _NEWEST_SPARK, _NEWEST_DELTA = (4, 2), (4, 4)
 PACKAGES = "spark.jars.packages"
 _LATEST = "4.4.0"  # the newest Delta whose JARs are published: 4.4.1 is on the Python index alone
@@ -45,8 +45,9 @@ _CLASS_PATHS = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
 
 
 def is_newer(spark: str, delta: str) -> bool:
-    """Whether a version is newer than those that were tested. Raises SessionError if one is not supported, but no newer."""
-    if _number(spark) < _OLDEST_SPARK or _number(delta) < _OLDEST_DELTA or _number(delta)[:2] == _REFUSED_DELTA:
+    """Whether a version is newer than those that were tested. Raises SessionError for older ones."""
+    is_first = _number(spark)[:2] == _OLDEST_SPARK[:2] and _WITH_OLDEST_SPARK <= _number(delta) < (4, 1)
+    if _number(spark) < _OLDEST_SPARK or (_number(delta) < _OLDEST_DELTA and not is_first):
         raise SessionError(f"delta-variant does not support Spark {spark} with Delta {delta}", advice=ADVICE)
     return _number(spark)[:2] > _NEWEST_SPARK or _number(delta)[:2] > _NEWEST_DELTA
 
@@ -108,9 +109,10 @@ def coordinate(spark: str, delta: str | None) -> str:
     if first is None and (minor < min(_FIRST) or number <= _number(_LATEST)):
         raise SessionError(f"Delta {version} has no JAR for Spark {spark}", advice=EXTRA)
     if first is not None and number[:2] < first:
+        wanted = ".".join(map(str, max(first, _OLDEST_DELTA)))
         raise SessionError(
             f"Delta {version} has no JAR for Spark {spark}",
-            advice=f"install delta-spark {'.'.join(map(str, first))} or newer beside it (pip install --no-deps)",
+            advice=f"install delta-spark {wanted} or newer beside it (pip install --no-deps)",
         )
     suffix = "" if number[:2] == (4, 0) else f"_{minor[0]}.{minor[1]}"
     return f"io.delta:delta-spark{suffix}_2.13:{version}"

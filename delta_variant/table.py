@@ -147,9 +147,9 @@ class VariantTable:
 
         There is a commit for every 5,000 files or so. After a failure, the next call does what is left. A file that another
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
-        InvalidSchemaError for a column that is not VARIANT, InvalidPathError for a text that is not a path and for a path into
-        an array, UnsupportedFeatureError if the table has IcebergCompat and would get a feature, TableError for what Delta
-        refuses and if Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
+        InvalidSchemaError for a column that is not VARIANT and for a text in the place of a list, InvalidPathError for a text
+        that is not a path and for a path into an array, UnsupportedFeatureError if the table has IcebergCompat and would get a
+        feature, TableError for what Delta refuses and if Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
@@ -255,7 +255,8 @@ class VariantTable:
         queries: SQL texts and DataFrames that read this table; by default the last 50 different queries over Variants that
         this session has run since `enable`. They are planned, not run, in a session with `enable`. There is an estimate of
         the files that each advice saves, from the overlap of bounds; a path without bounds has no advice on clustering until
-        it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table.
+        it has some. Raises SessionError in a session without `enable`, TableError if no query reads the table, and
+        InvalidSchemaError for one query that is in no list.
         """
         return advise(self._table, queries)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pyspark
 import pytest
@@ -173,6 +174,40 @@ def test_analyze(enabled, plain, expected, tmp_path):
     variants.analyze(bloom=["v:s"], budget=0.5)
     assert opened(enabled, f"SELECT id FROM {name} WHERE v:s::string = 'text 77'")[0] == 1
     assert answers(enabled, name) == expected
+
+
+def test_bounds_after_deletes(enabled, tmp_path):
+    """Files whose rows Delta has marked as deleted have bounds, which Delta 4.0 drops, after `analyze`."""
+    name = f"delta.`{tmp_path}/t`"
+    vectors = SHREDDED.replace(")", ", 'delta.enableDeletionVectors' = 'true')")
+    enabled.sql(f"CREATE TABLE {name} (id BIGINT, v VARIANT) USING delta {vectors}")
+    enabled.sql(f"INSERT INTO {name} SELECT /*+ REPARTITION_BY_RANGE(2, id) */ * FROM ({DOCUMENTS})")
+    enabled.sql(f"DELETE FROM {name} WHERE id IN (1, 39999)")
+    dv.VariantTable.forPath(enabled, location(name)).analyze()
+    assert [("deletionVector" in add, "v" in json.loads(add["stats"])["minValues"]) for add in adds(name)] == [(True, True)] * 2
+    assert opened(enabled, QUERIES[0].format(name))[0] == 1
+
+
+def test_long_bounds(enabled, tmp_path):
+    """The names of bounds have more than 255 bytes together, and are those of a field of a struct; one text is damaged."""
+    name, keys = f"delta.`{tmp_path}/t`", [f"a_rather_long_key_{number}" for number in range(20)]
+    fields = ", ".join(f"'{key}', id + {number}" for number, key in enumerate(keys))
+    enabled.sql(f"CREATE TABLE {name} (id BIGINT, s STRUCT<w: VARIANT>) USING delta {SHREDDED}")
+    enabled.sql(
+        f"INSERT INTO {name} SELECT /*+ REPARTITION_BY_RANGE(4, id) */ id, "
+        f"named_struct('w', parse_json(to_json(named_struct({fields})))) FROM range(20000)"
+    )
+    query = f"SELECT id FROM {{}} WHERE variant_get(s.w, '$.{keys[-1]}', 'bigint') = 12345"
+    assert opened(enabled, query.format(name))[0] == 1
+    log = tmp_path / "t" / "_delta_log"
+    text = min(json.loads(add["stats"])["minValues"]["s"]["w"] for add in adds(name))
+    for file in log.glob("*.json"):
+        file.write_text(file.read_text().replace(json.dumps(text)[1:-1].replace('"', '\\"'), "~" * len(text)))
+    for file in log.glob("*.crc"):
+        file.unlink()
+    copy = f"delta.`{shutil.copytree(tmp_path / 't', tmp_path / 'copy')}`"
+    assert opened(enabled, query.format(copy))[0] == 2
+    assert [row[0] for row in enabled.sql(query.format(copy)).collect()] == [12345 - 19]
 
 
 def test_files_of_delta(enabled, plain, expected, tmp_path):

@@ -216,7 +216,8 @@ def _plan(
             "delta.dataSkippingNumIndexedCols columns, and not inside arrays and maps"
         )
     prefix = int(table.spark.conf.get(_STRING_PREFIX, "32") or 32)
-    return AnalysisPlan(table.storage, tuple(planned), by_name, prefix, few, tags_only)
+    loses_bounds = not tags_only and not jvm.companion(table.spark, "Pairs").readsBounds()
+    return AnalysisPlan(table.storage, tuple(planned), by_name, prefix, few, tags_only, loses_bounds)
 
 
 def _prepared(table: Table, features: TableFeatures, *, tags_only: bool) -> str | None:

@@ -106,9 +106,10 @@ class _Computation:
 def _todo(file: AnalyzedFile, plan: AnalysisPlan) -> list[_Computation]:
     """The columns of a file whose bounds are to be computed."""
     is_marked = file.tags.get(stats.BOUNDS_TAG) in stats.BOUNDS_TAG_VALUES
-    if is_marked and not plan.by_name:
+    has_lost = plan.loses_bounds and not any(_text(file, column, "minValues") for column in plan.columns)
+    if is_marked and not plan.by_name and not has_lost:
         return []
-    todo, lacking = [], not is_marked
+    todo, lacking = [], not is_marked or has_lost
     for column in plan.columns:
         bounds, tagged, times = _known(file, column)
         known = bounds | tagged

@@ -43,5 +43,7 @@ class AnalysisPlan:
     """Whether files get the tags for what statistics have no place for (`stats.tags`)."""
     tags_only: bool
     """Whether bounds go into the tags, because the table must not have them in its statistics."""
+    loses_bounds: bool = False
+    """Whether Delta can have dropped the bounds of files that this package wrote."""
     version: str = __version__
     """The version of this package on the driver."""

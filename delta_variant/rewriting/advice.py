@@ -51,7 +51,7 @@ class Advice:
 def advise(table: Table, queries: Iterable[str | DataFrame] | None) -> list[Advice]:
     """Advice for these queries, as `VariantTable.advise` says."""
     if isinstance(queries, str | DataFrame):
-        raise InvalidSchemaError(f"queries={queries!r} must be a list of SQL texts and DataFrames: put it into one")
+        raise InvalidSchemaError("queries must be a list of SQL texts and DataFrames, also for one query")
     spark = table.spark
     if not has_rules(spark):
         raise SessionError(

@@ -32,7 +32,8 @@ final class Analysis(
 
   private val wanted = { // over the columns of Add actions
     val value = col("tags").getItem(Tags.marker)
-    if (all) lit(true) else value.isNull || not(value.isin(Tags.markerValues: _*))
+    if (all || !Pairs.readsBounds) lit(true) // Delta drops bounds that it does not read
+    else value.isNull || not(value.isin(Tags.markerValues: _*))
   }
   private var predicates: Seq[Expression] = Nil
   private var batches = 1

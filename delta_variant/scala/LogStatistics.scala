@@ -41,7 +41,7 @@ final class LogStatistics(val snapshot: Snapshot) {
 
   /**
    * The files with their statistics as structs, as `Snapshot.withStats` has them. If Delta leaves out bounds of VARIANTs there,
-   * they come from the texts of the log.
+   * they come from the JSON statistics in the log.
    */
   def withStats: Dataset[_] =
     if (Pairs.readsBounds) snapshot.withStats.asInstanceOf[Dataset[_]]
@@ -51,7 +51,7 @@ final class LogStatistics(val snapshot: Snapshot) {
         files.output.map(column => if (column.name == "stats") Alias(stats(column), "stats")() else column), files)
       val texts = snapshot.allFiles.toDF().asInstanceOf[DataFrame].logicalPlan
       val zone = Some(session.sessionState.conf.sessionLocalTimeZone)
-      Dataset.ofRows(session, replaced(replaced(texts)(new JsonToStructs(schema, Map.empty, _, zone)))(decoded))
+      Dataset.ofRows(session, replaced(replaced(texts)(new JsonToStructs(schema, Map.empty, _, zone)))(fromTexts))
     }
 
   /** The rows as a DataFrame, in which `path` is the path of a file. */
@@ -134,7 +134,7 @@ object LogStatistics {
     case _ => Nil
   }
 
-  /** The schema of statistics that have bounds of the VARIANT columns whose nulls Delta counts. */
+  /** Delta's schema of statistics, with bounds for each VARIANT column whose nulls it counts. */
   private def withBounds(snapshot: Snapshot): StructType = {
     def has(dataType: DataType, names: Seq[String]): Boolean = (dataType, names) match {
       case (struct: StructType, name +: rest) => struct.find(_.name == name).exists(field => has(field.dataType, rest))
@@ -151,9 +151,9 @@ object LogStatistics {
   }
 
   /** Statistics whose VARIANTs are Z85 texts, with the Variants of these texts. */
-  private def decoded(statistics: Expression): Expression = statistics.dataType match {
+  private def fromTexts(statistics: Expression): Expression = statistics.dataType match {
     case struct: StructType =>
-      val fields = struct.names.toSeq.flatMap(name => Seq(Literal(name), decoded(field(statistics, name))))
+      val fields = struct.names.toSeq.flatMap(name => Seq(Literal(name), fromTexts(field(statistics, name))))
       If(IsNull(statistics), Literal(null, struct), CreateNamedStruct(fields))
     case VariantType => variant(Cast(statistics, StringType, Some("UTC")))
     case _ => statistics
@@ -161,7 +161,7 @@ object LogStatistics {
 
   /** The Variant of a Z85 text. Delta's expression takes a struct of Variants that hold text. */
   private def variant(text: Expression): Expression =
-    Pairs.decoded(CreateNamedStruct(Seq(Literal("tag"), Cast(text, VariantType, None, EvalMode.ANSI))))
+    Pairs.fromTexts(CreateNamedStruct(Seq(Literal("tag"), Cast(text, VariantType, None, EvalMode.ANSI))))
       .fold(Z85.variant(text))(field(_, "tag"))
 
   // ---- one bound ----------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ import java.lang.reflect.InvocationTargetException
 
 import org.apache.parquet.schema.LogicalTypeAnnotation
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.expressions.{Expression, IsNotNull, Literal, RuntimeReplaceable, TryEval}
 import org.apache.spark.sql.catalyst.expressions.variant.SchemaOfVariant
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connector.catalog.Table
-import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.delta.{
   CommittedTransaction, DeltaConfig, DeltaConfigs, DeltaLog, OptimisticTransaction, TableFeature
 }
@@ -96,15 +96,15 @@ object Pairs {
     Seq("variantShredding", "variantShredding-preview").find(TableFeature.featureNameToFeature(_).isDefined).get
 
   /** A struct whose Variants are Z85 texts, with the Variants of these texts. From Delta 4.1 on, it has an expression for it. */
-  def decoded(struct: Expression): Option[Expression] =
+  def fromTexts(struct: Expression): Option[Expression] =
     made[Expression]("org.apache.spark.sql.delta.expressions.DecodeNestedZ85EncodedVariant", struct)
 
   /** Whether `Snapshot.withStats` has the bounds of VARIANT columns, as VARIANTs. */
-  lazy val readsBounds: Boolean = decoded(Literal(null, new StructType)).isDefined
+  lazy val readsBounds: Boolean = fromTexts(Literal(null, new StructType)).isDefined
 
-  /** The version that a transaction has committed. Delta 4.1 made the method public. */
+  /** The version that a transaction has committed. Delta 4.0 has no method `getCommitted`. */
   def committed(transaction: OptimisticTransaction): Option[Long] =
-    call[Option[CommittedTransaction]](transaction, Seq("getCommitted", "committed")).flatten.map(_.committedVersion)
+    call[Option[CommittedTransaction]](transaction, Seq("getCommitted", "committed")).get.map(_.committedVersion)
 
   /** The metric of an expression that counts rows. Delta 4.0 has only the first of them. */
   def counter(expression: Expression): Option[SQLMetric] =
@@ -112,8 +112,10 @@ object Pairs {
 
   /** The actions of all versions in the log. From Delta 4.1 on, the method takes the table's entry in the catalog. */
   def changes(log: DeltaLog, entry: Option[CatalogTable]): Iterator[(Long, Seq[Action])] = {
-    def from(arguments: AnyRef*) = call[Iterator[(Long, Seq[Action])]](log, Seq("getChanges"), arguments: _*)
-    from(Long.box(0), Boolean.box(false)).orElse(from(Long.box(0), entry, Boolean.box(false))).get
+    val entries = if (log.getClass.getMethods.exists(method => method.getName == "getChanges" && method.getParameterCount == 2))
+      Nil
+    else Seq(entry)
+    call[Iterator[(Long, Seq[Action])]](log, Seq("getChanges"), (Long.box(0) +: entries) :+ Boolean.box(false): _*).get
   }
 
   /** Refuses constraints that cannot be checked, as Delta does from 4.1 on. */
@@ -143,12 +145,16 @@ object Pairs {
     Iterator.iterate[Class[_]](value.getClass)(_.getSuperclass).takeWhile(_ != null)
       .exists(of => names.contains(of.getSimpleName))
 
-  /** What the first of these methods that an object has returns; None if it has none. */
+  /**
+   * What the first of these methods that an object has returns; None if it has none. Throws IllegalStateException if it has them
+   * with other numbers of parameters.
+   */
   private def call[T](on: AnyRef, names: Seq[String], arguments: AnyRef*): Option[T] =
-    names.flatMap(name =>
-      on.getClass.getMethods.find(method =>
-        method.getParameterCount == arguments.size && (method.getName == name || method.getName.endsWith(s"$$$$$name"))))
-      .headOption.map { method =>
+    names.map(name =>
+      on.getClass.getMethods.toSeq.filter(method => method.getName == name || method.getName.endsWith(s"$$$$$name")))
+      .find(_.nonEmpty).map { methods =>
+        val method = methods.find(_.getParameterCount == arguments.size).getOrElse(
+          throw new IllegalStateException(s"${methods.head} does not take ${arguments.size} arguments"))
         try method.invoke(on, arguments: _*).asInstanceOf[T]
         catch { case failure: InvocationTargetException => throw failure.getCause }
       }

@@ -14,7 +14,7 @@ import org.apache.spark.unsafe.types.VariantVal
 object Z85 {
 
   /** NULL if the text is NULL or damaged. */
-  def variant(text: Expression): Expression = TryEval(let(decoded(text)) { bytes =>
+  def variant(text: Expression): Expression = TryEval(let(bytes(text)) { bytes =>
     let(Add(ShiftRight(byte(bytes, Literal(0)), Literal(6)), Literal(1))) { width => // of an offset
       def number(index: Expression) = (0 until 4).map { at =>
         val one = byte(bytes, Add(Multiply(index, width), Literal(1 + at)))
@@ -31,7 +31,7 @@ object Z85 {
     }
   })
 
-  private def decoded(text: Expression): Expression = {
+  private def bytes(text: Expression): Expression = {
     def constant(value: AnyRef) = Literal.fromObject(value)
     val string = Invoke(text, "toString", ObjectType(classOf[String]))
     val blocks = Cast(IntegralDivide(Cast(Length(text), LongType), Literal(5L)), IntegerType)

@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyspark
+from packaging.version import Version
 
 from tests.generated.values import POSITIONS, STYLES, Spot
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from tests.generated.tables import Table
 
 
+HAS_PATHS = Version(pyspark.__version__) >= Version("4.1")
+"""Whether Spark has `v:a.b`."""
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 DECIMALS = ("decimal(38,0)", "decimal(38,10)", "decimal(10,2)", "decimal(5,1)")
 NUMBERS = (*INTEGERS, *DECIMALS, "float", "double")
@@ -112,7 +116,7 @@ class Predicates:
         rng, kind = self.rng, self.type(kind)
         name, keys = spot.column, spot.keys
         simple = all(key.isascii() and key.isidentifier() for key in keys)
-        if simple and keys and rng.random() < 0.5:
+        if simple and keys and HAS_PATHS and rng.random() < 0.5:
             found = f"{name}:{'.'.join(keys)}"
         elif not keys:
             found = name

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import delta_variant as dv
+from delta_variant.constants import READS_SHREDDED
 from delta_variant.schema import infer
 from tests.generated.predicates import Predicates
 from tests.generated.values import EXTREMES, KINDS, OTHERS, POSITIONS, SCALES, SPELLINGS, STYLES, Spot
@@ -78,6 +79,7 @@ class Table:
             PUSH: rng.choice(["true", "true", "false"]),
             # The bounds are read by a job or on the driver.
             "spark.delta_variant.keptFiles": rng.choice(["0", "5000"]),
+            READS_SHREDDED: "true",  # which is not the default of Spark 4.0
             **SMALL,
         }
         self.spots = [
