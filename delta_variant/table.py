@@ -149,7 +149,8 @@ class VariantTable:
         writer changes or removes in between is left out, as is one that cannot be read; the result names both. Raises
         InvalidSchemaError for a column that is not VARIANT and for a text in the place of a list, InvalidPathError for a text
         that is not a path and for a path into an array, UnsupportedFeatureError if the table has IcebergCompat and would get a
-        feature, TableError for what Delta refuses and if Delta keeps no statistics of the columns. All arguments are checked before the table is changed.
+        feature, TableError for what Delta refuses and if Delta keeps no statistics of the columns. All arguments are
+        checked before the table is changed.
         """
         with own_session(self._table.spark) as spark:
             table = replace(self._table, spark=spark)
