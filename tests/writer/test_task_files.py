@@ -19,6 +19,7 @@ import pytest
 from delta_variant import binary
 from delta_variant.errors import TableError
 from delta_variant.parquet import read_table
+from delta_variant.parquet.files import ROW_GROUP_BYTES
 from delta_variant.stats import BOUNDS_TAG, NONNULL_TAG, decode_bounds
 from delta_variant.storage import Storage
 from delta_variant.writer import file_sizes
@@ -253,7 +254,7 @@ def large_batches(count: int, size: int) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.parametrize("size", [16 << 10, 100 << 10, 1 << 20])
 def test_memory_is_bounded(tmp_path, size):
-    """However large documents and file are, buffers take less than 208 MiB: those of two row groups and the batches."""
+    """However large documents and file are, buffers take less than two row groups, and 64 MiB for batches and encoded pages."""
     plan = tasks.plan(tmp_path, {("v",)}, max_bytes=1 << 30)
     write_files(plan, large_batches(1, size))  # kernels are compiled
     before = pa.total_allocated_bytes()
@@ -268,7 +269,7 @@ def test_memory_is_bounded(tmp_path, size):
     tracemalloc.start()
     try:
         assert len(write_files(plan, watched())) == 1
-        assert peak + tracemalloc.get_traced_memory()[1] < 208 << 20
+        assert peak + tracemalloc.get_traced_memory()[1] < 2 * ROW_GROUP_BYTES + (64 << 20)
     finally:
         tracemalloc.stop()
 
