@@ -189,7 +189,7 @@ def test_bounds_after_deletes(enabled, tmp_path):
 
 
 def test_long_bounds(enabled, tmp_path):
-    """The names of bounds have more than 255 bytes together, and are those of a field of a struct; one text is damaged."""
+    """The names of bounds have more than 255 bytes together, and are those of a field of a struct; damaged minima are none."""
     name, keys = f"delta.`{tmp_path}/t`", [f"a_rather_long_key_{number}" for number in range(20)]
     fields = ", ".join(f"'{key}', id + {number}" for number, key in enumerate(keys))
     enabled.sql(f"CREATE TABLE {name} (id BIGINT, s STRUCT<w: VARIANT>) USING delta {SHREDDED}")
@@ -200,13 +200,16 @@ def test_long_bounds(enabled, tmp_path):
     query = f"SELECT id FROM {{}} WHERE variant_get(s.w, '$.{keys[-1]}', 'bigint') = 12345"
     assert opened(enabled, query.format(name))[0] == 1
     log = tmp_path / "t" / "_delta_log"
-    text = min(json.loads(add["stats"])["minValues"]["s"]["w"] for add in adds(name))
+    texts = [json.loads(add["stats"])["minValues"]["s"]["w"] for add in adds(name)]
     for file in log.glob("*.json"):
-        file.write_text(file.read_text().replace(json.dumps(text)[1:-1].replace('"', '\\"'), "~" * len(text)))
+        found = file.read_text()
+        for text in texts:
+            found = found.replace(text, "~" * len(text))
+        file.write_text(found)
     for file in log.glob("*.crc"):
         file.unlink()
     copy = f"delta.`{shutil.copytree(tmp_path / 't', tmp_path / 'copy')}`"
-    assert opened(enabled, query.format(copy))[0] == 2
+    assert opened(enabled, query.format(copy))[0] == 2  # by their maxima
     assert [row[0] for row in enabled.sql(query.format(copy)).collect()] == [12345 - 19]
 
 
