@@ -36,7 +36,7 @@ from delta_variant.constants import PREVIEW_NAMES, READS_SHREDDED
 from tests.every_write.comparison import normalized, rows
 from tests.generated.predicates import Predicates
 from tests.generated.queries import Queries
-from tests.generated.tables import PUSH, Table
+from tests.generated.tables import NO_MAPPED_PATHS, PUSH, Table
 from tests.logs import commits
 from tests.strategies import column
 from tests.support import collected, forget, generated, length
@@ -219,8 +219,8 @@ class Twins:
         self.table = Table(seed, root / "ours", change=0.1, rows=LAST, files=PARTITIONS)
         # `enable` has Delta call the feature by its final name.
         self.settings = {**self.table.settings, PREVIEW_NAMES: "false", "spark.delta_variant.lateMaterializationBytes": "0"}
-        if pyspark.__version__ < "4.1":
-            self.settings[PUSH] = "false"  # Delta 4.0 cannot read tables with column mapping otherwise
+        if NO_MAPPED_PATHS:
+            self.settings[PUSH] = "false"
         self.versions = 0
         self.row_ids: set[int] = set()
         self.equal_row_ids: set[int] = set()

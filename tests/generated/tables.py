@@ -43,6 +43,8 @@ RATES: Sequence[Sequence[float]] = ((0, 0, 0.05, 0.3), (0, 0, 0.3), (0, 0, 0, 0.
 ZONES = ["UTC", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "+05:30"]
 NEEDS_CODEGEN = Version(pyspark.__version__) < Version("4.2")
 """Whether Spark cannot read a VARIANT column of a file with a deletion vector without generated code."""
+NO_MAPPED_PATHS = Version(pyspark.__version__) < Version("4.1")
+"""Whether Delta cannot read a table with column mapping if Spark's scan is to extract paths."""
 # Every query is planned once, on a few rows: compiling it takes longer than all the rest.
 SMALL = {
     "spark.sql.codegen.wholeStage": str(NEEDS_CODEGEN).lower(),
@@ -111,6 +113,8 @@ class Table:
         """
         rng = self.rng
         mapping, partitioned = rng.choice([*["none"] * 6, "name", "id"]), rng.random() < 0.25
+        if NO_MAPPED_PATHS and self.settings[PUSH] == "true":
+            mapping = "none"
         properties = {
             "delta.enableVariantShredding": "true",
             "delta.enableDeletionVectors": rng.choice(["true", "false"]),
@@ -138,7 +142,7 @@ class Table:
             paths = [f"{spot.column}:$" + "".join(map(_step, spot.keys)) for spot in self.spots]
             indexed = dv.VariantTable.forPath(session, self.path).analyze(bloom=paths, budget=1.0).indexed
             self.history.append(f"index: {indexed}")
-            assert indexed.filters, f"seed {self.seed}: {self.history}"
+            assert indexed.filters or indexed.no_room, f"seed {self.seed}: {self.history}"
             assert not indexed.failed, f"seed {self.seed}: {self.history}"
         for _ in range(rng.choice([0, 1, 1, 2])):
             self._change(session, off)
