@@ -9,6 +9,7 @@ binaries are no views.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ _CODE = 4
 _BUFFER_BYTES = 1 << 20
 _FIELD_ID = b"PARQUET:field_id"
 _GROUP = {"metadata", "value", "typed_value"}
+_REMEMBERED = 8
+"""How many schemas of files are remembered, and how many selections of leaf columns of each."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,60 @@ def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | Non
     return tuple(group)
 
 
+class _Schema:
+    """What follows from the schema of a file, the same for all files that have it."""
+
+    def __init__(self, file: pq.ParquetFile, variants: frozenset[Names]) -> None:
+        self._parquet, self._arrow, self._variants = file.schema, file.schema_arrow.remove_metadata(), variants
+        self.exact = schema_without_views(exact_schema(file, lambda _, names: names in variants)).remove_metadata()
+        self.top = pa.struct(list(self.exact))
+        self._kept: dict[tuple[int, ...], pa.Schema] = {}
+        self._leaves: dict[Names, range] = {}
+
+    def is_of(self, file: pq.ParquetFile, variants: frozenset[Names]) -> bool:
+        """Whether a file has this schema. Arrow's schema has the groups and the ids; Parquet's has the leaf columns."""
+        same = variants == self._variants and file.schema_arrow.remove_metadata().equals(self._arrow, check_metadata=True)
+        return bool(same and file.schema.equals(self._parquet))
+
+    def group(self, names: Names) -> pa.DataType | None:
+        kind: pa.DataType | None = self.top
+        for name in names:
+            kind = child(kind, name)
+        return kind
+
+    def leaves(self, names: Names) -> range:
+        if names not in self._leaves:
+            first, kind = 0, self.top
+            for name in names:
+                index = kind.get_field_index(name)
+                first += sum(leaf_count(kind.field(i).type) for i in range(index))
+                kind = kind.field(index).type
+            self._leaves[names] = range(first, first + leaf_count(kind))
+        return self._leaves[names]
+
+    def kept(self, numbers: Sequence[int]) -> pa.Schema:
+        """The schema with these leaf columns alone."""
+        key = tuple(numbers)
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) == _REMEMBERED:
+                self._kept.clear()
+            found = self._kept[key] = pa.schema(_kept(list(self.exact), 0, frozenset(numbers)))
+        return found
+
+
+_schemas: deque[_Schema] = deque(maxlen=_REMEMBERED)
+
+
+def _schema_of(file: pq.ParquetFile, variants: frozenset[Names]) -> _Schema:
+    """The schema of a file; that of an earlier file if it is equal."""
+    found = next((one for one in tuple(_schemas) if one.is_of(file, variants)), None)
+    if found is None:
+        found = _Schema(file, variants)
+        _schemas.appendleft(found)
+    return found
+
+
 class Columns:
     """The columns of a file that `opened` returned.
 
@@ -83,23 +140,16 @@ class Columns:
     def __init__(self, file: pq.ParquetFile, variants: Collection[Names]) -> None:
         self._file = file
         self.metadata = file.metadata
-        self.schema = schema_without_views(exact_schema(file, lambda _, names: names in variants))
+        self._schema = _schema_of(file, frozenset(variants))
+        self.schema = self._schema.exact
 
     def group(self, names: Names) -> pa.DataType | None:
         """The type of a column or a field of structs; None if the file lacks it."""
-        kind: pa.DataType | None = pa.struct(list(self.schema))
-        for name in names:
-            kind = child(kind, name)
-        return kind
+        return self._schema.group(names)
 
     def leaves(self, names: Names) -> range:
         """The numbers of the leaf columns of a group."""
-        first, kind = 0, pa.struct(list(self.schema))
-        for name in names:
-            index = kind.get_field_index(name)
-            first += sum(leaf_count(kind.field(i).type) for i in range(index))
-            kind = kind.field(index).type
-        return range(first, first + leaf_count(kind))
+        return self._schema.leaves(names)
 
     def validity(self, names: Names) -> range:
         """The leaf columns of a group by which rows without the group are found at least cost: one, or those of a list."""
@@ -134,7 +184,7 @@ class Columns:
         row_groups: their numbers; None for all. use_threads: whether Arrow's threads decode the columns.
         """
         numbers = sorted(numbers)
-        schema = pa.schema(_kept(list(self.schema), 0, frozenset(numbers)))
+        schema = self._schema.kept(numbers)
         for number in range(self.metadata.num_row_groups) if row_groups is None else row_groups:
             group = self.metadata.row_group(number)
             chunks = [group.column(i) for i in numbers]

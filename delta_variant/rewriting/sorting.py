@@ -179,7 +179,7 @@ def _read(query: Query, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str
 
 def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, int]) -> Iterator[pa.RecordBatch]:
     """The rows in blocks, one for each new file and partition. Empties the list."""
-    rows = sorting.placed(pa.Table.from_batches(batches))
+    rows = sorting.placed(pa.Table.from_batches(batches).combine_chunks())
     batches.clear()
     order_of_rows, numbers = _ranks(rows.select(sorting.position), sorting.ends)
     rows = rows.take(pa.array(order_of_rows)).combine_chunks()

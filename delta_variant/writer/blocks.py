@@ -12,6 +12,7 @@ import os
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, groupby, pairwise
 from typing import Any
 
@@ -48,8 +49,17 @@ def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
                 own = row.select(range(1, row.num_columns))
             file.flush()
             merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
-            for batch in merged:
+            for batch in _ahead(merged):
                 yield beside(with_types(batch.select(schema.names), schema), own)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, of which a thread makes the next one meanwhile."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = thread.submit(next, batches, None)
+            yield batch
 
 
 def _bytes(block: pa.Array) -> pa.Buffer:
