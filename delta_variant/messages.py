@@ -490,6 +490,20 @@ class Identifiers(Message):
     versions: Mapping[str, int]
 
 
+class ColumnNames(Message):
+    columns: tuple[tuple[str, ...], ...]
+
+
+class FilePaths(Message):
+    paths: tuple[str, ...]
+
+
+class OpenedFiles(Message):
+    count: int
+    bytes: int
+    actions: tuple[str, ...] | None
+
+
 class Listing(Message):
     files: tuple[SourceFile, ...]
     unmatched: tuple[str, ...]

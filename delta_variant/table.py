@@ -36,7 +36,7 @@ from delta_variant.rewriting.driver import Rewritten
 from delta_variant.rewriting.feature import drop_feature
 from delta_variant.stats import TYPED_TAG_VALUE
 from delta_variant.summary import summary
-from delta_variant.transaction import Table, own_session
+from delta_variant.transaction import Table, bounded_columns, own_session
 from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import retype
@@ -461,7 +461,7 @@ class VariantTable:
             statistics = self._table.statistics(snapshot)
             paths = mapping.physical_paths(json.loads(snapshot.schema().json()))
             logical = {physical: dotted(path) for path, physical in paths.items()}
-            columns = [tuple(names) for names in statistics.columnNames()]
+            columns = bounded_columns(statistics)
             files = DataFrame(statistics.files(), spark)
             if where is not None:
                 add_files = jvm.companion(spark, "AddFiles")

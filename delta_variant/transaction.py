@@ -26,7 +26,7 @@ from delta_variant import jvm
 from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.features import TableFeatures, delta_settings
 from delta_variant.hadoop import storage_of
-from delta_variant.messages import Bound, Identifiers, decoded, encoded
+from delta_variant.messages import Bound, ColumnNames, FilePaths, Identifiers, OpenedFiles, decoded, encoded
 from delta_variant.paths import normalized, quoted
 from delta_variant.stats import place
 from delta_variant.storage import Storage
@@ -188,6 +188,11 @@ def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:
     return identifier, entry
 
 
+def bounded_columns(statistics: Any) -> tuple[tuple[str, ...], ...]:
+    """The VARIANT columns that `Table.statistics` are about, by their physical names."""
+    return decoded(ColumnNames, statistics.columnNames()).columns
+
+
 class Transaction:
     """One of Delta's transactions on a table, for what Delta has no command for (`scala/Rewrite.scala`)."""
 
@@ -256,7 +261,7 @@ class Transaction:
         """
         with jvm.delta_errors(f"reading the log of {self._table.name}"):
             statistics = self._table.statistics(self.delta.snapshot())
-            numbers = {tuple(names): number for number, names in enumerate(statistics.columnNames())}
+            numbers = {names: number for number, names in enumerate(bounded_columns(statistics))}
             asked = [
                 encoded(Bound(side, column=numbers.get(tuple(column), -1), key=normalized(keys), tag=place(column, keys)))
                 for side, column, keys in bounds
@@ -266,21 +271,15 @@ class Transaction:
     def open(self, paths: Sequence[str]) -> DataFrame:
         """The rows of these files, or of those that the table still has; with row tracking, with the columns that keep ids."""
         with jvm.delta_errors(f"reading {self._table.name}"):
-            return DataFrame(self._rewrite.open(list(paths)), self.spark)
+            return DataFrame(self._rewrite.open(encoded(FilePaths(tuple(paths)))), self.spark)
 
-    @property
-    def actions(self) -> list[str] | None:
-        """The JSON of the Add actions that `open` found, without statistics; None if Spark has to read the files.
+    def opened(self, *, with_actions: bool) -> OpenedFiles:
+        """The files that `open` found.
 
-        It has to for few bytes, for files outside of the table's directory, and for rows whose ids are kept.
+        with_actions: whether tasks are to read them. There are no actions if Spark has to: if files have few bytes, or are
+        outside of the table's directory, or if ids of rows are kept.
         """
-        actions = self._rewrite.actions()
-        return None if actions is None else list(actions)
-
-    @property
-    def opened(self) -> tuple[int, int]:
-        """The number and the size in bytes of the files that `open` found."""
-        return int(self._rewrite.opened()), int(self._rewrite.openedBytes())
+        return decoded(OpenedFiles, self._rewrite.opened(with_actions))
 
     def replace(
         self, rows: DataFrame, where: str | None, cluster_by: Sequence[str], tags: Mapping[str, str], task_bytes: int,

@@ -25,7 +25,7 @@ from delta_variant.features import SHREDDING_FEATURES, TableFeatures
 from delta_variant.messages import AnalysisSize, AnalyzedBatch, Committed, decoded
 from delta_variant.paths import ColumnPath, dotted, parse_bounded_path, parse_column
 from delta_variant.progress import Progress
-from delta_variant.transaction import Table
+from delta_variant.transaction import Table, bounded_columns
 from delta_variant.writer import indexing, shredding_schemas
 from delta_variant.writer.column_types import leaves
 
@@ -121,7 +121,7 @@ def _analysis(table: Table, *, everything: bool) -> Any:
 def remove_bounds(table: Table) -> Analyzed:
     """Removes the bounds of VARIANT columns, and the tags of this package, from all files of a table."""
     with jvm.delta_errors(f"reading {table.name}"):
-        columns = [tuple(names) for names in table.statistics(table.snapshot()).columnNames()]
+        columns = bounded_columns(table.statistics(table.snapshot()))
     return _run(table, partial(remove_messages, columns), None, all_files=True, progress=None)
 
 

@@ -359,34 +359,33 @@ class _Work:
         with call.running("writing to"):
             transaction = Transaction(table)
             rows = transaction.open(paths)
-            count, size = transaction.opened
-            if not count:
+            opened = transaction.opened(with_actions=by_blocks)
+            if not opened.count:
                 return done
             settings: Mapping[str, str] = {}
             task_bytes = 0
             if file_bytes is None:
                 settings = source.one_by_one()
             elif self.cluster_by:
-                rows = self._sorted(transaction, rows, files, by_blocks=by_blocks)
+                rows = self._sorted(transaction, rows, opened.actions, files)
             else:
                 settings, task_bytes = source.packed(file_bytes), file_bytes
             with jvm.settings(spark, settings):
                 transaction.replace(rows, self.where, self.cluster_by, self.tags, task_bytes, reorganizes=file_bytes is None)
         written = call.written
         return Rewritten(
-            call.version, done.commits + 1, done.files_removed + count, done.files_added + written.files, done.files_kept,
-            done.rows + written.rows, done.bytes_removed + size, done.bytes_added + written.bytes,
+            call.version, done.commits + 1, done.files_removed + opened.count, done.files_added + written.files,
+            done.files_kept, done.rows + written.rows, done.bytes_removed + opened.bytes, done.bytes_added + written.bytes,
         )  # fmt: skip
 
-    def _sorted(self, transaction: Transaction, rows: DataFrame, files: int, *, by_blocks: bool) -> DataFrame:
+    def _sorted(self, transaction: Transaction, rows: DataFrame, actions: Sequence[str] | None, files: int) -> DataFrame:
         """The rows of the opened files in the order of the keys, in a task for each new file.
 
-        by_blocks: whether tasks may read and sort them. Spark does it where the files or the keys do not allow that.
+        actions: those of the files, if tasks may read and sort their rows. Spark does it where the keys do not allow that.
         """
         spark, features = self.table.spark, transaction.features
         schema, _ = mapping.schemas(features.schema)
-        actions = transaction.actions if by_blocks and features.mapping == "none" else None
-        if actions is not None:
+        if actions is not None and features.mapping == "none":
             timezone = str(spark.conf.get("spark.sql.session.timeZone"))
             how = Sorting.of(features, self.table.storage, self.cluster_by, timezone)
             if how is not None:

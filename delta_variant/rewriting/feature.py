@@ -24,7 +24,7 @@ from delta_variant.errors import TableError
 from delta_variant.features import SHREDDING_FEATURES, SHREDDING_PROPERTY
 from delta_variant.progress import Progress
 from delta_variant.rewriting.driver import TRIES, is_shredded, reorganize
-from delta_variant.transaction import Table
+from delta_variant.transaction import Table, bounded_columns
 
 
 def drop_feature(table: Table, progress: Callable[[Progress], object] | None) -> int:
@@ -64,7 +64,7 @@ def _traces(table: Table, snapshot: Any) -> list[str]:
     """The files of a version that need the feature: with bounds of VARIANT columns in the log, or with shredded columns."""
     with jvm.delta_errors(f"reading the log of {table.name}"):
         statistics = table.statistics(snapshot)
-        fields = [F.col(f"{side}{column}") for column in range(len(statistics.columnNames())) for side in ("min", "max")]
+        fields = [F.col(f"{side}{column}") for column in range(len(bounded_columns(statistics))) for side in ("min", "max")]
         bounded = reduce(or_, (field.isNotNull() for field in fields), F.lit(False))
         files = DataFrame(statistics.files(), table.spark)
         found = {row.path: row.bounded for row in files.select("path", bounded.alias("bounded")).collect()}

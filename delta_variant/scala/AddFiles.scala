@@ -2,8 +2,6 @@ package org.apache.spark.sql.delta.variant
 
 import java.util.{List => JList}
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.{AnalysisException, Row}
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.Filter
@@ -44,8 +42,8 @@ object AddFiles {
     else DeltaLog.filterFileList(metadata.partitionSchema, files.toDF(), predicates).asInstanceOf[DataFrame]
 
   /** The Add actions of data files. Files that the version does not have are left out. */
-  def at(snapshot: Snapshot, paths: JList[String]): Seq[AddFile] =
-    snapshot.allFiles.filter(col("path").isin(paths.asScala.toSeq: _*)).collect().toSeq
+  def at(snapshot: Snapshot, paths: Seq[String]): Seq[AddFile] =
+    snapshot.allFiles.filter(col("path").isin(paths: _*)).collect().toSeq
 
   /** The same file with other statistics and tags, and `dataChange` = false. */
   def copy(file: AddFile, stats: String, tags: Map[String, String]): AddFile =

@@ -1,9 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import java.util.{List => JList}
-
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.variant.{SchemaOfVariant, VariantGet}
@@ -37,7 +33,7 @@ final class LogStatistics(val snapshot: Snapshot) {
   }
 
   /** The same for Python. */
-  def columnNames: JList[JList[String]] = columns.map(_.asJava).asJava
+  def columnNames: String = Messages.encoded(Messages.ColumnNames(columns))
 
   /**
    * The files with their statistics as structs, as `Snapshot.withStats` has them. If Delta leaves out bounds of VARIANTs there,

@@ -368,6 +368,19 @@ object Messages {
   /** Transaction identifiers: versions by application. */
   final case class Identifiers(@JsonDeserialize(contentAs = classOf[JLong]) versions: Map[String, Long])
 
+  /** VARIANT columns, by their physical names. */
+  final case class ColumnNames(columns: Seq[Seq[String]])
+
+  /** Data files, by the paths of their Add actions. */
+  final case class FilePaths(paths: Seq[String])
+
+  /**
+   * The files that a transaction is to write anew.
+   *
+   * @param actions the JSON of their Add actions, without statistics
+   */
+  final case class OpenedFiles(count: Int, bytes: Long, actions: Option[Seq[String]])
+
   /** The files at paths and globs and below directories. unmatched: paths and globs without files and directories. */
   final case class Listing(
       files: Seq[SourceFile],

@@ -55,7 +55,7 @@ final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
 
   /** The Add actions of these data files, which the transaction then has read; None if one is gone, or lost rows. */
   def files(paths: JList[String]): Option[Seq[AddFile]] = {
-    val files = AddFiles.at(transaction.snapshot, paths).filter(_.deletionVector == null)
+    val files = AddFiles.at(transaction.snapshot, paths.asScala.toSeq).filter(_.deletionVector == null)
     Option.when(files.size >= paths.size) {
       transaction.trackFilesRead(files)
       files

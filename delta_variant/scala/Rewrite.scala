@@ -46,24 +46,22 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
    * The rows of these files. Files that have left the snapshot are left out. With row tracking there are two more columns,
    * which keep the rows' ids (PROTOCOL.md, "Row Tracking").
    */
-  def open(paths: JList[String]): DataFrame = {
+  def open(asked: String): DataFrame = {
     val snapshot = transaction.snapshot
-    old = AddFiles.at(snapshot, paths)
+    old = AddFiles.at(snapshot, Messages.decoded[Messages.FilePaths](asked).paths)
     transaction.trackFilesRead(old)
     val rows = log.createDataFrame(snapshot, old, actionTypeOpt = Some("Optimize"))
     (if (keepsRowIds) RowTracking.preserveRowTrackingColumns(rows, snapshot) else rows).asInstanceOf[DataFrame]
   }
 
-  /** The JSON of the opened files' actions, without statistics; null if Spark has to read the files. */
-  def actions: JList[String] =
-    if (keepsRowIds || !LateVariants.areRead(old, spark)) null
-    else old.map(_.copy(stats = null).json).asJava
+  /** The opened files, with their actions if they are asked for and if tasks may read the files. */
+  def opened(withActions: Boolean): String = {
+    val areRead = withActions && !keepsRowIds && LateVariants.areRead(old, spark)
+    val actions = Option.when(areRead)(old.map(_.copy(stats = null).json))
+    Messages.encoded(Messages.OpenedFiles(old.size, PlannedFiles.bytes(old), actions))
+  }
 
   private def keepsRowIds: Boolean = RowTracking.isEnabled(transaction.protocol, transaction.metadata)
-
-  def opened: Int = old.size
-
-  def openedBytes: Long = PlannedFiles.bytes(old)
 
   /**
    * Writes rows in the place of the opened files, by the steps of Delta's OPTIMIZE: `dataChange` is false, so that the commit
@@ -98,7 +96,7 @@ final class Rewrite(spark: SparkSession, log: DeltaLog, entry: Option[CatalogTab
       "numAddedFiles" -> added.size.toLong,
       "numAddedBytes" -> sizes.sum,
       "numRemovedFiles" -> old.size.toLong,
-      "numRemovedBytes" -> openedBytes,
+      "numRemovedBytes" -> PlannedFiles.bytes(old),
       "numDeletionVectorsRemoved" -> old.count(_.deletionVector != null).toLong)
     transaction.registerSQLMetrics(spark,
       metrics.map { case (name, value) =>
