@@ -1,12 +1,15 @@
-"""`VariantTable.optimize`: python -m benchmarks.optimize [ROWS]
+"""`VariantTable.optimize`: python -m benchmarks.optimize [ROWS], or python -m benchmarks.optimize sort [ROWS [ROUNDS]]
 
 ROWS (1,000,000) events in 100 files in random order; files that a query of one actor, or of one event, opens before and after
 clustering by one key and by two; seconds, beside `write` of the same rows with `cluster_by`; and bytes. Then Bluesky-like
 documents clustered by their kind: the paths that get typed columns, and what that does to size and bytes read.
+
+sort: ROWS (2,000,000) events in 100 files become one file by one key, sorted by tasks and by Spark in alternation; seconds.
 """
 
 import json
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +28,7 @@ FILES = 100
 POST = "v:commit.collection::string = 'app.bsky.feed.post'"
 POSTS = ("commit.record.text", "commit.record.reply.root.cid", "commit.collection")
 """Paths of posts, which are nine in a hundred documents, and one that all kinds have."""
+_LEAST_BYTES = "spark.delta_variant.lateMaterializationBytes"
 ACTOR, EVENT = "v:actor.id::bigint = 77", "v:id::bigint = 777"
 
 
@@ -102,14 +106,34 @@ def kinds(spark: SparkSession, folder: Path, rows: int) -> None:
     show("after")
 
 
+def sort(spark: SparkSession, folder: Path, rows: int, rounds: int) -> None:
+    made, copy = folder / "made", folder / "copy"
+    dv.write(events(spark, rows, 4).repartition(FILES, F.rand(3)), made, max_rows_per_file=2 * rows // FILES)
+    found: dict[str, list[float]] = {"tasks": [], "Spark": []}
+    for _ in range(rounds + 1):  # the first one warms up
+        for way, least in (("tasks", "1m"), ("Spark", "1p")):
+            shutil.copytree(made, copy)
+            spark.conf.set(_LEAST_BYTES, least)
+            took, done = seconds(lambda: dv.VariantTable.forPath(spark, copy).optimize(cluster_by=["v:actor.id"]))
+            found[way].append(took)
+            print(f"  {way}: {took:.1f} s, {done.files_added} file", flush=True)
+            shutil.rmtree(copy)
+    tasks, by_spark = (statistics.median(found[way][1:]) for way in ("tasks", "Spark"))
+    print(f"{rows:,} events sorted by tasks: {tasks:.1f} s, by Spark: {by_spark:.1f} s, ratio {by_spark / tasks:.2f}")
+
+
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    own = [int(number) for number in sys.argv[1:] if number != "sort"]
     folder = Path(tempfile.mkdtemp(prefix="delta-variant-optimize-"))
     spark = session()
     dv.enable(spark)
     try:
-        scattered(spark, folder, rows)
-        kinds(spark, folder, rows // 10)
+        if "sort" in sys.argv:
+            sort(spark, folder, *(own + [2_000_000, 5][len(own) :]))
+        else:
+            rows = own[0] if own else 1_000_000
+            scattered(spark, folder, rows)
+            kinds(spark, folder, rows // 10)
     finally:
         spark.stop()
         shutil.rmtree(folder)

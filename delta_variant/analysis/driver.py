@@ -181,7 +181,7 @@ def _plan(
     """The plan for the tasks. Raises TableError if Delta keeps no statistics of the columns that are asked for."""
     with jvm.delta_errors(f"reading {table.name}"):
         snapshot = table.snapshot()
-        with_statistics = {tuple(names) for names in table.statistics(snapshot).columnNames()}
+        with_statistics = set(bounded_columns(table.statistics(snapshot)))
         counted = {field["name"]: field["type"] for field in json.loads(snapshot.statsSchema().json())["fields"]}
         few = int(snapshot.numOfFiles()) < stats.MAX_TAGGED_FILES
     schema, _ = mapping.schemas(features.schema)
