@@ -37,7 +37,7 @@ from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.log import File
 from delta_variant.storage import Storage
 from delta_variant.version import __version__, check_version
-from delta_variant.writer.blocks import BLOCK, FILE, KEY, ORDER, order_of
+from delta_variant.writer.blocks import BLOCK, FILE, KEY, block_of, order_of
 
 BLOCK_BYTES = 16 << 20
 PART_BYTES = 64 << 20
@@ -45,8 +45,6 @@ PART_BYTES = 64 << 20
 RANGES_BITS = 10
 """The values of each of several keys are divided into 2^10 ranges, or fewer, as far as places are numbers of 63 bits."""
 _WEIGHT, _PLACE = "delta_variant weight", f"{KEY}place"
-_BATCH_BYTES = 1 << 20  # of a block; the merge may take less at once
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def sampled(sorting: Sorting, most: int, batches: Iterator[pa.RecordBatch]) -> I
         chosen = np.random.default_rng(zlib.crc32(part.encode())).permutation(rows.num_rows)[:most]
         weights = np.full(len(chosen), rows.num_rows / max(1, len(chosen)))
         sample = rows.take(pa.array(chosen)).append_column(_WEIGHT, pa.array(weights))
-        yield pa.RecordBatch.from_pydict({BLOCK: pa.array([_stream(sample).to_pybytes()], pa.binary())})
+        yield pa.RecordBatch.from_pydict({BLOCK: pa.array([block_of(b"", sample).to_pybytes()], pa.binary())})
 
 
 def sorted_blocks(sorting: Sorting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -188,21 +186,12 @@ def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, i
         codes = rows[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
         changes |= codes[1:] != codes[:-1]
     kept = _with_plain_keys(rows.drop_columns([*sorting.partition_by]))
-    kept = kept.replace_schema_metadata({ORDER: f"{order[0]:09} {order[1]:09}"})
     for start, end in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]):
         first = rows.slice(start, 1)
         partitions = {name: first[name].combine_chunks() for name in sorting.partition_by}
-        data = _stream(kept.slice(start, end - start))
+        data = block_of(f"{order[0]:09} {order[1]:09}".encode(), kept.slice(start, end - start))
         block = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, len(data)], np.int32)), data])
         yield pa.RecordBatch.from_pydict({FILE: pa.array([numbers[start]], pa.int32()), BLOCK: block, **partitions})
-
-
-def _stream(rows: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    step = max(1, rows.num_rows * _BATCH_BYTES // max(1, rows.nbytes))
-    with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
-        stream.write_table(rows, max_chunksize=step)
-    return sink.getvalue()
 
 
 def _with_plain_keys(rows: pa.Table) -> pa.Table:

@@ -3,7 +3,11 @@
 The second stage of an external merge sort; `rewriting.sorting` has the first. In: blocks, each an Arrow stream with sorted rows
 of one partition. A task gets those of the file that it writes. Out: the rows of its blocks, merged.
 
-Invariant: memory holds about `MERGE_BYTES`. The blocks are in a temporary file.
+A task may get thousands of small blocks, one of each 16 MiB of all files. Each block that is merged takes memory and, in each
+step, time. Many blocks are therefore first merged into fewer ones.
+
+Invariant: memory holds a few times `MERGE_BYTES`, and `BATCH_BYTES` of each of `MOST_BLOCKS` blocks. The blocks are in a
+temporary file.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cached_property
 from itertools import chain, groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +29,23 @@ import pyarrow.compute as pc
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MERGE_BYTES = 16 << 20
+MOST_BLOCKS = 128
+"""The most blocks that are merged at once."""
+BATCH_BYTES = 512 << 10
+"""The size of the record batches of a block."""
+GROUP_BYTES = 4 << 20
+"""The least size of blocks, compressed, that are merged into one while there are too many. Their rows take some 16 MiB."""
 FILE, BLOCK = "delta_variant file", "delta_variant block"
 """Columns: the number of a new file; a block."""
 KEY = "delta_variant key "
 """How the names of the columns with keys begin. Rows are sorted by the first, then by the next; nulls come last."""
 ORDER = b"delta_variant order"
 """The metadata with the order of blocks, so that the order of rows with equal keys does not depend on Spark's exchange."""
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _LOCAL = "SPARK_LOCAL_DIRS"  # which Spark sets for its workers
 
 
@@ -41,16 +57,41 @@ def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     """
     each = (batch.slice(number, 1) for batch in batches for number in range(batch.num_rows))
     for _, blocks in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
-        with tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None) as file:
-            ends = [0]
-            for row in blocks:
-                file.write(_bytes(row.column(0)))
-                ends.append(file.tell())
-                own = row.select(range(1, row.num_columns))
-            file.flush()
-            merged = _merged([_Block(file.fileno(), *part) for part in pairwise(ends)])
-            for batch in _ahead(merged):
-                yield beside(with_types(batch.select(schema.names), schema), own)
+        file = _File()
+        for row in blocks:
+            file.add(_bytes(row.column(0)))
+            own = row.select(range(1, row.num_columns))
+        for batch in _ahead(_rows(file)):
+            yield beside(with_types(batch.select(schema.names), schema), own)
+
+
+def _rows(file: _File) -> Iterator[pa.RecordBatch]:
+    """The rows of all blocks of a file, without the keys."""
+    with ExitStack() as files:
+        found = files.enter_context(file).blocks()
+        while len(found) > MOST_BLOCKS:
+            fewer = files.enter_context(_File())
+            for group in _groups(found):
+                fewer.add_merged(group)
+            found = fewer.blocks()
+            file.close()
+            file = fewer
+        for rows in _merged(found):
+            yield from rows.drop_columns(_keys(rows)).combine_chunks().to_batches()
+
+
+def _groups(blocks: list[_Block]) -> Iterator[list[_Block]]:
+    """Blocks that are merged into one each: at least `MOST_BLOCKS`, and at least `GROUP_BYTES`."""
+    group: list[_Block] = []
+    size = 0
+    for block in blocks:
+        group.append(block)
+        size += block.size
+        if len(group) >= MOST_BLOCKS and size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,16 +130,61 @@ def _keys(rows: pa.Table) -> list[str]:
     return [name for name in rows.schema.names if name.startswith(KEY)]
 
 
-def _merged(blocks: list[_Block]) -> Iterator[pa.RecordBatch]:
-    """The rows of sorted blocks in their order, without the keys."""
-    heads = sorted((_Head(block, MERGE_BYTES // len(blocks)) for block in blocks), key=lambda head: head.order)
+def block_of(order: bytes, rows: pa.Table) -> pa.Buffer:
+    """Sorted rows as a block. order: its place among the others."""
+    sink = pa.BufferOutputStream()
+    _write(sink, order, iter([rows]))
+    return sink.getvalue()
+
+
+def _write(sink: pa.NativeFile, order: bytes, tables: Iterator[pa.Table]) -> None:
+    """Writes the rows of tables, of which there is one at least, as a block."""
+    first = next(tables)
+    schema = first.schema.with_metadata({ORDER: order})
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
+        for rows in chain([first], tables):
+            step = max(1, rows.num_rows * BATCH_BYTES // max(1, rows.nbytes))
+            stream.write_table(rows.replace_schema_metadata(schema.metadata), max_chunksize=step)
+
+
+def _merged(blocks: list[_Block]) -> Iterator[pa.Table]:
+    """The rows of sorted blocks in their order."""
+    heads = [_Head(block, MERGE_BYTES // len(blocks)) for block in blocks]
     while heads:
-        least = min(head.last for head in heads)
-        rows = pa.concat_tables([head.until(least) for head in heads])
+        ends = [head.last for head in heads if head.has_more]
+        rows = pa.concat_tables([head.until(min(ends)) if ends else head.all() for head in heads])
         heads = [head for head in heads if not head.is_empty]
-        keys = _keys(rows)
-        rows = rows.take(order_of(rows, keys)) if len(blocks) > 1 else rows
-        yield from rows.drop_columns(keys).combine_chunks().to_batches()
+        yield rows.take(order_of(rows, _keys(rows))) if len(blocks) > 1 else rows
+
+
+class _File:
+    """Blocks in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None)  # noqa: SIM115
+        self._ends = [0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, block: pa.Buffer) -> None:
+        self._file.write(block)
+        self._ends.append(self._file.tell())
+
+    def add_merged(self, blocks: list[_Block]) -> None:
+        _write(pa.PythonFile(self._file, mode="w"), blocks[0].order, _merged(blocks))
+        self._ends.append(self._file.tell())
+
+    def blocks(self) -> list[_Block]:
+        """The blocks in the order in which the first stage made them."""
+        self._file.flush()
+        return sorted((_Block(self._file.fileno(), *part) for part in pairwise(self._ends)), key=lambda block: block.order)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Block:
@@ -108,6 +194,14 @@ class _Block:
 
     def __init__(self, file: int, start: int, end: int) -> None:
         self._file, self._at, self._end = file, start, end
+        self.size = end - start
+
+    @cached_property
+    def order(self) -> bytes:
+        """Its place among the others."""
+        start = _Block(self._file, self._at, self._end)
+        found: bytes = pa.ipc.open_stream(pa.PythonFile(start, mode="r")).schema.metadata[ORDER]
+        return found
 
     def read(self, size: int) -> bytes:
         data = os.pread(self._file, min(size, self._end - self._at), self._at)
@@ -119,20 +213,30 @@ class _Head:
     """The next rows of a block. Memory holds one or two times `size` bytes of them."""
 
     def __init__(self, block: _Block, size: int) -> None:
-        stream = pa.ipc.open_stream(pa.PythonFile(block, mode="r"))
-        self.order = stream.schema.metadata[ORDER]
-        self._parts = _parts(stream, size)
+        self._parts = _parts(pa.ipc.open_stream(pa.PythonFile(block, mode="r")), size)
         self._rows = pa.Table.from_batches([next(self._parts)])
+        self._next = next(self._parts, None)
         self._least = self._rows.num_rows
         self._see()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the block has rows after the last one."""
+        return self._next is not None
+
+    def all(self) -> pa.Table:
+        """Takes the rows."""
+        taken, self._rows = self._rows, self._rows.slice(self._rows.num_rows)
+        return taken
 
     def until(self, key: tuple[Any, ...]) -> pa.Table:
         """Takes the rows up to this key."""
         end = bisect_right(range(self._rows.num_rows), key, key=self._key)
         taken, self._rows = self._rows.slice(0, end), self._rows.slice(end)
         # With a few rows more, each step of a merge would be about a few rows.
-        while self._rows.num_rows < self._least and (part := next(self._parts, None)) is not None:
-            self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([part])])
+        while self._rows.num_rows < self._least and self._next is not None:
+            self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([self._next])])
+            self._next = next(self._parts, None)
         self._see()
         return taken
 

@@ -118,16 +118,17 @@ def merged(made: Made, sent: list[pa.RecordBatch]) -> dict[int, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("size", [1, 200, 1 << 20])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize(("size", "most"), [(1, 2), (1, 128), (200, 3), (200, 128), (1 << 20, 2)])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_order(monkeypatch, tmp_path_factory, size, data):
+def test_order(monkeypatch, tmp_path_factory, size, most, data):
     """Each new file has a range of the rows, in order within its partitions, whatever the sizes are; each row is in one file.
 
     Blocks may arrive in any order, and rows with equal keys may have any. With several keys, rows have the order of a curve.
     """
-    for module, name in ((sorting, "BLOCK_BYTES"), (blocks, "MERGE_BYTES"), (sorting, "_BATCH_BYTES")):
+    for module, name in ((sorting, "BLOCK_BYTES"), (blocks, "MERGE_BYTES"), (blocks, "BATCH_BYTES"), (blocks, "GROUP_BYTES")):
         monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(blocks, "MOST_BLOCKS", most)
     made, ranges = Made(data, tmp_path_factory.mktemp("files")), data.draw(st.integers(1, 4))
     how, tasks = made.sorting, made.tasks()
     sample = [pa.ipc.open_stream(one[0][0].as_py()).read_all() for one in sorting.sampled(how.of_keys, 1000, iter(tasks))]
@@ -184,11 +185,9 @@ def test_parts_of_a_file(tmp_path, monkeypatch):
 
 def test_what_spark_would_run():
     """`unpacked`, by which Spark runs the second stage itself, gives the rows of all blocks in the types of a schema."""
-    rows = pa.table({f"{blocks.KEY}0": [1, 3], "row": pa.array([20, 30], pa.int32())}, metadata={blocks.ORDER: b"0"})
+    rows = pa.table({f"{blocks.KEY}0": [1, 3], "row": pa.array([20, 30], pa.int32())})
     sent = [
-        pa.RecordBatch.from_pydict(
-            {blocks.BLOCK: [sorting._stream(part.replace_schema_metadata({blocks.ORDER: b"0"})).to_pybytes()], "p": [p]}
-        )
+        pa.RecordBatch.from_pydict({blocks.BLOCK: [blocks.block_of(b"0", part).to_pybytes()], "p": [p]})
         for p, part in (("a", rows), ("b", rows.slice(1)))
     ]
     schema = pa.schema([("row", pa.int64()), ("p", pa.string())])
