@@ -146,6 +146,25 @@ def test_order(monkeypatch, tmp_path_factory, size, most, data):
         assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(keys=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=20, max_size=200), data=st.data())
+def test_many_blocks(monkeypatch, keys, data):
+    """A few blocks are merged at once, and rows with equal keys have the order of the first stage, however blocks arrive."""
+    rows = [[(key, 10 * number + at) for at, key in enumerate(sorted(block))] for number, block in enumerate(keys)]
+    tables = [pa.table({f"{blocks.KEY}0": [key for key, _ in block], "row": [row for _, row in block]}) for block in rows]
+    made = [blocks.block_of(f"{number:09}".encode(), table) for number, table in enumerate(tables)]
+    sent = [pa.RecordBatch.from_pydict({blocks.BLOCK: [one.to_pybytes()]}) for one in data.draw(st.permutations(made))]
+    at_once, merged = [], blocks._merged
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "MOST_BLOCKS", 4)
+        patch.setattr(blocks, "GROUP_BYTES", 1)
+        patch.setattr(blocks, "_merged", lambda some: at_once.append(len(some)) or merged(some))
+        read = list(blocks.rows_of(pa.schema([("row", pa.int64())]), iter(sent)))
+    found = [row for batch in read for row in batch["row"].to_pylist()]
+    assert found == [row for _, row in sorted(row for block in rows for row in block)]
+    assert max(at_once) == 4
+
+
 @pytest.mark.parametrize(("dimensions", "bits"), [(1, 5), (2, 4), (3, 3), (4, 2), (6, 1)])
 def test_hilbert(dimensions, bits):
     """The curve visits each point once, and each step goes to a neighbour."""
