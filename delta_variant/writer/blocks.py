@@ -32,7 +32,7 @@ from delta_variant.parquet.tables import beside
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MERGE_BYTES = 16 << 20
+MERGE_BYTES = 8 << 20
 MOST_BLOCKS = 128
 """The most blocks that are merged at once."""
 BATCH_BYTES = 512 << 10
