@@ -151,8 +151,8 @@ def _merged(blocks: list[_Block]) -> Iterator[pa.Table]:
     """The rows of sorted blocks in their order."""
     heads = [_Head(block, MERGE_BYTES // len(blocks)) for block in blocks]
     while heads:
-        ends = [head.last for head in heads if head.has_more]
-        rows = pa.concat_tables([head.until(min(ends)) if ends else head.all() for head in heads])
+        least = min((head.last for head in heads if head.has_more), default=None)
+        rows = pa.concat_tables([head.all() if least is None else head.until(least) for head in heads])
         heads = [head for head in heads if not head.is_empty]
         yield rows.take(order_of(rows, _keys(rows))) if len(blocks) > 1 else rows
 
