@@ -1,9 +1,9 @@
-"""`scan` against DuckDB over the same files: python -m benchmarks.scan [ROWS [FILES]]
+"""`scan` against DuckDB over the same files: python -m benchmarks.scan [ROWS]
 
-ROWS (400,000) documents like Bluesky's, shredded, in FILES (8) files in the order of their time. In turns, DuckDB on two
-threads and `scan`, both to one Arrow table: all of the column, four paths, and filters that few rows pass. Printed are the
-medians of five rounds after one to warm up, and ratios; above 1, `scan` is faster. The rows of both are compared once. Last,
-`scan` as DuckDB's source, and as ClickHouse's where the package chdb is installed.
+ROWS (400,000) documents like Bluesky's, shredded, in eight files in the order of their time. In turns, DuckDB on two threads
+and `scan`, both to one Arrow table: all of the column, four paths, and filters that few rows pass. Printed are the medians of
+five rounds after one to warm up, and ratios; above 1, `scan` is faster. The rows of both are compared once. Last, `scan` as
+DuckDB's source, and as ClickHouse's where the package chdb is installed.
 """
 
 import importlib.util
@@ -24,12 +24,12 @@ import delta_variant as dv
 from benchmarks.events import session
 from benchmarks.jsonbench import START, documents
 
-ROWS, FILES, ROUNDS = 400_000, 8, 5
+FILES, ROUNDS = 8, 5
 PATHS = {"did": "string", "time_us": "bigint", "commit.collection": "string", "commit.operation": "string"}
 DUCK = {"string": "varchar", "bigint": "bigint"}
 
 
-def table(work: Path, rows: int, files: int) -> Path:
+def table(work: Path, rows: int) -> Path:
     """The table, written with Spark."""
     source = work / "documents"
     source.mkdir()
@@ -37,7 +37,7 @@ def table(work: Path, rows: int, files: int) -> Path:
         file.writelines(json.dumps(document) + "\n" for document in documents(rows))
     spark = session(**{"spark.driver.memory": "4g"})
     texts = spark.read.text(str(source), wholetext=False).coalesce(1)
-    dv.write(texts, work / "t", parse_json={"v": "value"}, max_rows_per_file=-(-rows // files))
+    dv.write(texts, work / "t", parse_json={"v": "value"}, max_rows_per_file=-(-rows // FILES))
     spark.stop()
     return work / "t"
 
@@ -78,10 +78,9 @@ def measured(name: str, duck: Callable[[], pa.Table], ours: Callable[[], pa.Tabl
 
 
 def main() -> None:
-    own = [int(number) for number in sys.argv[1:]]
-    rows, number = [*own, *(ROWS, FILES)[len(own) :]]
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 400_000
     work = Path(tempfile.mkdtemp(prefix="delta-variant-scan-"))
-    path = table(work, rows, number)
+    path = table(work, rows)
     duck = duckdb.connect(config={"threads": 2})
     files = f"read_parquet('{path}/*.parquet')"
     typed = [f"v:{name}::{kind}" for name, kind in PATHS.items()]

@@ -498,6 +498,11 @@ class FilePaths(Message):
     paths: tuple[str, ...]
 
 
+class Candidates(Message):
+    column: str
+    texts: tuple[str, ...]
+
+
 class OpenedFiles(Message):
     count: int
     bytes: int

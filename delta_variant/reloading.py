@@ -34,7 +34,7 @@ from pyspark.sql import functions as F  # what PySpark programs call it
 
 from delta_variant import jvm
 from delta_variant.errors import ConflictError, DeltaVariantWarning, TableError, UnsupportedFeatureError
-from delta_variant.messages import FoundLoads, Removal, decoded
+from delta_variant.messages import Candidates, FilePaths, FoundLoads, Removal, decoded, encoded
 from delta_variant.paths import quoted
 from delta_variant.transaction import Transaction
 from delta_variant.writer.partitions import uri
@@ -186,7 +186,7 @@ class Reloads:
         if not paths:
             return Batch((), known)
         with jvm.delta_errors(f"reading data files of {os.fspath(self.target)}"):
-            rows = self._replace.open(paths)
+            rows = self._replace.open(encoded(FilePaths(tuple(paths))))
         if rows is None:
             raise ConflictError(f"another writer has changed data files of {os.fspath(self.target)}")
         kept = jvm.data_frame(users, rows.logicalPlan()).where(column.isNull() | ~column.isin(list(texts)))
@@ -220,7 +220,7 @@ class Reloads:
     def _uris(self, name: str, uris: list[str]) -> set[str | None]:
         """Those of the URIs that a column has, and None if it has NULLs."""
         with jvm.delta_errors(f"looking for the rows of changed files in {os.fspath(self.target)}"):
-            rows = DataFrame(self._replace.candidates(name, uris), self.transaction.spark)
+            rows = DataFrame(self._replace.candidates(encoded(Candidates(name, tuple(uris)))), self.transaction.spark)
             column = F.col(quoted(name))
             return {row[0] for row in rows.where(column.isin(uris) | column.isNull()).select(column).distinct().collect()}
 

@@ -359,7 +359,7 @@ class _Work:
         with call.running("writing to"):
             transaction = Transaction(table)
             rows = transaction.open(paths)
-            opened = transaction.opened(with_actions=by_blocks)
+            opened = transaction.opened(with_actions=by_blocks and transaction.features.mapping == "none")
             if not opened.count:
                 return done
             settings: Mapping[str, str] = {}
@@ -385,7 +385,7 @@ class _Work:
         """
         spark, features = self.table.spark, transaction.features
         schema, _ = mapping.schemas(features.schema)
-        if actions is not None and features.mapping == "none":
+        if actions is not None:
             timezone = str(spark.conf.get("spark.sql.session.timeZone"))
             how = Sorting.of(features, self.table.storage, self.cluster_by, timezone)
             if how is not None:

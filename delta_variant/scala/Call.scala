@@ -2,8 +2,6 @@ package org.apache.spark.sql.delta.variant
 
 import java.util.ConcurrentModificationException
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.delta.{DeltaOperations, DeltaOptions, OptimisticTransaction}
@@ -74,9 +72,9 @@ final class Call(users: SparkSession, asked: String) {
     identifiers ++ additions.removal.fold(Seq.empty[Action]) { removal =>
       val replace = new Replace(spark, by)
       val removed = removal.column match {
-        case Some(column) => replace.rows(Replace.among(column, removal.texts.asJava))
+        case Some(column) => replace.rows(Replace.among(column, removal.texts))
         case None =>
-          val files = replace.files(removal.texts.asJava).getOrElse {
+          val files = replace.files(removal.texts).getOrElse {
             hasConflict = true
             throw new ConcurrentModificationException("another writer has changed files that were to be replaced")
           }
@@ -90,7 +88,7 @@ final class Call(users: SparkSession, asked: String) {
   /** How DESCRIBE HISTORY shows the commit. */
   def operation(of: DeltaOperations.Operation): DeltaOperations.Operation = (of, additions.removal) match {
     case (write: DeltaOperations.Write, Some(removal)) =>
-      val shown = removal.column.fold(Replace.shownFiles(removal.texts.asJava))(Replace.shownRows(_, removal.texts.asJava))
+      val shown = removal.column.fold(Replace.shownFiles(removal.texts))(Replace.shownRows(_, removal.texts))
       write.copy(mode = SaveMode.Overwrite, predicate = Some(shown))
     case _ => of
   }

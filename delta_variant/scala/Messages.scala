@@ -374,6 +374,9 @@ object Messages {
   /** Data files, by the paths of their Add actions. */
   final case class FilePaths(paths: Seq[String])
 
+  /** The files that may have one of the texts in a column. */
+  final case class Candidates(column: String, texts: Seq[String])
+
   /**
    * The files that a transaction is to write anew.
    *

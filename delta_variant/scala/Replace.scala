@@ -1,9 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import java.util.{List => JList}
-
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.{Expression, In, IsNull, Literal, Or}
 import org.apache.spark.sql.catalyst.plans.logical.{DeleteFromTable, Filter, LogicalPlan}
@@ -39,7 +35,8 @@ final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
   }
 
   /** The rows of the files that may have one of these values in a column, or null. */
-  def candidates(column: String, values: JList[String]): DataFrame = {
+  def candidates(asked: String): DataFrame = {
+    val Messages.Candidates(column, values) = Messages.decoded[Messages.Candidates](asked)
     val condition = Or(among(column, values), IsNull(attribute(column)))
     analyzed(Filter(condition, relation)) match {
       case Filter(resolved, _) => read(transaction.filterFiles(Seq(resolved)))
@@ -51,11 +48,11 @@ final class Replace(spark: SparkSession, transaction: OptimisticTransaction) {
     transaction.deltaLog.createDataFrame(transaction.snapshot, files).asInstanceOf[DataFrame]
 
   /** The rows of these data files; null if one is gone, or lost rows. */
-  def open(paths: JList[String]): DataFrame = files(paths).map(read).orNull
+  def open(asked: String): DataFrame = files(Messages.decoded[Messages.FilePaths](asked).paths).map(read).orNull
 
   /** The Add actions of these data files, which the transaction then has read; None if one is gone, or lost rows. */
-  def files(paths: JList[String]): Option[Seq[AddFile]] = {
-    val files = AddFiles.at(transaction.snapshot, paths.asScala.toSeq).filter(_.deletionVector == null)
+  def files(paths: Seq[String]): Option[Seq[AddFile]] = {
+    val files = AddFiles.at(transaction.snapshot, paths).filter(_.deletionVector == null)
     Option.when(files.size >= paths.size) {
       transaction.trackFilesRead(files)
       files
@@ -72,14 +69,14 @@ object Replace {
   private def attribute(column: String): Expression = UnresolvedAttribute(Seq(column))
 
   /** `column IN (values)`, for texts. */
-  def among(column: String, values: JList[String]): Expression = In(attribute(column), values.asScala.toSeq.map(Literal(_)))
+  def among(column: String, values: Seq[String]): Expression = In(attribute(column), values.map(Literal(_)))
 
   /** The predicates for the CommitInfo, with the first texts only: there may be very many. */
-  def shownRows(column: String, values: JList[String]): String = shown(among(column, _).sql, values)
-  def shownFiles(paths: JList[String]): String = shown(some => some.asScala.mkString(s"$Whole'", "', '", "')"), paths)
+  def shownRows(column: String, values: Seq[String]): String = shown(among(column, _).sql, values)
+  def shownFiles(paths: Seq[String]): String = shown(_.mkString(s"$Whole'", "', '", "')"), paths)
 
-  private def shown(text: JList[String] => String, values: JList[String]): String = {
-    val first = text(values.subList(0, math.min(Shown, values.size)))
+  private def shown(text: Seq[String] => String, values: Seq[String]): String = {
+    val first = text(values.take(Shown))
     if (values.size > Shown) s"$first and ${values.size - Shown} more" else first
   }
 }

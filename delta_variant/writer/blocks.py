@@ -17,10 +17,10 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import closing
 from functools import cached_property
 from itertools import chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,6 @@ import pyarrow.compute as pc
 
 from delta_variant.parquet.physical import with_types
 from delta_variant.parquet.tables import beside
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MERGE_BYTES = 8 << 20
 MOST_BLOCKS = 128
@@ -57,27 +54,26 @@ def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     """
     each = (batch.slice(number, 1) for batch in batches for number in range(batch.num_rows))
     for _, blocks in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
-        file = _File()
-        for row in blocks:
-            file.add(_bytes(row.column(0)))
-            own = row.select(range(1, row.num_columns))
-        for batch in _ahead(_rows(file)):
-            yield beside(with_types(batch.select(schema.names), schema), own)
+        with closing(_File()) as file:
+            for row in blocks:
+                file.add(_bytes(row.column(0)))
+                own = row.select(range(1, row.num_columns))
+            for batch in _ahead(_rows(file)):
+                yield beside(with_types(batch.select(schema.names), schema), own)
 
 
 def _rows(file: _File) -> Iterator[pa.RecordBatch]:
-    """The rows of all blocks of a file, without the keys."""
-    with ExitStack() as files:
-        found = files.enter_context(file).blocks()
-        while len(found) > MOST_BLOCKS:
-            fewer = files.enter_context(_File())
+    """The rows of all blocks of a file, without the keys. Closes the file when fewer blocks are in another one."""
+    found = file.blocks()
+    if len(found) > MOST_BLOCKS:
+        with closing(_File()) as fewer:
             for group in _groups(found):
                 fewer.add_merged(group)
-            found = fewer.blocks()
             file.close()
-            file = fewer
-        for rows in _merged(found):
-            yield from rows.drop_columns(_keys(rows)).combine_chunks().to_batches()
+            yield from _rows(fewer)
+        return
+    for rows in _merged(found):
+        yield from rows.drop_columns(_keys(rows)).combine_chunks().to_batches()
 
 
 def _groups(blocks: list[_Block]) -> Iterator[list[_Block]]:
@@ -163,12 +159,6 @@ class _File:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None)  # noqa: SIM115
         self._ends = [0]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def add(self, block: pa.Buffer) -> None:
         self._file.write(block)

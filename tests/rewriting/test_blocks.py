@@ -118,7 +118,7 @@ def merged(made: Made, sent: list[pa.RecordBatch]) -> dict[int, list[int]]:
     return found
 
 
-@pytest.mark.parametrize(("size", "most"), [(1, 2), (1, 128), (200, 3), (200, 128), (1 << 20, 2)])
+@pytest.mark.parametrize(("size", "most"), [(1, 2), (1, 128), (200, 3), (200, 128), (1 << 20, 2), (1 << 20, 128)])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_order(monkeypatch, tmp_path_factory, size, most, data):
