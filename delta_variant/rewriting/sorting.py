@@ -37,7 +37,7 @@ from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.log import File
 from delta_variant.storage import Storage
 from delta_variant.version import __version__, check_version
-from delta_variant.writer.blocks import BLOCK, FILE, KEY, block_of, order_of
+from delta_variant.writer.blocks import BLOCK, FILE, KEY, block_of, order_of, pieces_of
 
 BLOCK_BYTES = 16 << 20
 PART_BYTES = 64 << 20
@@ -142,11 +142,11 @@ def sampled(sorting: Sorting, most: int, batches: Iterator[pa.RecordBatch]) -> I
         chosen = np.random.default_rng(zlib.crc32(part.encode())).permutation(rows.num_rows)[:most]
         weights = np.full(len(chosen), rows.num_rows / max(1, len(chosen)))
         sample = rows.take(pa.array(chosen)).append_column(_WEIGHT, pa.array(weights))
-        yield pa.RecordBatch.from_pydict({BLOCK: pa.array([block_of(b"", sample).to_pybytes()], pa.binary())})
+        yield pa.RecordBatch.from_pydict({BLOCK: pa.array([block_of(sample).to_pybytes()], pa.binary())})
 
 
 def sorted_blocks(sorting: Sorting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task of the first stage. In: batches with parts of files. Out: FILE, BLOCK and the partition columns.
+    """A task of the first stage. In: batches with parts of files. Out: FILE, a piece in BLOCK, and the partition columns.
 
     Raises what `FileReader.batches` does, and RuntimeError for another version of this package.
     """
@@ -176,7 +176,7 @@ def _read(query: Query, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str
 
 
 def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    """The rows in blocks, one for each new file and partition. Empties the list."""
+    """The rows in pieces of blocks; each new file gets a block of each partition. Empties the list."""
     rows = sorting.placed(pa.Table.from_batches(batches).combine_chunks())
     batches.clear()
     order_of_rows, numbers = _ranks(rows.select(sorting.position), sorting.ends)
@@ -189,9 +189,8 @@ def _blocks(batches: list[pa.RecordBatch], sorting: Sorting, order: tuple[int, i
     for start, end in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]):
         first = rows.slice(start, 1)
         partitions = {name: first[name].combine_chunks() for name in sorting.partition_by}
-        data = block_of(f"{order[0]:09} {order[1]:09}".encode(), kept.slice(start, end - start))
-        block = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, len(data)], np.int32)), data])
-        yield pa.RecordBatch.from_pydict({FILE: pa.array([numbers[start]], pa.int32()), BLOCK: block, **partitions})
+        for piece in pieces_of(kept.slice(start, end - start), *order):
+            yield pa.RecordBatch.from_pydict({FILE: pa.array([numbers[start]], pa.int32()), BLOCK: piece, **partitions})
 
 
 def _with_plain_keys(rows: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """Rows that are written anew in an order: sorted blocks → the rows of a file.
 
-The second stage of an external merge sort; `rewriting.sorting` has the first. In: blocks, each an Arrow stream with sorted rows
-of one partition. A task gets those of the file that it writes. Out: the rows of its blocks, merged.
+The second stage of an external merge sort; `rewriting.sorting` has the first. In: blocks in pieces, each block an Arrow stream
+with sorted rows of one partition. A task gets those of the file that it writes. Out: the rows of its blocks, merged.
 
 A task may get thousands of small blocks, one of each 16 MiB of all files. Each block that is merged takes memory and, in each
 step, time. Many blocks are therefore first merged into fewer ones.
@@ -13,13 +13,13 @@ temporary file.
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import cached_property
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,14 @@ BATCH_BYTES = 512 << 10
 GROUP_BYTES = 4 << 20
 """The least size of blocks, compressed, that are merged into one while there are too many. Their rows take some 16 MiB."""
 FILE, BLOCK = "delta_variant file", "delta_variant block"
-"""Columns: the number of a new file; a block."""
+"""Columns: the number of a new file; a piece of a block."""
 KEY = "delta_variant key "
 """How the names of the columns with keys begin. Rows are sorted by the first, then by the next; nulls come last."""
-ORDER = b"delta_variant order"
-"""The metadata with the order of blocks, so that the order of rows with equal keys does not depend on Spark's exchange."""
+PIECE_BYTES = 1_000_000
+"""The size of the pieces in which Spark moves blocks: a task gets 250 MiB in 0.8 s; in pieces of 8 MB it took up to 3.7 s."""
+_PLACE = struct.Struct(">IIQ")
+"""How a piece begins: the numbers of its task in the first stage, of its block and of itself. So the order of rows with equal
+keys does not depend on Spark's exchange."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _LOCAL = "SPARK_LOCAL_DIRS"  # which Spark sets for its workers
 
@@ -49,13 +52,13 @@ _LOCAL = "SPARK_LOCAL_DIRS"  # which Spark sets for its workers
 def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of blocks, followed by the partition columns of their blocks.
 
-    schema: the columns of the rows, without partition columns. batches: with blocks, and with partition columns after them;
-    those of a partition are together.
+    schema: the columns of the rows, without partition columns. batches: with pieces of blocks in any order, and with partition
+    columns after them; those of a partition are together.
     """
     each = (batch.slice(number, 1) for batch in batches for number in range(batch.num_rows))
-    for _, blocks in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
+    for _, pieces in groupby(each, lambda row: [column[0].as_py() for column in row.columns[1:]]):
         with closing(_File()) as file:
-            for row in blocks:
+            for row in pieces:
                 file.add(_bytes(row.column(0)))
                 own = row.select(range(1, row.num_columns))
             for batch in _ahead(_rows(file)):
@@ -99,10 +102,10 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _bytes(block: pa.Array) -> pa.Buffer:
+def _bytes(piece: pa.Array) -> pa.Buffer:
     """The bytes of the only value of an array of binaries. A scalar would be a copy of them."""
-    _, offsets, data = block.buffers()
-    start, end = np.frombuffer(offsets, np.int32, 2, 4 * block.offset)
+    _, offsets, data = piece.buffers()
+    start, end = np.frombuffer(offsets, np.int32, 2, 4 * piece.offset)
     return data.slice(start, end - start)
 
 
@@ -126,21 +129,28 @@ def _keys(rows: pa.Table) -> list[str]:
     return [name for name in rows.schema.names if name.startswith(KEY)]
 
 
-def block_of(order: bytes, rows: pa.Table) -> pa.Buffer:
-    """Sorted rows as a block. order: its place among the others."""
+def block_of(rows: pa.Table) -> pa.Buffer:
+    """Sorted rows as a block."""
     sink = pa.BufferOutputStream()
-    _write(sink, order, iter([rows]))
+    _write(sink, iter([rows]))
     return sink.getvalue()
 
 
-def _write(sink: pa.NativeFile, order: bytes, tables: Iterator[pa.Table]) -> None:
+def pieces_of(rows: pa.Table, task: int, number: int) -> Iterator[pa.Array]:
+    """The pieces of a block, each an array of one binary. task, number: the place of the block among others."""
+    block = memoryview(block_of(rows))
+    for piece, start in enumerate(range(0, len(block), PIECE_BYTES)):
+        data = _PLACE.pack(task, number, piece) + block[start : start + PIECE_BYTES]
+        offsets = np.array([0, len(data)], np.int32)
+        yield pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _write(sink: pa.NativeFile, tables: Iterator[pa.Table]) -> None:
     """Writes the rows of tables, of which there is one at least, as a block."""
     first = next(tables)
-    schema = first.schema.with_metadata({ORDER: order})
-    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
+    with pa.ipc.new_stream(sink, first.schema, options=_OPTIONS) as stream:
         for rows in chain([first], tables):
-            step = max(1, rows.num_rows * BATCH_BYTES // max(1, rows.nbytes))
-            stream.write_table(rows.replace_schema_metadata(schema.metadata), max_chunksize=step)
+            stream.write_table(rows, max_chunksize=max(1, rows.num_rows * BATCH_BYTES // max(1, rows.nbytes)))
 
 
 def _merged(blocks: list[_Block]) -> Iterator[pa.Table]:
@@ -158,20 +168,24 @@ class _File:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(dir=os.environ.get(_LOCAL, "").split(",")[0] or None)  # noqa: SIM115
-        self._ends = [0]
+        self._pieces: list[tuple[tuple[int, ...], int, int]] = []
+        """The places of pieces, and where each begins and ends."""
 
-    def add(self, block: pa.Buffer) -> None:
-        self._file.write(block)
-        self._ends.append(self._file.tell())
+    def add(self, piece: pa.Buffer) -> None:
+        start = self._file.tell()
+        self._file.write(piece.slice(_PLACE.size))
+        self._pieces.append((_PLACE.unpack(piece.slice(0, _PLACE.size)), start, self._file.tell()))
 
     def add_merged(self, blocks: list[_Block]) -> None:
-        _write(pa.PythonFile(self._file, mode="w"), blocks[0].order, _merged(blocks))
-        self._ends.append(self._file.tell())
+        start = self._file.tell()
+        _write(pa.PythonFile(self._file, mode="w"), _merged(blocks))
+        self._pieces.append(((0, len(self._pieces), 0), start, self._file.tell()))
 
     def blocks(self) -> list[_Block]:
         """The blocks in the order in which the first stage made them."""
         self._file.flush()
-        return sorted((_Block(self._file.fileno(), *part) for part in pairwise(self._ends)), key=lambda block: block.order)
+        of_blocks = groupby(sorted(self._pieces), lambda piece: piece[0][:-1])
+        return [_Block(self._file.fileno(), [(start, end) for _, start, end in pieces]) for _, pieces in of_blocks]
 
     def close(self) -> None:
         self._file.close()
@@ -182,21 +196,21 @@ class _Block:
 
     closed = False
 
-    def __init__(self, file: int, start: int, end: int) -> None:
-        self._file, self._at, self._end = file, start, end
-        self.size = end - start
-
-    @cached_property
-    def order(self) -> bytes:
-        """Its place among the others."""
-        start = _Block(self._file, self._at, self._end)
-        found: bytes = pa.ipc.open_stream(pa.PythonFile(start, mode="r")).schema.metadata[ORDER]
-        return found
+    def __init__(self, file: int, pieces: list[tuple[int, int]]) -> None:
+        """pieces: where each begins and ends."""
+        self._file, self._pieces = file, pieces[::-1]
+        self.size = sum(end - start for start, end in pieces)
 
     def read(self, size: int) -> bytes:
-        data = os.pread(self._file, min(size, self._end - self._at), self._at)
-        self._at += len(data)
-        return data
+        found = []
+        while size and self._pieces:
+            start, end = self._pieces.pop()
+            data = os.pread(self._file, min(size, end - start), start)
+            found.append(data)
+            size -= len(data)
+            if start + len(data) < end:
+                self._pieces.append((start + len(data), end))
+        return b"".join(found)
 
 
 class _Head:

@@ -6,7 +6,7 @@ If Spark sends the rows themselves, there is no source. Else there is one of the
     ParsedTexts    a VARIANT column has JSON texts
     JsonPieces     a column has pieces of JSON files, whose documents are the rows (`json_files`)
     ParquetPieces  the first column has pieces of Parquet files (`parquet_files`)
-    SortedBlocks   the first column has blocks of sorted rows (`writer.blocks`)
+    SortedBlocks   the first column has pieces of blocks of sorted rows (`writer.blocks`)
 
 A source is a part of the plan, and has no state. `planning` chooses it by the request, and `task` gets the rows from it.
 """

@@ -124,10 +124,13 @@ def merged(made: Made, sent: list[pa.RecordBatch]) -> dict[int, list[int]]:
 def test_order(monkeypatch, tmp_path_factory, size, most, data):
     """Each new file has a range of the rows, in order within its partitions, whatever the sizes are; each row is in one file.
 
-    Blocks may arrive in any order, and rows with equal keys may have any. With several keys, rows have the order of a curve.
+    Pieces of blocks may arrive in any order, and rows with equal keys may have any. With several keys, rows have the order of a
+    curve.
     """
-    for module, name in ((sorting, "BLOCK_BYTES"), (blocks, "MERGE_BYTES"), (blocks, "BATCH_BYTES"), (blocks, "GROUP_BYTES")):
-        monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", size)
+    for name in ("MERGE_BYTES", "BATCH_BYTES", "GROUP_BYTES"):
+        monkeypatch.setattr(blocks, name, size)
+    monkeypatch.setattr(blocks, "PIECE_BYTES", max(size, 100))
     monkeypatch.setattr(blocks, "MOST_BLOCKS", most)
     made, ranges = Made(data, tmp_path_factory.mktemp("files")), data.draw(st.integers(1, 4))
     how, tasks = made.sorting, made.tasks()
@@ -152,13 +155,15 @@ def test_many_blocks(monkeypatch, keys, data):
     """A few blocks are merged at once, and rows with equal keys have the order of the first stage, however blocks arrive."""
     rows = [[(key, 10 * number + at) for at, key in enumerate(sorted(block))] for number, block in enumerate(keys)]
     tables = [pa.table({f"{blocks.KEY}0": [key for key, _ in block], "row": [row for _, row in block]}) for block in rows]
-    made = [blocks.block_of(f"{number:09}".encode(), table) for number, table in enumerate(tables)]
-    sent = [pa.RecordBatch.from_pydict({blocks.BLOCK: [one.to_pybytes()]}) for one in data.draw(st.permutations(made))]
     at_once, merged = [], blocks._merged
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "MOST_BLOCKS", 4)
         patch.setattr(blocks, "GROUP_BYTES", 1)
+        patch.setattr(blocks, "PIECE_BYTES", 400)
         patch.setattr(blocks, "_merged", lambda some: at_once.append(len(some)) or merged(some))
+        made = [piece for number, table in enumerate(tables) for piece in blocks.pieces_of(table, number // 3, number)]
+        assert len(made) > len(tables)
+        sent = [pa.RecordBatch.from_pydict({blocks.BLOCK: piece}) for piece in data.draw(st.permutations(made))]
         read = list(blocks.rows_of(pa.schema([("row", pa.int64())]), iter(sent)))
     found = [row for batch in read for row in batch["row"].to_pylist()]
     assert found == [row for _, row in sorted(row for block in rows for row in block)]
@@ -206,8 +211,9 @@ def test_what_spark_would_run():
     """`unpacked`, by which Spark runs the second stage itself, gives the rows of all blocks in the types of a schema."""
     rows = pa.table({f"{blocks.KEY}0": [1, 3], "row": pa.array([20, 30], pa.int32())})
     sent = [
-        pa.RecordBatch.from_pydict({blocks.BLOCK: [blocks.block_of(b"0", part).to_pybytes()], "p": [p]})
+        pa.RecordBatch.from_pydict({blocks.BLOCK: piece, "p": [p]})
         for p, part in (("a", rows), ("b", rows.slice(1)))
+        for piece in blocks.pieces_of(part, 0, 0)
     ]
     schema = pa.schema([("row", pa.int64()), ("p", pa.string())])
     found = pa.Table.from_batches(list(blocks.unpacked(schema, iter(sent))), schema)

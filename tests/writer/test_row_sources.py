@@ -16,6 +16,7 @@ from delta_variant.messages import TextColumns
 from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.pieces import PIECE, Piece
 from delta_variant.storage import Storage
+from delta_variant.writer.blocks import pieces_of
 from delta_variant.writer.row_sources import JsonPieces, LateVariants, ParquetPieces, ParsedTexts, SortedBlocks
 from delta_variant.writer.task import write_files
 from tests import tasks
@@ -44,11 +45,8 @@ def parquet_pieces(folder) -> tuple[tuple, pa.RecordBatch]:
 
 def blocks(folder) -> tuple[tuple, pa.RecordBatch]:
     rows = pa.table({"v": column(ROWS), "delta_variant key 0": pa.array(range(len(ROWS)))})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema.with_metadata({"delta_variant order": "0"})) as stream:
-        stream.write_table(rows)
     schema = pa.schema([("v", rows.schema.field("v").type)])
-    return (SortedBlocks(schema=schema),), pa.record_batch({PIECE: [sink.getvalue().to_pybytes()]})
+    return (SortedBlocks(schema=schema),), pa.record_batch({PIECE: pa.concat_arrays(list(pieces_of(rows, 0, 0)))})
 
 
 def late(folder) -> tuple[tuple, pa.RecordBatch]:
