@@ -111,6 +111,8 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
             raise TableError(f"{place} cannot be read: {error}") from error
         for column in columns:
             _show(asdict(column), [asdict(path) for path in column.paths], as_json=as_json)
+        if not columns and not as_json:
+            click.echo(f"{place} has no VARIANT columns")
         return
     with running("inspect", conf) as spark, step("Reading footers"):
         rows = [row.asDict() for row in table_of(spark, place).inspect().collect()]
@@ -119,6 +121,8 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
     for values, paths in itertools.groupby(rows, lambda row: {key: row[key] for key in whole}):
         listed = [{key: value for key, value in row.items() if key not in whole} for row in paths]
         _show(values, listed, as_json=as_json)
+    if not rows and not as_json:
+        click.echo(f"{place} has no files with VARIANT columns")
 
 
 def _show(column: dict[str, Any], paths: list[dict[str, Any]], *, as_json: bool) -> None:

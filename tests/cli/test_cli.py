@@ -184,6 +184,9 @@ def test_inspect_a_file(call, tmp_path):
     assert line[:4] == ["$['id']", "bigint", "1", "1"]
     found = json.loads(call("inspect", file, "--json")[1])
     assert [path["path"] for path in found["paths"]] == ["$", "$['id']"]
+    pa.parquet.write_table(pa.table({"id": [1]}), tmp_path / "plain.parquet")
+    assert call("inspect", str(tmp_path / "plain.parquet"))[1] == f"{tmp_path / 'plain.parquet'} has no VARIANT columns\n"
+    assert call("inspect", str(tmp_path / "plain.parquet"), "--json")[1] == ""
     code, _, errors = call("inspect", str(tmp_path / "missing.parquet"))
     assert code == 1
     assert "missing.parquet cannot be read: " in errors
