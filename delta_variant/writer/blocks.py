@@ -42,7 +42,7 @@ KEY = "delta_variant key "
 """How the names of the columns with keys begin. Rows are sorted by the first, then by the next; nulls come last."""
 PIECE_BYTES = 1_000_000
 """The size of the pieces in which Spark moves blocks: a task gets 250 MiB in 0.8 s; in pieces of 8 MB it took up to 3.7 s."""
-_PLACE = struct.Struct(">IIQ")
+_HEADER = struct.Struct(">IIQ")
 """How a piece begins: the numbers of its task in the first stage, of its block and of itself. So the order of rows with equal
 keys does not depend on Spark's exchange."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -140,7 +140,7 @@ def pieces_of(rows: pa.Table, task: int, number: int) -> Iterator[pa.Array]:
     """The pieces of a block, each an array of one binary. task, number: the place of the block among others."""
     block = memoryview(block_of(rows))
     for piece, start in enumerate(range(0, len(block), PIECE_BYTES)):
-        data = _PLACE.pack(task, number, piece) + block[start : start + PIECE_BYTES]
+        data = _HEADER.pack(task, number, piece) + block[start : start + PIECE_BYTES]
         offsets = np.array([0, len(data)], np.int32)
         yield pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -173,8 +173,8 @@ class _File:
 
     def add(self, piece: pa.Buffer) -> None:
         start = self._file.tell()
-        self._file.write(piece.slice(_PLACE.size))
-        self._pieces.append((_PLACE.unpack(piece.slice(0, _PLACE.size)), start, self._file.tell()))
+        self._file.write(piece.slice(_HEADER.size))
+        self._pieces.append((_HEADER.unpack_from(piece), start, self._file.tell()))
 
     def add_merged(self, blocks: list[_Block]) -> None:
         start = self._file.tell()

@@ -152,7 +152,7 @@ def test_order(monkeypatch, tmp_path_factory, size, most, data):
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=20, max_size=200), data=st.data())
 def test_many_blocks(monkeypatch, keys, data):
-    """A few blocks are merged at once, and rows with equal keys have the order of the first stage, however blocks arrive."""
+    """A few blocks are merged at once, and rows with equal keys have the order of the first stage, however pieces arrive."""
     rows = [[(key, 10 * number + at) for at, key in enumerate(sorted(block))] for number, block in enumerate(keys)]
     tables = [pa.table({f"{blocks.KEY}0": [key for key, _ in block], "row": [row for _, row in block]}) for block in rows]
     at_once, merged = [], blocks._merged
