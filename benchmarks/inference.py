@@ -11,7 +11,7 @@ whole column to both schemas, and a third time to ours held to as many leaves as
     file     bytes of a Parquet file of it, zstd, and against one that is not shredded
 
 Then what two of the rules rest on: file sizes by how rare a path may be, and of fields that are mostly null with their columns
-(MOSTLY_NULL = 1000) and without (1).
+(MOSTLY_NULL = 1000) and without (1). At last how much larger a file is with a field of array elements that no element has.
 """
 
 import json
@@ -107,6 +107,15 @@ def mostly_null(share: float) -> Iterator[str]:
     for _ in range(ROWS):
         rest = {f"n{i}": draw.randrange(1000) if draw.random() < share else None for i in range(150)}
         yield json.dumps({**{f"a{i}": draw.randrange(1_000_000) for i in range(10)}, **rest})
+
+
+def baskets(share: float) -> Iterator[str]:
+    """Two ordinary fields and, in a share of the rows, an array of one to five objects with two fields each."""
+    draw = random.Random(4)
+    for i in range(5 * ROWS):
+        items = [{"id": draw.randrange(1000), "sku": f"{draw.randrange(1 << 30):x}"} for _ in range(draw.randrange(1, 6))]
+        rest = {"items": items} if draw.random() < share else {}
+        yield json.dumps({"id": i, "by": f"{draw.randrange(1 << 30):x}", **rest})
 
 
 def inferred_by_spark(frame: DataFrame, path: Path) -> pa.DataType:
@@ -214,6 +223,13 @@ def main() -> None:
             print(f"150 fields, null but for {share:.2%} of the rows:")
             _, column = column_of(spark, f"null{share}", mostly_null(share), directory)
             vary("MOSTLY_NULL", (1, 1000), column, directory)
+        for share in (1, 0.5, 0.1, 0.02):
+            _, column = column_of(spark, f"items{share}", baskets(share), directory)
+            with_schema = "id bigint, by string, items array<struct<{}id bigint, sku string>>"
+            without, stub = (
+                file_size(shredding.shred(column, with_schema.format(more)), directory) for more in ("", "none boolean, ")
+            )
+            print(f"arrays in {share:.0%} of the rows: {without:,} bytes, with one more field {stub / without - 1:.2%} more")
     spark.stop()
 
 
