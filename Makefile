@@ -17,6 +17,10 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 # A comma would divide the arguments of `call`.
 TOOLS = spark,dev
 
+# Each process of tests with Spark takes some 4 GB.
+FIT = import os; print(max(2, min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 32)))
+PROCESSES ?= $(shell $(PYTHON) -c '$(FIT)')
+
 # Tests start a hundred Python processes, each of which would compile all that it imports if it found nothing compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -57,7 +61,7 @@ cluster:  ## the demo on a Spark cluster with an S3 server; needs Docker with Co
 	docker compose --file docker/compose.yaml run --build --rm demo
 	@echo "The cluster is still there: docker compose --file docker/compose.yaml down"
 
-test:  ## all that CI runs: `make check`, and beside it the tests with Spark, in two processes
+test:  ## all that CI runs: `make check`, and beside it the tests with Spark, in PROCESSES processes (default: as many as cores)
 	@$(MAKE) --no-print-directory --jobs 2 .kernels .jar .collected
 	@$(MAKE) --no-print-directory --jobs 2 .beside .spark
 
@@ -76,7 +80,7 @@ check: lint  ## the fast part: lint, types, import order, tests without Spark
 .collected: $(VENV)/.installed
 	@output=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$output"; exit 1; }
 
-# Two processes with Spark leave a twelfth of two cores idle. It is taken by what needs no session of theirs: `make check`, and
+# The processes with Spark leave a twelfth of the cores idle. It is taken by what needs no session of theirs: `make check`, and
 # the tests of a cluster, which is processes of its own. Their output is shown when they end.
 CLUSTER = tests/cluster/test_cluster.py
 .PHONY: .beside .spark
@@ -85,11 +89,11 @@ CLUSTER = tests/cluster/test_cluster.py
 		echo "$$output"; exit $$code
 
 .spark:
-	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m spark --ignore $(CLUSTER) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.installed  ## every test at full length: 200 commits, 624 pairs, 50 kills, 60 histories, 20,000 predicates, 20,000 damaged files, 5,000 queries; some hours
 	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -s tests/writer/test_concurrency.py
-	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/writer/test_concurrency.py
+	DELTA_VARIANT_SOAK=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/writer/test_concurrency.py
 
 pins: $(VENV)/.installed  ## the tests without Spark on each Python, with the oldest and the newest versions allowed; some 8 minutes each
 	$(BIN)/python -m pytest -s tests/pins.py

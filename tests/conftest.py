@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Else pyarrow would read VARIANT columns as this type in all tests that come after the first import of `delta_variant.arrow`.
 pa.unregister_extension_type(arrow.NAME)
 
-# The files that take longest, in the order in which --dist loadfile hands them out: two processes end at about the same time.
+# The files that take longest, in the order in which --dist loadfile hands them out: the processes end at about the same time.
 LONGEST = [
     "every_write/scenarios",
     "other_pairs",
@@ -176,9 +176,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.jars.excludes", "software.amazon.awssdk:bundle")
     )
     shared = tmp_path_factory.getbasetemp().parent
-    with locked(shared / "session.lock"):  # Ivy's cache is not made for two processes that fill it at once
+    with locked(shared / "session.lock"):  # Ivy's cache is not made for processes that fill it at once
         session = configure(builder).getOrCreate()
-    with locked(shared / "kernels.lock"):  # without `make test`, both processes would compile the kernels
+    with locked(shared / "kernels.lock"):  # without `make test`, each process would compile the kernels
         tasks.compile_kernels()
     session.sparkContext.setLogLevel("ERROR")
     local_files.install(session, tmp_path_factory.mktemp("classes"))
