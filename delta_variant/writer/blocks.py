@@ -17,7 +17,6 @@ import struct
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, groupby
 from typing import Any
@@ -61,7 +60,7 @@ def rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             for row in pieces:
                 file.add(_bytes(row.column(0)))
                 own = row.select(range(1, row.num_columns))
-            for batch in _ahead(_rows(file)):
+            for batch in _rows(file):
                 yield beside(with_types(batch.select(schema.names), schema), own)
 
 
@@ -91,15 +90,6 @@ def _groups(blocks: list[_Block]) -> Iterator[list[_Block]]:
             group, size = [], 0
     if group:
         yield group
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, of which a thread makes the next one meanwhile."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = thread.submit(next, batches, None)
-            yield batch
 
 
 def _bytes(piece: pa.Array) -> pa.Buffer:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -54,6 +55,20 @@ def received(messages: Iterator[bytes], schema: pa.Schema) -> Batches:
         del message  # so that only the batch keeps its memory alive
         yield batch
         del batch
+
+
+def ahead(batches: Batches) -> Batches:
+    """The same batches. A thread makes the next one while the task shreds and writes the last one."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            following = thread.submit(next, batches, None)
+        except RuntimeError:  # there may be no more threads
+            yield from batches
+            return
+        while (batch := following.result()) is not None:
+            following = thread.submit(next, batches, None)
+            yield batch
+            del batch
 
 
 class RowSource(ABC):

@@ -10,7 +10,7 @@ and plain, and the smaller one is kept, with the bounds of the shredded one.
 A VARIANT column is plain if the plan has no schema for it and infers none, if inference finds no path worth shredding, or if a
 small file is smaller so. The last two get the tag PLAIN_TAG. Only the last one is `left_plain` in a report.
 
-Invariants: memory holds the sample that a shredding schema is inferred from, one batch, one slice of it while it is
+Invariants: memory holds the sample that a shredding schema is inferred from, two batches, one slice of one while it is
 shredded, and two row groups. Each is bounded in bytes, but a single row is never divided. A file has one partition value
 and one shredding schema. A task that fails deletes its files. Files that a killed task leaves behind are in no commit;
 VACUUM deletes them. Filters (`membership`) of files that are in no commit count for none.
@@ -49,7 +49,7 @@ from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.partitions import Key, directory, partitions, uri
 from delta_variant.writer.physical_columns import physical, physical_type
 from delta_variant.writer.plan import IS_CHANGE, Plan
-from delta_variant.writer.row_sources import received
+from delta_variant.writer.row_sources import ahead, received
 
 if TYPE_CHECKING:
     from delta_variant.writer.task_events import EventSender
@@ -105,6 +105,7 @@ def write_files(
     try:
         for source in plan.sources:
             batches = source.rows(batches, malformed)
+        batches = ahead(batches) if plan.sources else batches
         for batch in batches:
             task.add(batch)
             del batch  # before the next one is read

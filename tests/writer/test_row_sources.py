@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from contextlib import nullcontext
+from threading import Thread, active_count
 
 import pyarrow as pa
 import pytest
@@ -17,7 +19,7 @@ from delta_variant.parquet_files.reader import ParquetFiles
 from delta_variant.pieces import PIECE, Piece
 from delta_variant.storage import Storage
 from delta_variant.writer.blocks import pieces_of
-from delta_variant.writer.row_sources import JsonPieces, LateVariants, ParquetPieces, ParsedTexts, SortedBlocks
+from delta_variant.writer.row_sources import JsonPieces, LateVariants, ParquetPieces, ParsedTexts, SortedBlocks, ahead
 from delta_variant.writer.task import write_files
 from tests import tasks
 from tests.strategies import column, values
@@ -87,3 +89,35 @@ def test_the_row_of_a_malformed_text(tmp_path):
     batch = pa.RecordBatch.from_arrays([pa.array([7]), pa.array(["{"]), pa.array(["1"])], names=["p", "v", "p"])
     with pytest.raises(InvalidJsonError, match=r"with values: - p : 7 - v : \{; on_error"):
         list(source.rows(iter([batch]), Counter()))
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+@pytest.mark.parametrize("error", [None, InvalidJsonError("malformed")])
+def test_batches_that_are_read_ahead(monkeypatch, has_threads, error):
+    """Batches arrive in their order, and an error after those before it; also if the system has no more threads."""
+
+    def source():
+        yield from range(5)
+        if error is not None:
+            raise error
+
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    if not has_threads:
+        monkeypatch.setattr(Thread, "start", start)
+    found = []
+    with nullcontext() if error is None else pytest.raises(InvalidJsonError):
+        for batch in ahead(source()):
+            found.append(batch)  # noqa: PERF402  # an error leaves what came before
+    assert found == list(range(5))
+
+
+def test_no_thread_reads_on_when_a_task_has_failed():
+    """The worker's next task reads from the same pipe: a reader that is left ends its thread before the task ends."""
+    before = active_count()
+    batches = ahead(iter(range(9)))
+    assert next(batches) == 0
+    assert active_count() == before + 1
+    batches.close()
+    assert active_count() == before
