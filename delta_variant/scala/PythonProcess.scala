@@ -13,6 +13,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.api.python.{PythonUtils, SimplePythonFunction}
 import org.apache.spark.internal.config.{PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON}
+import org.apache.spark.util.Utils
 
 /**
  * Python where the driver has none: a process that this JVM starts at the first request (delta_variant/serving.py).
@@ -90,6 +91,7 @@ object PythonProcess {
   private val LongestPause = TimeUnit.MINUTES.toNanos(10)
   private val Patience = TimeUnit.MINUTES.toSeconds(2) // a reply takes milliseconds; to import the package, seconds
   private val MostTold = 100
+  private val Last = "" // ends the thread that sends lines
 
   /** Python cannot answer. */
   final class Unavailable(reason: String) extends RuntimeException(s"$Prefix: $reason") {
@@ -145,6 +147,7 @@ object PythonProcess {
       })
       thread("replies") {
         try read(process.getInputStream)(received)
+        catch { case failed: RuntimeException => end(s"$python sent what is no frame: $failed") }
         finally {
           kill()
           val code = process.waitFor()
@@ -155,11 +158,12 @@ object PythonProcess {
       thread("requests") {
         val out = process.getOutputStream
         try
-          while (true) {
-            out.write(lines.take().getBytes(UTF_8))
+          Iterator.continually(lines.take()).takeWhile(_ != Last).foreach { line =>
+            out.write(line.getBytes(UTF_8))
             out.flush()
           }
         catch { case _: IOException => kill() }
+        finally Utils.tryLogNonFatalError(out.close()) // if a script started Python, Python ends now
       }
     }
 
@@ -203,8 +207,8 @@ object PythonProcess {
           answers = true
           reply.foreach(_.completeExceptionally(new Failed(Messages.decoded[String](json))))
         case "log" =>
-          val record = Messages.decoded[Seq[String]](json)
-          if (record.head == "WARNING") Python.log.warn(record.last) else Python.log.info(record.last)
+          val record = Messages.decoded[Array[String]](json)
+          if (record.head == "INFO") Python.log.info(record.last) else Python.log.warn(record.last)
       }
     }
 
@@ -213,6 +217,7 @@ object PythonProcess {
       if (failure.isEmpty) failure = Some(why)
       waiting.values.asScala.foreach(_.completeExceptionally(new Ended(isStuck = false)))
       kill()
+      lines.put(Last)
     }
 
     /** Ends the process by its handle: Process.destroyForcibly would close the stream with the last error. */
