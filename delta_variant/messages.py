@@ -187,6 +187,7 @@ class Workers(Message):
     is_local: bool
     versions: tuple[str, ...] | None
     failure: str | None
+    has_failed: bool = False
 
 
 class WriteReply(Message):

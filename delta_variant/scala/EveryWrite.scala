@@ -50,9 +50,9 @@ final class EveryWrite(val python: Python, function: SimplePythonFunction, asked
     } else reply.task.map(task => new Tasks(pickled(task), reply.announces)).toRight(Reason(reply.reason, reply.isFailure))
   }
 
-  /** Remembers why tasks failed, for later requests to Python, and returns it as a reason. */
+  /** Remembers that tasks failed, and returns why as a reason. */
   def failed(context: SparkContext, reason: String): Reason = {
-    Workers.of(context).failed(reason)
+    Workers.of(context).failed()
     Reason(reason, isFailure = true)
   }
 

@@ -163,7 +163,8 @@ object Messages {
       python: String, // the command
       isLocal: Boolean, // whether tasks run on the driver's machine
       versions: Option[Seq[String]], // of this package, as tasks told; None if they were not asked, empty if that failed
-      failure: Option[String]) // why tasks failed last
+      failure: Option[String], // why tasks that were asked failed
+      hasFailed: Boolean) // whether tasks of a write have failed since
 
   /**
    * One of three answers. The tasks: a pickled PySpark function in base64, the version of Python that it is for, and the

@@ -13,20 +13,23 @@ import org.apache.spark.api.python.{PythonFunction, PythonRDD}
 final class Workers {
   private var versions: Option[Seq[String]] = None
   private var failure: Option[String] = None
+  private var hasFailed = false
 
   def known(context: SparkContext, python: String): Messages.Workers = synchronized {
-    Messages.Workers(python, context.master.startsWith("local"), versions, failure)
+    Messages.Workers(python, context.master.startsWith("local"), versions, failure, hasFailed)
   }
 
-  /** Tasks failed. */
-  def failed(reason: String): Unit = synchronized {
-    failure = Some(reason)
+  /** Tasks of a write failed, perhaps by a function of the user's. The next write asks again. */
+  def failed(): Unit = synchronized {
+    versions = None
+    hasFailed = true
   }
 
   /** Asks as many tasks as can run at once for the version, unless another thread has done so meanwhile. */
   def probed(context: SparkContext, python: String, task: PythonFunction): Messages.Workers = synchronized {
     try {
       if (versions.isEmpty) {
+        hasFailed = false
         val count = context.defaultParallelism
         val slots = context.parallelize(Seq.fill(count)(Array.emptyByteArray), count)
         val found = new PythonRDD(slots, task, false, false).collect()

@@ -117,7 +117,7 @@ def _without_package(workers: Workers) -> str | None:
     if missing is not None:
         return missing
     if workers.versions is None:
-        return "" if _is_own_python(workers) else None
+        return "" if _is_own_python(workers) and not workers.has_failed else None
     if not workers.versions:  # because of this job, which the next write may not meet
         return f"the executors could not be asked for the version of delta-variant: {jvm.cleaned(workers.failure or '')}"
     others = sorted({*workers.versions} - {__version__})
@@ -132,9 +132,16 @@ def _is_own_python(workers: Workers) -> bool:
 
 
 def _probe() -> str:
-    """The pickled function of tasks that tell the version of this package. It needs no package there until it runs."""
+    """The pickled function of tasks that tell the version of this package. It needs no package there until it runs.
+
+    Where the version is that of the driver, it fails as a write would if the executors lack what the package needs.
+    """
+    own = __version__
 
     def versions(number: int, messages: Iterator[bytes]) -> Iterator[bytes]:  # noqa: ARG001  # PySpark's signature
-        yield importlib.import_module("delta_variant").__version__.encode()
+        found = importlib.import_module("delta_variant").__version__
+        if found == own:
+            importlib.import_module("delta_variant.writer.task")
+        yield found.encode()
 
     return planning.encoded(versions)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import delta_variant as dv
@@ -198,3 +200,18 @@ def test_threads(spark, tmp_path):
         cases = [(each, str(tmp_path / f"t{n}")) for n, each in enumerate([session, spark.newSession()] * 2)]
         list(threads.map(lambda case: [append(*case) for _ in range(3)], cases))
     assert [writers(path) for _, path in cases] == [[OURS] * 3, [DELTA] * 3] * 2
+
+
+def test_a_function_that_fails_to_import(spark, path):
+    """A function of the user's that cannot import something of this package fails its own statement, and no other (W11)."""
+
+    def imports(number):
+        importlib.import_module("delta_variant.of_the_user")
+        return number
+
+    with enabled(spark.newSession()) as session:
+        session.udf.register("imports", imports, "bigint")
+        assert insert(session, path) == OURS
+        with pytest.raises(Py4JJavaError, match=r"delta_variant\.of_the_user"):
+            session.sql(f"insert into delta.`{path}` select imports(id), v from ({ROWS})")
+        assert insert(session, path) == OURS

@@ -89,7 +89,10 @@ def test_spark_sql(table, settings, environment, tmp_path):
     name, before = f"delta.`{table}`", logs.newest(table)
     statements = f"""
         INSERT INTO {name} SELECT {DOCUMENT} FROM range({ROWS}, {ROWS + 5000}, 1, 1);
+        SET spark.delta_variant.logScans = true;
         SELECT concat('kind: ', v:kind::int) FROM {name} WHERE v:id::bigint = 5;
+        SET spark.delta_variant.everyWrite = on;
+        INSERT INTO {name} SELECT {DOCUMENT} FROM range(1);
         EXPLAIN SELECT v:kind::int FROM {name} WHERE v:id::bigint = 5;
     """
     if not SOAK:  # Hive's catalog makes a database for itself
@@ -102,7 +105,9 @@ def test_spark_sql(table, settings, environment, tmp_path):
     assert "ReadSchema: struct<v:struct<typed_value:" in done.stdout
     (add,) = logs.adds(table, before + 1)
     assert add["tags"][stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
-    assert "delta_variant" not in done.stderr  # no process, no rule and no write has failed
+    said = [line for line in done.stderr.splitlines() if "delta_variant" in line]  # no process, rule or write has failed
+    assert len(said) == 1
+    assert "spark.delta_variant.everyWrite is on, which is not one of variant, all, off" in said[0]
 
 
 CLIENT = """
@@ -387,6 +392,7 @@ MISSING = "Traceback (most recent call last):\nModuleNotFoundError: No module na
         (Workers("other", True, None, None), None),
         (Workers(sys.executable, False, None, None), None),
         (Workers("other", False, None, "ValueError: of a function of the user's"), None),
+        (Workers(sys.executable, True, None, None, has_failed=True), None),
         (Workers("other", False, (dv.__version__,), None), ""),
         (
             Workers("other", False, ("0.0.9", dv.__version__), None),
