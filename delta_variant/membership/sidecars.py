@@ -218,6 +218,7 @@ def _read(system: fs.FileSystem, path: str, *, filters: bool) -> tuple[Mapping[b
                 return about, []
             columns = [name for name in _SCHEMA.names if filters or name != "filter"]
             rows = [row for batch in batches(file, _BATCH_ROWS, columns=columns) for row in batch.to_pylist()]
+            rows = [row for row in rows if all(value is not None or name == "filter" for name, value in row.items())]
     except (DeltaVariantError, OSError, pa.ArrowException):
         return {}, []
     return about, [Entry(DataFile(*map(row.pop, DataFile._fields)), **row) for row in rows]

@@ -132,7 +132,7 @@ class OpenFile:
             if is_between(group, start, end):
                 kept = np.ones(count, np.bool_)
                 if deleted is not None:
-                    low, high = np.searchsorted(deleted, [first, first + count])
+                    low, high = np.searchsorted(deleted, np.array([first, first + count], deleted.dtype))
                     kept[(deleted[low:high] - np.uint64(first)).astype(np.int64)] = False
                 yield from self._group(number, count, kept, wanted, first)
             first += count

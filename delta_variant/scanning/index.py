@@ -75,7 +75,9 @@ class Index:
 
     def _read(self, path: tuple[tuple[str, ...], tuple[str, ...]]) -> dict[DataFile, Entry]:
         """The entries of a path that have a filter, by data file."""
-        found = list(self._sidecars.listed(path))
+        found: list[fs.FileInfo] = []
+        with suppress(OSError):
+            found += self._sidecars.listed(path)
         if not found or sum(info.size for info in found) > MAX_BYTES:
             return {}
         with ThreadPoolExecutor(min(_AT_ONCE, len(found))) as pool:

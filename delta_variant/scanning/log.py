@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
@@ -131,6 +132,7 @@ class Snapshot:
 class _State:
     """What is known after some actions."""
 
+    storage: Storage
     protocol: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
     files: dict[tuple[str, str | None], File] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class _State:
                 added.append(found)
             elif (found := action.get("remove")) is not None:
                 vector = DeletionVector.of(found)
-                self.files.pop((found["path"], None if vector is None else vector.id), None)
+                self.files.pop((self.storage.canonical(found["path"]), None if vector is None else vector.id), None)
             elif (found := action.get("metaData")) is not None:
                 self.metadata = found
             elif (found := action.get("protocol")) is not None:
@@ -154,7 +156,8 @@ class _State:
 
     def add(self, action: Mapping[str, Any]) -> None:
         file = File.of(action)
-        self.files[file.path, None if file.deletion_vector is None else file.deletion_vector.id] = file
+        vector = file.deletion_vector
+        self.files[self.storage.canonical(file.path), None if vector is None else vector.id] = file
 
 
 def _are_texts(found: Mapping[str, Any]) -> bool:
@@ -233,22 +236,7 @@ class Log:
         return self._replayed(self.last if version is None else version)
 
     def _replayed(self, version: int) -> Snapshot:
-        state = _State()
-        errors: list[TableError] = []
-        for start in self._starts(version):
-            state = _State()
-            try:
-                if start is not None:
-                    self._load(state, start[0], start[1])
-                first = 0 if start is None else start[0] + 1
-                self._apply(state, first, version)
-                break
-            except TableError as error:  # an older checkpoint, or the commits themselves, may do
-                errors.append(error)
-            except _MALFORMED as error:
-                errors.append(TableError(f"{self.table}: an action in _delta_log is damaged ({error!r}): restore the log"))
-        else:
-            raise errors[0]
+        state = self._state(version)
         if state.protocol is None or state.metadata is None:
             raise TableError(f"{self.table}: the log has no protocol or no metadata up to version {version}: it is damaged")
         snapshot = Snapshot(version, state.protocol, state.metadata, list(state.files.values()))
@@ -263,6 +251,28 @@ class Log:
             ) from error
         return snapshot
 
+    def _state(self, version: int) -> _State:
+        errors: list[TableError] = []
+        for start in self._starts(version):
+            state, first = _State(self._storage), 0 if start is None else start[0] + 1
+            is_loading = False
+            try:
+                self._check_commits(first, version)
+                if start is not None:
+                    is_loading = True
+                    self._load(state, start[0], start[1])
+                    is_loading = False
+                self._apply(state, first, version)
+            except TableError as error:
+                errors.append(error)
+            except _MALFORMED as error:
+                errors.append(TableError(f"{self.table}: an action in _delta_log is damaged ({error!r}): restore the log"))
+            else:
+                return state
+            if not is_loading:  # older checkpoints need the same commits; in the place of a damaged one, an older one may do
+                break
+        raise errors[0]
+
     def _starts(self, version: int) -> Iterator[tuple[int, list[fs.FileInfo]] | None]:
         """The complete checkpoints up to a version, the newest first, and then the beginning."""
         for number in sorted((n for n in self._checkpoints if n <= version), reverse=True):
@@ -271,16 +281,24 @@ class Log:
                     yield number, files
         yield None
 
-    def _apply(self, state: _State, first: int, last: int) -> None:
+    def _check_commits(self, first: int, last: int) -> None:
         missing = next((number for number in range(first, last + 1) if number not in self._commits), None)
         if missing is not None:
             raise TableError(
                 f"{self.table}: version {last} cannot be read: the commit {missing} is not in _delta_log, and no checkpoint "
                 "replaces it. Delta deletes old commits: choose a newer version; else restore the file"
             )
+
+    def _apply(self, state: _State, first: int, last: int) -> None:
+        """Applies commits. Memory holds the actions of a few of them."""
+        waiting: deque[Future[list[Mapping[str, Any]]]] = deque()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for actions in pool.map(self._commit, range(first, last + 1)):
-                state.apply(actions)
+            for number in range(first, last + 1):
+                waiting.append(pool.submit(self._commit, number))
+                if len(waiting) == _AT_ONCE:
+                    state.apply(waiting.popleft().result())
+            while waiting:
+                state.apply(waiting.popleft().result())
 
     def _commit(self, number: int) -> list[Mapping[str, Any]]:
         return self._lines(self._commits[number])

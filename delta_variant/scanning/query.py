@@ -64,7 +64,7 @@ def batches(query: Query, files: Sequence[File], finished: Finished = lambda fou
 def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
     location = os.fspath(path)
     if not _SCHEME.match(location) or re.match(r"[A-Za-z]:[\\/]", location):
-        return Storage.of(str(Path(location).absolute()))
+        return Storage.of(re.sub("^/+", "/", str(Path(location).absolute())))  # which keeps two slashes
     return Storage.of(location, options.get, options)
 
 

@@ -127,8 +127,20 @@ class Storage:
             return f"{self.root}/{name}"
         if match["scheme"] is not None and _SCHEMES.get(match["scheme"].lower()) != self.scheme:
             raise TableError(f"{path} is in another storage system than its table")
-        container, _, account = (match["host"] or "").rpartition("@")
-        return name if self.scheme == "file" else f"{container or account}{name}"
+        if self.scheme == "file":
+            return name
+        container, _, account = (match["host"] or self.root.partition("/")[0]).rpartition("@")
+        return f"{container or account}{name}"
+
+    def canonical(self, path: str) -> str:
+        """A text that is the same for all absolute names of a data file. Delta compares relative paths as they are."""
+        if ":" not in path and not path.startswith("/"):
+            return path
+        try:
+            name = self.file(path)
+        except TableError:
+            return path
+        return path if name == f"{self.root}/{unquote(path)}" else f"{self.scheme}:{name}"
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -163,6 +164,17 @@ def test_files_of_other_versions(tmp_path):
     pq.write_table(table, path)
     assert read(tmp_path, filters=True) == entries()
     assert read(tmp_path, table="another") == []
+
+
+def test_entries_without_their_fields(tmp_path):
+    """An entry that lacks a number is left out (I1)."""
+    path = written(tmp_path)
+    table = pq.read_table(path)
+    for name in ("scale", "words", "size"):
+        at = table.schema.get_field_index(name)
+        nulls = pc.if_else(pa.array([n == 7 for n in range(20)]), None, table[name])
+        pq.write_table(table.set_column(at, table.schema.field(name), nulls), path)
+        assert read(tmp_path, filters=True) == [entry for n, entry in enumerate(entries()) if n != 7]
 
 
 @pytest.mark.parametrize("many", [0, 16])

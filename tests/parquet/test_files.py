@@ -376,6 +376,13 @@ def test_a_writer_that_is_dropped_leaves_no_file(tmp_path):
         pq.ParquetFile(sink)
 
 
+def test_int96(tmp_path):
+    """Timestamps as INT96, of which some have no nanoseconds in 64 bits, are instants in microseconds."""
+    moments = pa.array([-62135596800000000, 0, 253402300799000000], pa.timestamp("us"))
+    pq.write_table(pa.table({"t": moments}), tmp_path / "f", use_deprecated_int96_timestamps=True)
+    assert read_table(tmp_path / "f")["t"].combine_chunks().equals(moments)
+
+
 def test_a_file_is_written_without_threads(tmp_path, monkeypatch):
     """If the system has no more threads, row groups are encoded one after the other."""
 

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import uuid
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -32,8 +33,10 @@ from pyarrow import fs
 
 import delta_variant as dv
 from delta_variant import binary, errors, nested, z85
+from delta_variant.membership.sidecars import APPLICATION, Sidecars
 from delta_variant.queries import casts, fields
 from delta_variant.queries.sql import parse_any
+from delta_variant.scanning import log
 from delta_variant.scanning.log import Log
 from delta_variant.scanning.query import _storage, common
 from delta_variant.storage import Storage
@@ -271,6 +274,80 @@ def test_actions_without_their_fields(numbers, name, damaged):
     commit(numbers, 1, [{name: damaged}])
     with pytest.raises(errors.TableError, match="damaged"):
         dv.scan(numbers)
+
+
+def test_removes_with_another_form_of_a_path(tmp_path):
+    """A Remove ends the Add of a file whose absolute path it has in another form, as Delta writes it."""
+    rows = [(pa.table({"n": pa.array([n], pa.int64())}), {"path": f"{tmp_path}/t/{n}.parquet"}) for n in range(3)]
+    root = by_hand(tmp_path / "t", {"n": "long"}, rows)
+    commit(root, 1, [{"remove": {"path": f"file:{slashes}{root}/{n}.parquet"}} for n, slashes in enumerate(("", "//"))])
+    assert dv.scan(root).read_all()["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("damage", ["newest commit", "missing commit", "newest checkpoint"])
+def test_which_checkpoints_are_loaded(tmp_path, monkeypatch, damage):
+    """An older checkpoint is loaded in the place of a damaged one, and none if a commit that all of them need is damaged."""
+    root = by_hand(tmp_path / "t", {"n": "long"}, [])
+    folder, loaded = root / "_delta_log", []
+    actions = (folder / f"{0:020}.json").read_text()
+    checkpoints = [folder / f"{version:020}.checkpoint.{uuid.uuid4()}.json" for version in (10, 20)]
+    for version in range(1, 60):
+        commit(root, version, [{"commitInfo": {}}])
+    for checkpoint in checkpoints:
+        checkpoint.write_text(actions)
+    load = Log._load
+    monkeypatch.setattr(Log, "_load", lambda self, state, *start: [loaded.append(start[0]), load(self, state, *start)])
+    if damage == "newest checkpoint":
+        checkpoints[-1].write_text("{")
+        assert dv.scan(root).read_all().num_rows == 0
+        assert loaded == [20, 10]
+    else:
+        (folder / f"{59:020}.json").write_text("{")
+        if damage == "missing commit":
+            (folder / f"{40:020}.json").unlink()
+        message = "the commit 40" if damage == "missing commit" else f"{59:020}.json in _delta_log is damaged"
+        with pytest.raises(errors.TableError, match=message):
+            dv.scan(root)
+        assert loaded == ([20] if damage == "newest commit" else [])
+
+
+def test_a_few_commits_are_in_memory(tmp_path, monkeypatch):
+    """Commits are read ahead of those that are applied, but only a few of them."""
+    root = by_hand(tmp_path / "t", {"n": "long"}, [])
+    for version in range(1, 100):
+        commit(root, version, [{"commitInfo": {}}])
+    read, apply, begun, ahead = Log._commit, log._State.apply, [], []
+
+    def counted(self, number):
+        begun.append(number)
+        return read(self, number)
+
+    def compared(self, actions):
+        ahead.append(len(begun) - len(ahead))
+        apply(self, actions)
+
+    monkeypatch.setattr(Log, "_commit", counted)
+    monkeypatch.setattr(log._State, "apply", compared)
+    assert dv.scan(root).read_all().num_rows == 0
+    assert len(ahead) == 100
+    assert max(ahead) <= log._AT_ONCE
+
+
+def test_an_index_that_cannot_be_listed(tmp_path):
+    """A file in the place of a directory of the index says nothing."""
+    rows = pa.table({"v": column([{"a": n} for n in range(9)])})
+    root = by_hand(tmp_path / "t", {"v": "variant"}, [(rows, {})], protocol=VARIANTS)
+    commit(root, 1, [{"txn": {"appId": APPLICATION, "version": 1}}])
+    storage = Storage.of(str(root))
+    folder = Path(Sidecars(storage, storage.open(), "t")._folder((("v",), ("a",))))
+    folder.parent.mkdir()
+    folder.write_text("")
+    assert dv.scan(root, where="v:a::int = 1").read_all().num_rows == 1
+
+
+def test_a_path_that_begins_with_two_slashes(numbers):
+    """Is the path with one, as for the operating system."""
+    assert dv.scan(f"/{numbers}").read_all().equals(dv.scan(numbers).read_all())
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "futureFeature"])

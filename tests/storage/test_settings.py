@@ -309,5 +309,15 @@ def test_data_files():
     assert local.file("file:///data/other%25/f.parquet") == "/data/other%/f.parquet"
     assert s3a.file("f.parquet") == "lake/t/f.parquet"
     assert s3a.file("s3a://lake/other/f%20g.parquet") == "lake/other/f g.parquet"
+    assert s3a.file("/other/f%20g.parquet") == "lake/other/f g.parquet"
     with pytest.raises(TableError, match="another storage system"):
         local.file("s3a://lake/f.parquet")
+
+
+def test_names_of_one_data_file():
+    """All absolute names of a file are one, as Delta writes them in other actions than others; relative names stay."""
+    local, s3a = Storage.of("/data/t"), Storage.of("s3a://lake/t", {}.get, {})
+    assert len({local.canonical(path) for path in ("/d/a%20b", "file:/d/a%20b", "file:///d/a b")}) == 1
+    assert len({s3a.canonical(path) for path in ("/d/f", "s3a://lake/d/f", "s3://lake/d/f")}) == 1
+    assert local.canonical("s3a://lake/f") == "s3a://lake/f"
+    assert local.canonical("p=a%20b/f.parquet") == "p=a%20b/f.parquet"
