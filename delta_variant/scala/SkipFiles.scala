@@ -60,7 +60,11 @@ final class SkipFiles(python: Python, val previous: JMap[String, String], val wr
         val ordered = demands.first(filters).flatMap(first(_, demands.limit))
         val all = asked ++ filters.messages(ordered.toSeq)
         if (all.isEmpty || files.all.isEmpty) scan
-        else {
+        else if (!parseBoolean(conf.getConfString(Setting, "true"))) {
+          scan.setTagValue(
+            Outcomes.Skipping, Messages.Skipping(false, Nil, Seq(s"the session has $Setting = false"), None, Some(Nil)))
+          scan
+        } else {
           val isLogged = parseBoolean(conf.getConfString(LogScans, "false"))
           val (result, outcome) = narrowed(filters, request(filters, all, explain = isLogged || Shared.explaining.isRaised))
           result.setTagValue(Outcomes.Skipping, outcome)
@@ -152,6 +156,7 @@ final class SkipFiles(python: Python, val previous: JMap[String, String], val wr
 
 object SkipFiles {
   val Name = "delta_variant.SkipFiles"
+  private val Setting = "spark.delta_variant.dataSkipping"
   private val TrustAll = "spark.delta_variant.trustAllBounds"
   private val LogScans = "spark.delta_variant.logScans"
   private val Spared = "Delta was not asked about ordinary columns in an OR, because that would take longer than it saves"

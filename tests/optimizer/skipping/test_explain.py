@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from delta_variant import jvm
 from delta_variant.explanation import Report, explain
 from delta_variant.messages import Bound, Compare, PruneReply
 from delta_variant.queries import requests
@@ -40,6 +41,16 @@ def test_failures_step_aside(spark, small, tmp_path, monkeypatch, caplog, reply)
         df = read(spark, path).where("v:id::int = 5")
         assert (len(collected(df)), opened(df)) == (1, [2])
     assert len([record for record in caplog.records if record.name == "delta_variant"]) == 1
+
+
+def test_switched_off(spark, small):
+    """`spark.delta_variant.dataSkipping` = `false` leaves the choice of files to Delta, and `explain` says so."""
+    with jvm.settings(spark, {"spark.delta_variant.dataSkipping": "false"}):
+        df = read(spark, small).where("v:id::int = 5")
+        assert (len(collected(df)), opened(df)) == (1, [2])
+        assert "spark.delta_variant.dataSkipping = false" in str(explain(df))
+    df = read(spark, small).where("v:id::int = 5")
+    assert (len(collected(df)), opened(df)) == (1, [1])
 
 
 def test_other_queries_do_not_call_python(spark, table, tmp_path, monkeypatch):
