@@ -17,7 +17,7 @@ INSTALL = set -o pipefail; $(BIN)/python -m pip install --progress-bar off --no-
 # A comma would divide the arguments of `call`.
 TOOLS = spark,dev
 
-# Each process of tests with Spark takes some 4 GB.
+# Each process with Spark has a heap of up to 3 GB, and Python workers: 4 GiB are counted for it.
 FIT = import os; print(max(2, min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 32)))
 PROCESSES ?= $(shell $(PYTHON) -c '$(FIT)')
 

@@ -225,11 +225,9 @@ def main() -> None:
             vary("MOSTLY_NULL", (1, 1000), column, directory)
         for share in (1, 0.5, 0.1, 0.02):
             _, column = column_of(spark, f"items{share}", baskets(share), directory)
-            with_schema = "id bigint, by string, items array<struct<{}id bigint, sku string>>"
-            without, stub = (
-                file_size(shredding.shred(column, with_schema.format(more)), directory) for more in ("", "none boolean, ")
-            )
-            print(f"arrays in {share:.0%} of the rows: {without:,} bytes, with one more field {stub / without - 1:.2%} more")
+            form = "id bigint, by string, items array<struct<{}id bigint, sku string>>"
+            own, more = (file_size(shredding.shred(column, form.format(field)), directory) for field in ("", "none boolean, "))
+            print(f"arrays in {share:.0%} of the rows: {own:,} bytes, with one more field {more / own - 1:.2%} more")
     spark.stop()
 
 

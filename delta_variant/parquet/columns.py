@@ -55,7 +55,7 @@ def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
     INT96 columns have microseconds, in which they do not overflow.
     """
     footer = of(source) if footer is None else footer
-    return opening.opened(source, footer, coerce_int96_timestamp_unit="us", buffer_size=_BUFFER_BYTES)
+    return opening.opened(source, footer, buffer_size=_BUFFER_BYTES)
 
 
 def group_of(schema: pa.Schema, names: Names, ids: Sequence[int]) -> Names | None:

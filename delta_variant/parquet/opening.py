@@ -76,14 +76,20 @@ def opened(source: Any, footer: bytes | None = None, **options: Any) -> pq.Parqu
     """Opens a file: reads its footer, and later the pages that are asked for.
 
     footer: that of the file as `footer.of` returned it, if it has been read. options: those of ParquetFile. VARIANT groups are
-    structs. Raises as `footer.of`, and DamagedFileError for a schema that pyarrow cannot read.
+    structs. INT96 is in microseconds: in nanoseconds some of its years overflow. Raises as `footer.of`, and DamagedFileError
+    for a schema that pyarrow cannot read.
     """
     footer = footers.of(source, _AHEAD) if footer is None else footer
     with reading():
         metadata = pq.read_metadata(pa.BufferReader(footers.MAGIC + footers.joined(footer)))
         _ = metadata.created_by  # a text that may not be UTF-8
         return pq.ParquetFile(
-            source, metadata=metadata, arrow_extensions_enabled=False, page_checksum_verification=True, **options
+            source,
+            metadata=metadata,
+            arrow_extensions_enabled=False,
+            page_checksum_verification=True,
+            coerce_int96_timestamp_unit="us",
+            **options,
         )
 
 

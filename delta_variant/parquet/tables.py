@@ -81,7 +81,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     """
     with naming(os.fspath(path)), pa.OSFile(os.fspath(path)) as source, opening.reading():
         data = footer.of(source)
-        file, annotated = opening.opened(source, data, coerce_int96_timestamp_unit="us"), footer.variant_groups(data)
+        file, annotated = opening.opened(source, data), footer.variant_groups(data)
 
         def is_variant(kind: pa.DataType, names: Names) -> bool:
             return layouts.is_variant(kind, annotated=names in annotated)

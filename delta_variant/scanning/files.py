@@ -116,7 +116,7 @@ class OpenFile:
 
     def __init__(self, query: Query, file: File, source: Any) -> None:
         self._query, self._file = query, file
-        self.parquet = opened(source, coerce_int96_timestamp_unit="us", pre_buffer=query.storage.scheme != "file")
+        self.parquet = opened(source, pre_buffer=query.storage.scheme != "file")
         self.schema = FileSchema(self.parquet, query.facts.schema, by_id=query.by_id)
 
     def rows(self, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -335,10 +335,7 @@ class Log:
         if info.path.endswith(".json"):
             return self._lines(info)
         try:
-            with (
-                self._system.open_input_file(info.path) as source,
-                opened(source, coerce_int96_timestamp_unit="us") as file,
-            ):
+            with self._system.open_input_file(info.path) as source, opened(source) as file:
                 return list(_parquet_actions(file))
         except FileNotFoundError:
             raise TableError(f"{self.table}: {info.base_name} of a checkpoint is not there: restore the file") from None

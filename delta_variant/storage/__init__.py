@@ -120,27 +120,30 @@ class Storage:
         path: as an Add action has it, percent-encoded: relative to the directory, or a URI. Raises TableError for a file in
         another storage system.
         """
+        absolute = self._absolute(path)
+        return f"{self.root}/{unquote(path)}" if absolute is None else absolute
+
+    def canonical(self, path: str) -> str:
+        """A text that is the same for all absolute names of a data file. Delta compares relative paths as they are."""
+        try:
+            absolute = self._absolute(path)
+        except TableError:
+            return path
+        return path if absolute is None else f"{self.scheme}:{absolute}"
+
+    def _absolute(self, path: str) -> str | None:
+        """A data file as the file system names it; None for a relative path."""
         match = _LOCATION.fullmatch(path)
         assert match is not None
         name = unquote(match["path"])
         if match["scheme"] is None and not name.startswith("/"):
-            return f"{self.root}/{name}"
+            return None
         if match["scheme"] is not None and _SCHEMES.get(match["scheme"].lower()) != self.scheme:
             raise TableError(f"{path} is in another storage system than its table")
         if self.scheme == "file":
             return name
         container, _, account = (match["host"] or self.root.partition("/")[0]).rpartition("@")
         return f"{container or account}{name}"
-
-    def canonical(self, path: str) -> str:
-        """A text that is the same for all absolute names of a data file. Delta compares relative paths as they are."""
-        if ":" not in path and not path.startswith("/"):
-            return path
-        try:
-            name = self.file(path)
-        except TableError:
-            return path
-        return path if name == f"{self.root}/{unquote(path)}" else f"{self.scheme}:{name}"
 
     @property
     def name(self) -> str:
