@@ -10,10 +10,11 @@ binaries are no views.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,6 +24,7 @@ from delta_variant.locating import in_rows
 from delta_variant.parquet import opening
 from delta_variant.parquet.footer import Names, of
 from delta_variant.parquet.physical import exact_schema, schema_without_views, with_types
+from delta_variant.shredding.reshredder import is_canonical, with_residuals
 
 BATCH_BYTES = 8 << 20
 _TEXTS = 1 << 15  # rows of a batch if a text takes less than _CODE bytes: a dictionary then hides how long it is
@@ -32,6 +34,8 @@ _FIELD_ID = b"PARQUET:field_id"
 _GROUP = {"metadata", "value", "typed_value"}
 _REMEMBERED = 8
 """How many schemas of files are remembered, and how many selections of leaf columns of each."""
+_FEW = 4
+"""A batch stays shredded if at most one row in so many has to be rebuilt later."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +175,16 @@ class Columns:
 
         row_group: the number of the first row group that is read.
         """
+        return self._converted(names, row_group, layouts.unshred)
+
+    def shredded(self, names: Names, row_group: int = 0) -> Iterator[pa.Array]:
+        """As `variants`, but a batch stays shredded if most of its rows can be copied into another schema (`reshredder`)."""
+        return self._converted(names, row_group, _shredded if is_canonical(self.group(names)) else layouts.unshred)
+
+    def _converted(self, names: Names, row_group: int, convert: Callable[[pa.Array], pa.Array]) -> Iterator[pa.Array]:
         first = sum(self.metadata.row_group(number).num_rows for number in range(row_group))
         for batch in self.batches(self.leaves(names), range(row_group, self.metadata.num_row_groups)):
-            yield in_rows(lambda rows: layouts.unshred(nested.field_at(rows.to_struct_array(), names)), batch, first)
+            yield in_rows(lambda rows: convert(nested.field_at(rows.to_struct_array(), names)), batch, first)
             first += batch.num_rows
 
     def batches(
@@ -194,6 +205,23 @@ class Columns:
                 rows = min(rows, _TEXTS)
             for batch in opening.batches(self._file, rows, [number], numbers, use_threads=use_threads):
                 yield opening.check_texts(with_types(batch, schema))
+
+
+def _shredded(array: pa.StructArray) -> pa.StructArray:
+    """The column as it is; its Variants if many rows have to be rebuilt, or if nulls make it large: in Arrow, one takes 4 to 16
+    bytes in each column.
+
+    Few such rows are rebuilt later. They are tried here, where an error about one of them gets the row of the file.
+    """
+    if array.nbytes > 2 * BATCH_BYTES:
+        return layouts.unshred(array)
+    residual = with_residuals(array)
+    count = np.count_nonzero(residual)
+    if _FEW * count > len(array):
+        return layouts.unshred(array)
+    if count:
+        layouts.unshred(array.filter(pa.array(residual)))
+    return array
 
 
 def child(kind: pa.DataType | None, name: str) -> pa.DataType | None:

@@ -104,12 +104,12 @@ def shred(array: pa.Array, as_type: pa.DataType | str, *, for_spark: bool = Fals
         start = stop
     if not chunks:
         return pa.nulls(0, schema.storage)
-    columns = chunks[0] if len(chunks) == 1 else [_concatenated(list(parts)) for parts in zip(*chunks, strict=True)]
+    columns = chunks[0] if len(chunks) == 1 else [concatenated(list(parts)) for parts in zip(*chunks, strict=True)]
     mask = bitmap(valid) if len(valid) else None
     return pa.Array.from_buffers(schema.storage, len(array), [mask], children=[metadata, *columns])
 
 
-def _concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Array:
+def concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Array:
     """The arrays as one. Arrays that are all null become `nulls`, which saves 4 bytes a row for each node without residuals."""
     kind = parts[0].type
     nulls = pa.nulls(sum(map(len, parts)), pa.binary()) if nulls is None else nulls
@@ -117,7 +117,7 @@ def _concatenated(parts: list[pa.Array], nulls: pa.Array | None = None) -> pa.Ar
         return nulls
     if not pa.types.is_struct(kind):
         return pa.concat_arrays(parts)
-    children = [_concatenated([part.field(i) for part in parts], nulls) for i in range(kind.num_fields)]
+    children = [concatenated([part.field(i) for part in parts], nulls) for i in range(kind.num_fields)]
     valid = [flags_of(part) if part.null_count else np.ones(len(part), np.uint8) for part in parts]
     return pa.Array.from_buffers(kind, len(nulls), [bitmap(np.concatenate(valid))], children=children)
 

@@ -196,8 +196,10 @@ class _Path(Extremes):
 
 def json_nulls(values: pa.Array) -> int | None:
     """The number of Variants if all of them are JSON nulls; None if one is not."""
+    if values.null_count == len(values):
+        return 0
     present = values.drop_null()
-    if len(present) and (present[0].as_py() != _JSON_NULL or pc.any(pc.not_equal(present, present[0])).as_py()):
+    if present[0].as_py() != _JSON_NULL or pc.any(pc.not_equal(present, present[0])).as_py():
         return None
     return len(present)
 

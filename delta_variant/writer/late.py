@@ -2,7 +2,7 @@
 
 In: batches with struct<file, row, variant> in the places of VARIANT columns (`scala/LateVariants.scala`): `file` is the URI of
 a file of the table, and `row` the index of a row in the file, deleted rows included; if `file` is null, the Variant is in
-`variant`. Out: the same rows with struct<metadata, value>.
+`variant`. Out: the same rows with struct<metadata, value>, or shredded as in their files (`shredding.reshredder`).
 
 A command that rewrites files copies most of their rows. Spark's scan would rebuild each Variant in the JVM, one value after the
 other, and send it here to be shredded; the kernels of this package do it column by column, and the file is read here.
@@ -15,7 +15,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,16 @@ from delta_variant.parquet.columns import Columns, group_of, opened
 from delta_variant.parquet.footer import Names
 from delta_variant.parquet.opening import CountedFile, reading
 from delta_variant.shredding import UNSHREDDED
+from delta_variant.shredding.shredder import concatenated
 from delta_variant.storage import Storage
-from delta_variant.writer.physical_columns import required
+from delta_variant.writer.physical_columns import required, unshredded
 
 SLICE_BYTES = 8 << 20
 _MOST_BYTES = 4 * SLICE_BYTES
 """Rows with more Variants than that are read again in smaller slices."""
 _OPEN = 8
+_LEAST_ROWS = 1024
+"""Runs of rows in one shredding schema stay shredded if their mean length is at least this."""
 _FIRST_ROWS = 1024
 """The rows of a slice as long as the size of Variants is not known."""
 
@@ -56,9 +59,12 @@ def materialized(
             start = 0
             while start < batch.num_rows:
                 rows = _of_few_files(batch.slice(start, files.slice_rows), columns)
-                with suppress(_TooLargeError):
-                    yield _with_variants(rows, columns, files)
-                    start += rows.num_rows
+                try:
+                    found = _with_variants(rows, columns, files)
+                except _TooLargeError:
+                    continue
+                yield from found
+                start += rows.num_rows
     finally:
         files.close()
 
@@ -72,16 +78,25 @@ def _of_few_files(rows: pa.RecordBatch, late: Collection[str]) -> pa.RecordBatch
     return rows
 
 
-def _with_variants(rows: pa.RecordBatch, late: Collection[str], files: _Files) -> pa.RecordBatch:
+def _with_variants(rows: pa.RecordBatch, late: Collection[str], files: _Files) -> list[pa.RecordBatch]:
+    """The rows with their Variants, in batches in each of which a column has one type."""
+    found = {}
     for name in late:
-        number = rows.schema.get_field_index(name)
         with naming(f"column {name}"):
-            rows = rows.set_column(number, name, _variants(rows.column(number), name, files))
-    return rows
+            found[rows.schema.get_field_index(name)] = _variants(rows.column(name), name, files)
+    ends = {number: np.cumsum([len(part) for part in parts]) for number, parts in found.items()}
+    batches = []
+    for start, end in pairwise([0, *np.unique(np.concatenate(list(ends.values()))).tolist()]):
+        columns = rows.slice(start, end - start).columns
+        for number, parts in found.items():
+            part = int(np.searchsorted(ends[number], end))
+            columns[number] = parts[part].slice(start - (ends[number][part] - len(parts[part])), end - start)
+        batches.append(pa.RecordBatch.from_arrays(columns, rows.schema.names))
+    return batches
 
 
-def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArray:
-    """The Variants of one column, in the order of its rows."""
+def _variants(column: pa.StructArray, name: str, files: _Files) -> list[pa.StructArray]:
+    """The Variants of one column, in the order of its rows. Each array has another type than the one before."""
     file, row = column.field(0), column.field(1)
     known = file.dictionary_encode()
     is_late = file.is_valid().to_numpy(zero_copy_only=False)
@@ -98,8 +113,12 @@ def _variants(column: pa.StructArray, name: str, files: _Files) -> pa.StructArra
     found = np.empty(len(column), np.int64)
     found[late_rows[order]] = np.arange(len(late_rows))
     found[~is_late] = np.arange(len(late_rows), len(column))
-    variants = pa.concat_arrays(parts)
-    return variants if (np.diff(found) == 1).all() else variants.take(pa.array(found))
+    runs = [list(run) for _, run in groupby(parts, lambda part: part.type)]
+    is_ordered = (np.diff(found) == 1).all()
+    if len(runs) > 1 and not (is_ordered and len(column) >= _LEAST_ROWS * len(runs)):
+        runs = [[unshredded(part) for part in parts]]
+    arrays = [concatenated(run) for run in runs]
+    return arrays if is_ordered else [arrays[0].take(pa.array(found))]
 
 
 class _Files:
@@ -178,7 +197,7 @@ class _OpenColumn:
         number = int(np.searchsorted(self._starts, row, "right")) - 1
         end = self._first + len(self._batch)
         if self._batches is None or row < self._first or self._starts[number] > end:
-            self._batches = self._file.variants(self._group, number)
+            self._batches = self._file.shredded(self._group, number)
             end = int(self._starts[number])
         while row >= end:
             batch = next(self._batches, None)

@@ -1,12 +1,13 @@
 """Physical columns: Arrow arrays as Spark sends them → arrays as Parquet stores them.
 
-In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. Out: arrays of the
-physical schema, VARIANT as struct<metadata, value> or shredded (VariantShredding). All fields but the children of a VARIANT
-are optional, as in Spark's own files. VARIANT columns at the top or in structs can be shredded. Inside arrays and maps they
-stay plain, since Delta has no bounds for them.
+In: Arrow arrays from Spark, VARIANT as struct<value, metadata>, timestamps in UTC. VARIANT may also be shredded, as in the file
+that a row is copied from. Out: arrays of the physical schema, VARIANT as struct<metadata, value> or shredded
+(VariantShredding). All fields but the children of a VARIANT are optional, as in Spark's own files. VARIANT columns at the top
+or in structs can be shredded. Inside arrays and maps they stay plain, since Delta has no bounds for them.
 
 Invariants: bytes that are not a valid Variant, or that Spark could not read back, raise an error, shredded or not. The
-output shares no memory with the input: a slice would keep its whole batch alive until the row group is full.
+output shares no memory with the input, because a slice would keep its whole batch alive until the row group is full. Only
+columns that stay shredded share it, since a batch of copied rows (`writer.late`) has little else.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from delta_variant import nested, shredding
 from delta_variant.locating import naming
 from delta_variant.paths import ColumnPath, dotted
+from delta_variant.shredding.reshredder import reshred
 
 
 def physical_type(
@@ -42,9 +44,11 @@ def physical(
     """A column converted to its physical type. Errors name the VARIANT column."""
     if path in variants:
         with naming(f"column {dotted(path)}"):
-            if path in shredding_schemas:
-                return shredding.shred(required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
-            return shredding.plain(required(array, ("metadata", "value")))
+            if path not in shredding_schemas:
+                return shredding.plain(required(unshredded(array), ("metadata", "value")))
+            if is_shredded(array):
+                return reshred(array, shredding_schemas[path], for_spark=True)
+            return shredding.shred(required(array, ("metadata",)), shredding_schemas[path], for_spark=True)
     if not any(variant[: len(path)] == path for variant in variants):
         return _copied(array if array.type == target else array.cast(target))
     if not pa.types.is_struct(target):
@@ -52,6 +56,16 @@ def physical(
     parts = zip(nested.arrays(array), nested.children(target, path), strict=True)
     inside = [physical(part, field.type, own, variants, shredding_schemas) for part, (own, field) in parts]
     return nested.rebuilt(array, target, inside)
+
+
+def is_shredded(array: pa.Array) -> bool:
+    """Whether a VARIANT column is shredded, as those of rows that are copied may be (`writer.late`)."""
+    return bool(array.type.get_field_index("typed_value") >= 0)
+
+
+def unshredded(array: pa.StructArray) -> pa.StructArray:
+    """The Variants of a column that may be shredded."""
+    return shredding.unshred(array) if is_shredded(array) else array
 
 
 def _copied(array: pa.Array) -> pa.Array:

@@ -47,7 +47,7 @@ from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, 
 from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
 from delta_variant.writer.partitions import Key, directory, partitions, uri
-from delta_variant.writer.physical_columns import physical, physical_type
+from delta_variant.writer.physical_columns import physical, physical_type, unshredded
 from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.row_sources import ahead, received
 
@@ -277,9 +277,9 @@ class _Task:
             return schemas
         for path in shreddable(rows[0].schema, self._plan.variants):
             if path not in schemas:
-                # Its nulls include those of the structs above it: Spark sends a null struct with null fields.
-                sample = pa.chunked_array([nested.column(batch, path) for batch in rows]).slice(0, SAMPLE_ROWS)
                 with naming(f"column {dotted(path)}"):
+                    # Its nulls include those of the structs above it: Spark sends a null struct with null fields.
+                    sample = pa.chunked_array([unshredded(nested.column(batch, path)) for batch in rows]).slice(0, SAMPLE_ROWS)
                     schema = self._inference.schema(path, sample.chunks)
                 if schema is not None:
                     schemas[path] = schema

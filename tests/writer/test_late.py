@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import delta_variant as dv
 from delta_variant.errors import DamagedFileError, TableError
 from delta_variant.parquet.files import FileWriter
+from delta_variant.shredding.reshredder import reshred
 from delta_variant.storage import Storage
 from delta_variant.writer import late
+from delta_variant.writer.physical_columns import is_shredded, unshredded
 from tests.strategies import column, trees, values
 from tests.support import SOAK
 
@@ -40,7 +42,17 @@ def places(rows) -> pa.RecordBatch:
 
 
 def read(folder, batches, ids=()) -> pa.Table:
-    return pa.Table.from_batches(list(late.materialized(iter(batches), Storage.of(str(folder)), {"v": ids})))
+    """The rows of all batches, with their Variants. A column that is shredded as in a file has the columns of its Variants."""
+    found = []
+    for batch in late.materialized(iter(batches), Storage.of(str(folder)), {"v": ids}):
+        variants = unshredded(batch.column("v"))
+        if is_shredded(batch.column("v")):
+            for schema in (pa.int64(), dv.schema.parse("a bigint"), dv.schema.parse("a string, b array<bigint>, c bigint")):
+                shredded = reshred(batch.column("v"), schema)
+                shredded.validate(full=True)
+                assert shredded.to_pylist() == dv.shredding.shred(variants, schema).to_pylist()
+        found.append(batch.set_column(1, "v", variants))
+    return pa.Table.from_batches(found)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +80,13 @@ def write(folder, name: str, array: pa.Array, shred=None, row_group_rows: int = 
 variant = trees(st.one_of(st.none(), st.booleans(), st.integers(-100, 100), st.text(max_size=5)))
 
 
+@pytest.fixture(params=[1, late._LEAST_ROWS], ids=["short runs", "long runs"])
+def runs(request, monkeypatch):
+    """The least mean length of runs of rows in one shredding schema that stay shredded."""
+    monkeypatch.setattr(late, "_LEAST_ROWS", request.param)
+
+
+@pytest.mark.usefixtures("runs")
 @settings(max_examples=40 if SOAK else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_variants_of_any_rows(folder, data):
@@ -89,6 +108,26 @@ def test_variants_of_any_rows(folder, data):
     expected = [known[row] if isinstance(row, tuple) else row for row in rows]
     assert values(table["v"].combine_chunks()) == values(column(expected))
     assert table["number"].to_pylist() == [*range(cut), *range(len(rows) - cut)]
+
+
+def test_columns_that_stay_shredded(folder, monkeypatch):
+    """Rows of a file stay in its shredding schema as long as they are in order and one in four has no residual at most."""
+    monkeypatch.setattr(late, "_LEAST_ROWS", 1)
+    documents = [{"a": n} for n in range(ROWS)]
+    for name, rows, schema in (
+        ("first", documents, "a bigint"),
+        ("second", [*documents[:-4], *["x"] * 4], "a bigint, b string"),
+        ("third", [*documents[:8], *["x"] * 32], "a bigint"),
+    ):
+        write(folder, name, column(rows), schema, row_group_rows=ROWS)
+    rows = [(uri(folder, name), row) for name in ("first", "second", "third") for row in range(ROWS)]
+    storage = Storage.of(str(folder))
+    for order, expected in ((rows, [True, True, False]), (rows[::-1], [False])):
+        parts = list(late.materialized(iter([places(order)]), storage, {"v": ()}))
+        assert [is_shredded(part["v"]) for part in parts] == expected
+    assert values(read(folder, [places(rows)])["v"].combine_chunks()) == [
+        *documents, *documents[:-4], *["x"] * 4, *documents[:8], *["x"] * 32
+    ]  # fmt: skip
 
 
 def test_a_column_that_a_file_lacks(folder):
