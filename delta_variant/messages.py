@@ -152,6 +152,7 @@ class WriteRequest(Message):
     files: int | None
     spark: str
     annotates: bool
+    names_unicode: bool
     storage: StorageSettings
     workers: Workers
 

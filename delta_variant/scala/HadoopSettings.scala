@@ -21,6 +21,9 @@ final class HadoopSettings(path: Path, asked: Configuration) {
     for (prefix <- Prefixes; (name, value) <- asked.getPropsWithPrefix(prefix).asScala) yield prefix + name -> value
   }.toMap
 
+  /** Whether Java names files there in UTF-8, as Python does. It names local ones in the character set of the locale. */
+  def namesUnicode: Boolean = !isLocal || Option(System.getProperty("sun.jnu.encoding")).forall(_.equalsIgnoreCase("UTF-8"))
+
   /** The configuration in which the stores for this path are the general ones. */
   private lazy val conf = {
     val conf = new Configuration(asked)

@@ -137,6 +137,7 @@ object Messages {
       files: Option[Long], // of the table; None if the log would have to be read for it
       spark: String, // its version
       annotates: Boolean, // whether VARIANT groups of files get the logical type, which this Spark reads
+      namesUnicode: Boolean, // whether Java finds files whose names are not ASCII
       storage: StorageSettings,
       workers: Workers)
       extends Request[WriteReply]

@@ -285,6 +285,7 @@ final class WritingTransaction(started: OptimisticTransaction)
           if (readVersion < 0) Some(0) else snapshot.checksumOpt.map(_.numFiles),
           session.version,
           Pairs.readsVariantAnnotation,
+          storage.namesUnicode,
           storage.settings,
           writes.workers(context)))
     }

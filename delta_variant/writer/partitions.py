@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-from delta_variant.errors import InvalidSchemaError
+from delta_variant.errors import InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.stats.values import timestamp_text
 from delta_variant.writer.plan import Plan
 
@@ -60,6 +60,14 @@ def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
     if name in plan.timestamps:
         return timestamp_text(int(value), "UTC", digits=6)
     return value
+
+
+def check_ascii(path: str) -> None:
+    """Raises UnsupportedFeatureError for a path that is not ASCII, which Java cannot name in a locale without UTF-8."""
+    if not path.isascii():
+        raise UnsupportedFeatureError(
+            f"Java cannot name {path}, because the locale has no UTF-8: start Spark with LC_ALL=C.UTF-8"
+        )
 
 
 def directory(name: str, value: str | None) -> str:

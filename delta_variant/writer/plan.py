@@ -41,6 +41,8 @@ class Plan:
     """Key-value metadata for the Parquet footer."""
     annotates: bool = True
     """Whether VARIANT groups get Parquet's logical type."""
+    names_unicode: bool = True
+    """Whether Java finds files whose names are not ASCII."""
     string_prefix: int = 32
     tight_bounds: bool = False
     with_statistics: frozenset[ColumnPath] | None = None

@@ -28,6 +28,7 @@ from delta_variant.storage import Storage
 from delta_variant.writer import clustering, file_sizes, indexing, shredding_schemas
 from delta_variant.writer.arguments import CLUSTER_BY_OPTION, SHRED, Request, sparks_codec
 from delta_variant.writer.column_types import check_types, leaves
+from delta_variant.writer.partitions import check_ascii
 from delta_variant.writer.plan import Plan
 from delta_variant.writer.row_sources import LateVariants, ParsedTexts, RowSource
 from delta_variant.writer.shredding_schemas import Shred
@@ -58,6 +59,8 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
     for field in physical:
         if field.name in by and isinstance(field.dataType, T.BinaryType):
             raise UnsupportedFeatureError(f"partition column {field.name} is BINARY: choose another column")
+    if not request.names_unicode:
+        check_ascii("/".join([location.root, *by]))
     asked = asked or _command(request)
     option, closes_given = shred_option(table)
     shred = option if asked.shred == "auto" and asked.has_new_rows else asked.shred
@@ -90,6 +93,7 @@ def plan(request: WriteRequest, location: Storage, asked: Request | None = None)
         max_bytes=asked.max_bytes or max_bytes,
         footer={"org.apache.spark.version": request.spark},  # without this key Spark shifts or refuses old dates
         annotates=request.annotates,
+        names_unicode=request.names_unicode,
         string_prefix=request.string_prefix,
         with_statistics=frozenset(_with_statistics(table, data, stored, paths)),
         tight_bounds="deletionVectors" in table.names,

@@ -46,7 +46,7 @@ from delta_variant.paths import ColumnPath, dotted
 from delta_variant.schema.of_files import SAMPLE_BYTES, SAMPLE_ROWS, Inference, leaves, named_apart, shreddable
 from delta_variant.version import check_version
 from delta_variant.writer.file_sizes import Sizes
-from delta_variant.writer.partitions import Key, directory, partitions, uri
+from delta_variant.writer.partitions import Key, check_ascii, directory, partitions, uri
 from delta_variant.writer.physical_columns import physical, physical_type, unshredded
 from delta_variant.writer.plan import IS_CHANGE, Plan
 from delta_variant.writer.row_sources import ahead, received
@@ -255,6 +255,8 @@ class _Task:
         if self._plan.random_prefix:
             folders = [uuid.uuid4().hex[: self._plan.random_prefix]]
         folder = "/".join(folders)
+        if not self._plan.names_unicode:
+            check_ascii(folder)
         extension = "" if self._plan.compression == "none" else f".{self._plan.compression}"
         name = f"{'cdc' if is_change else 'part'}-{self._number:05d}-{uuid.uuid4()}.c000{extension}.parquet"
         root = self._plan.location.root

@@ -124,6 +124,27 @@ def test_left_to_delta(spark, tmp_path, caplog, definition, rows, reason):
     assert [record.levelname for record in caplog.records if reason in record.message] == ["INFO"]
 
 
+def test_names_in_a_locale_without_unicode(spark, tmp_path, caplog):
+    """Where the locale has no UTF-8, Java names no tables and partitions that are not ASCII. Delta writes such rows, or fails
+    as it does without this package. Other files are ours."""
+    system, place = spark._jvm.System, f"delta.`{tmp_path}/t`"
+    known = system.getProperty("sun.jnu.encoding")
+    with enabled(spark.newSession()) as session:
+        session.sql(f"create table {place} (id bigint, v variant, p string) using delta partitioned by (p)")
+        system.setProperty("sun.jnu.encoding", "ANSI_X3.4-1968")
+        try:
+            for partition, writer in (("e", OURS), ("é", DELTA)):
+                session.sql(f"insert into {place} select *, '{partition}' from ({ROWS})")
+                assert writers(str(tmp_path / "t"))[-1] == writer
+            other = str(tmp_path / "é")
+            session.sql(f"create table delta.`{other}` (id bigint, v variant) using delta")
+            assert insert(session, other) == DELTA
+        finally:
+            system.setProperty("sun.jnu.encoding", known)
+        assert sorted(session.table(place).groupBy("p").count().collect()) == [("e", 4), ("é", 4)]
+    assert "LC_ALL=C.UTF-8" in caplog.text
+
+
 def test_tasks_that_fail(spark, tmp_path, caplog, monkeypatch):
     """If tasks fail, and not because of a row, Delta writes the files, and counts rows as if nothing had happened (W11)."""
 
