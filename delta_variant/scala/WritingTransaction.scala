@@ -21,7 +21,7 @@ import org.apache.spark.sql.delta.hooks.AutoCompact
 import org.apache.spark.sql.delta.perf.DeltaOptimizedWriterExec
 import org.apache.spark.sql.delta.schema.{InnerInvariantViolationException, SchemaUtils}
 import org.apache.spark.sql.delta.sources.DeltaSQLConf
-import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan, SQLExecution}
+import org.apache.spark.sql.execution.{CollectMetricsExec, ProjectExec, SortExec, SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStageExec}
 import org.apache.spark.sql.execution.datasources.{BasicWriteJobStatsTracker, BasicWriteTaskStats, V1WritesUtils}
 import org.apache.spark.sql.execution.exchange.Exchange
@@ -31,7 +31,7 @@ import org.apache.spark.sql.types.{
   DataType, DateType, MetadataBuilder, NullType, StringType, StructField, StructType, TimestampType
 }
 import org.apache.spark.unsafe.types.UTF8String
-import org.apache.spark.util.SerializableConfiguration
+import org.apache.spark.util.{AccumulatorContext, SerializableConfiguration}
 
 /**
  * A transaction of Delta's whose data files are ours, if the session asks for it (`EveryWrite.of`).
@@ -69,13 +69,12 @@ final class WritingTransaction(started: OptimisticTransaction)
               writes.python.tell("order", s"the rows of a statement to ${deltaLog.dataPath} are not clustered: $failure")
               input
           }
-      new Rows(writes, rows, options, isOptimize, additional, asked).files match {
-        case Right(files) => files
-        case Left(reason) if asked.isDefined => throw new EveryWrite.Refused(reason.text)
-        case Left(reason) =>
-          writes.logReason(deltaLog.dataPath, reason)
-          byDelta
+      def instead(reason: EveryWrite.Reason) = {
+        if (asked.isDefined) throw new EveryWrite.Refused(reason.text)
+        writes.logReason(deltaLog.dataPath, reason)
+        byDelta
       }
+      new Rows(writes, rows, options, isOptimize, additional, asked).files(instead)
     }
   }
 
@@ -220,9 +219,15 @@ final class WritingTransaction(started: OptimisticTransaction)
           partitioning.map(column => StructField(column.name, StringType)))
     }
 
-    /** The new files, or the reason why Delta has to make them. */
-    def files: Either[EveryWrite.Reason, Seq[FileAction]] =
-      tasks.flatMap { tasks =>
+    /**
+     * The new files.
+     *
+     * @param instead makes them if tasks cannot. If tasks have failed, it runs within their execution: an Observation and the
+     *                progress of a stream have the rows of the execution that ends first.
+     */
+    def files(instead: EveryWrite.Reason => Seq[FileAction]): Seq[FileAction] = tasks match {
+      case Left(reason) => instead(reason)
+      case Right(tasks) =>
         hasWritten = true
         announced = announced.orElse(tasks.announces)
         SQLExecution.withNewExecutionId(execution, Some("deltaTransactionalWrite")) {
@@ -234,18 +239,19 @@ final class WritingTransaction(started: OptimisticTransaction)
               finally call.foreach(_.observe(execution))
             if (reports.isLeft) counted.restore()
             reports.map(done)
+          } match {
+            case Some(Right(files)) => files
+            case Some(Left(reason)) if late.isEmpty => instead(reason)
+            case Some(Left(reason)) => // a file that only Spark can read, perhaps
+              tellLate(reason.text)
+              isLate = false
+              files(instead)
+            case None =>
+              isThere = false // by adaptive execution, to another step
+              files(instead)
           }
-        } match {
-          case None =>
-            isThere = false // by adaptive execution, to another step
-            files
-          case Some(Left(reason)) if late.isDefined => // a file that only Spark can read, perhaps
-            tellLate(reason.text)
-            isLate = false
-            files
-          case Some(files) => files
         }
-      }
+    }
 
     /** The tasks, or the reason why Delta has to make the files. */
     private def tasks: Either[EveryWrite.Reason, EveryWrite.Tasks] =
@@ -442,21 +448,31 @@ private object WritingTransaction {
     SchemaUtils.typeExistsRecursively(kind)(part => part == DateType || part == TimestampType)
 
   /**
-   * The counters that Delta's MERGE, UPDATE and DELETE have in their plans, as they are before the plan is run.
+   * What a plan has counted before it is run: its metrics, and the counters that Delta's MERGE, UPDATE and DELETE have in it.
+   * `restore` also sets its observed metrics to zero.
    *
    * @param isRunAgain whether Delta would run this plan itself afterwards, without the parts behind its exchanges
    */
   private final class Counted(plan: SparkPlan, isRunAgain: Boolean) {
-    private val before = counters(plan).distinct.map(counter => counter -> counter.value)
+    private val before =
+      nodes(plan, adaptive => if (isRunAgain) adaptive.finalPhysicalPlan else adaptive.inputPlan).flatMap(counters).distinct
+        .map(counter => counter -> counter.value)
 
-    def restore(): Unit = before.foreach { case (counter, value) => counter.set(value) }
-
-    private def counters(plan: SparkPlan): Seq[SQLMetric] = plan match {
-      case adaptive: AdaptiveSparkPlanExec => counters(if (isRunAgain) adaptive.finalPhysicalPlan else adaptive.inputPlan)
-      case _: Exchange | _: QueryStageExec if isRunAgain => Nil
-      case node =>
-        val own = node.expressions.flatMap(_.flatMap(Pairs.counter(_)))
-        own ++ node.children.flatMap(counters)
+    def restore(): Unit = {
+      before.foreach { case (counter, value) => counter.set(value) }
+      nodes(plan, _.executedPlan).collect { case node: CollectMetricsExec =>
+        AccumulatorContext.get(node.accumulatorId).foreach(_.reset())
+      }
     }
+
+    private def nodes(plan: SparkPlan, ofAdaptive: AdaptiveSparkPlanExec => SparkPlan): Seq[SparkPlan] = plan match {
+      case adaptive: AdaptiveSparkPlanExec => nodes(ofAdaptive(adaptive), ofAdaptive)
+      case _: Exchange | _: QueryStageExec if isRunAgain => Nil
+      case stage: QueryStageExec => nodes(stage.plan, ofAdaptive)
+      case node => node +: node.children.flatMap(nodes(_, ofAdaptive))
+    }
+
+    private def counters(node: SparkPlan): Seq[SQLMetric] =
+      node.metrics.values.toSeq ++ node.expressions.flatMap(_.flatMap(Pairs.counter(_)))
   }
 }

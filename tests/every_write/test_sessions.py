@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F
 
 import delta_variant as dv
 from delta_variant.writer import planning
@@ -145,14 +146,15 @@ def test_names_in_a_locale_without_unicode(spark, tmp_path, caplog):
     assert "LC_ALL=C.UTF-8" in caplog.text
 
 
+def failing(_number, messages):
+    """The function of tasks that fail when they have read their rows."""
+    for _ in messages:
+        pass
+    raise RuntimeError("tasks of this test fail")
+
+
 def test_tasks_that_fail(spark, tmp_path, caplog, monkeypatch):
     """If tasks fail, and not because of a row, Delta writes the files, and counts rows as if nothing had happened (W11)."""
-
-    def fail(number, messages):  # when it has read its rows
-        for _ in messages:
-            pass
-        raise RuntimeError("tasks of this test fail")
-
     found = {}
     for kind in ("plain", "failing"):
         path, session = str(tmp_path / kind), spark.newSession()
@@ -161,7 +163,7 @@ def test_tasks_that_fail(spark, tmp_path, caplog, monkeypatch):
         with contextlib.ExitStack() as stack:
             if kind == "failing":
                 stack.enter_context(enabled(session))
-                stack.enter_context(monkeypatch.context()).setattr(planning, "partial", lambda *_: fail)
+                stack.enter_context(monkeypatch.context()).setattr(planning, "partial", lambda *_: failing)
             merged = session.sql(
                 f"merge into delta.`{path}` t using ({ROWS}) s on t.id = s.id + 2 when matched then update set * "
                 "when not matched then insert *"
@@ -173,6 +175,38 @@ def test_tasks_that_fail(spark, tmp_path, caplog, monkeypatch):
         assert writers(path) == [DELTA] * len(writers(path))
     assert found["failing"] == found["plain"]
     assert any("tasks of this test fail" in r.message and r.levelname == "WARNING" for r in caplog.records)
+
+
+def test_observed_rows_of_tasks_that_fail(spark, tmp_path, monkeypatch):
+    """If a task fails after others have succeeded, observed metrics and the progress of streams have each row once."""
+
+    def third(number, messages):  # it begins when one of the first two has ended, since there are two cores
+        return failing(number, messages) if number == 2 else iter(())
+
+    source = str(tmp_path / "source")
+    spark.newSession().range(0, 1000, 1, 3).write.format("delta").save(source)
+    count = F.count("id").alias("rows")
+    found = {}
+    for kind in ("plain", "failing"):
+        path, session = str(tmp_path / kind), spark.newSession()
+        session.sql(f"create table delta.`{path}` (id bigint, v variant) using delta")
+        with contextlib.ExitStack() as stack:
+            if kind == "failing":
+                stack.enter_context(enabled(session))
+                stack.enter_context(monkeypatch.context()).setattr(planning, "partial", lambda *_: third)
+            session.conf.set("spark.sql.files.openCostInBytes", "0")  # so that each file has a task
+            batch = Observation()
+            rows = session.range(0, 1000, 1, 3).observe(batch, count, F.sum("id"))
+            rows.write.format("delta").mode("append").save(path)
+            rows = session.readStream.format("delta").load(source).observe("stream", count)
+            writer = rows.writeStream.format("delta").option("checkpointLocation", f"{path}-checkpoint")
+            query = writer.trigger(availableNow=True).start(path)
+            query.awaitTermination()
+            progress = [(each.numInputRows, each.observedMetrics) for each in query.recentProgress if each.numInputRows]
+        found[kind] = batch.get, progress
+        assert session.table(f"delta.`{path}`").count() == 2000
+    assert found["failing"] == found["plain"]
+    assert found["plain"] == ({"rows": 1000, "sum(id)": 499_500}, [(1000, {"stream": (1000,)})])
 
 
 def test_fields_that_the_rows_lack(spark, tmp_path):
