@@ -52,6 +52,7 @@ public class Gate implements TransactionExecutionObserver {
 
 def gates(spark):
     """Makes gates. Compiles their class."""
+    jvm.companion(spark, "Shared").observe()  # else the first write does so, and takes the observer of a gate away
     compiler = jvm.static(spark, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(spark._jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(GATE)
