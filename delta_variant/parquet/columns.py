@@ -55,8 +55,6 @@ class TypedColumn:
 def opened(source: Any, footer: bytes | None = None) -> pq.ParquetFile:
     """Opens a file for `Columns`, which read page by page (`opening.opened`). It reads nothing but the footer from the end of
     the file.
-
-    INT96 columns have microseconds, in which they do not overflow.
     """
     footer = of(source) if footer is None else footer
     return opening.opened(source, footer, buffer_size=_BUFFER_BYTES)

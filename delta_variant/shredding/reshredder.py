@@ -9,6 +9,9 @@ Invariant: the result is that of `shred(unshred(array), as_type)`.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -207,10 +210,7 @@ def _set(array: pa.Array) -> Mask:
 
 def _any_set(arrays: list[pa.Array]) -> Mask:
     """Where one of the arrays is not null."""
-    first, *others = map(_set, arrays)
-    for other in others:
-        first = first | other
-    return first
+    return reduce(or_, map(_set, arrays))
 
 
 def _are_json_nulls(value: pa.Array) -> Mask:
