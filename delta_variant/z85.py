@@ -5,10 +5,15 @@ Source: ZeroMQ RFC 32. Invariants: `decode(encode(data)) == data`; the text has 
 
 from __future__ import annotations
 
+import numpy as np
+
 from delta_variant.errors import MalformedVariantError
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+_NO_DIGIT = 255
+_VALUES = bytes(_DIGITS.find(chr(code)) & _NO_DIGIT for code in range(256))
+"""By byte: the value of a digit; _NO_DIGIT for all others."""
+_POWERS = 85 ** np.arange(4, -1, -1, dtype=np.int64)
 _PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
 
 
@@ -31,17 +36,15 @@ def decode(text: str) -> bytes:
     """
     if len(text) % 5:
         raise MalformedVariantError(f"Z85 text is a multiple of 5 characters long, not {len(text)}")
-    data = bytearray()
-    for at in range(0, len(text), 5):
-        number = 0
-        for char in text[at : at + 5]:
-            if char not in _VALUES:
-                raise MalformedVariantError(f"{char!r} is not a Z85 digit")
-            number = number * 85 + _VALUES[char]
-        if number >= 1 << 32:
-            raise MalformedVariantError(f"{text[at : at + 5]!r} at character {at} is not Z85: it exceeds 4 bytes")
-        data += number.to_bytes(4, "big")
-    return bytes(data)
+    digits = text.encode("latin-1", "replace").translate(_VALUES)  # `?`, the replacement, is a digit
+    if not text.isascii() or _NO_DIGIT in digits:
+        char = next(char for char in text if char not in _DIGITS)
+        raise MalformedVariantError(f"{char!r} is not a Z85 digit")
+    numbers = np.frombuffer(digits, np.uint8).reshape(-1, 5) @ _POWERS
+    if numbers.max(initial=0) >= 1 << 32:
+        at = 5 * int(np.argmax(numbers >= 1 << 32))
+        raise MalformedVariantError(f"{text[at : at + 5]!r} at character {at} is not Z85: it exceeds 4 bytes")
+    return numbers.astype(">u4").tobytes()
 
 
 def _group(number: int) -> str:

@@ -29,9 +29,20 @@ in any order, and extra bytes after the Variant. Malformed bytes raise Malformed
 Invariants: `decode(*encode(x)) == x`; `decode` and `to_json` refuse the same bytes. No function recurses.
 """
 
-from delta_variant.binary.decoder import VERSION, decode, decode_metadata, find
+from delta_variant.binary.decoder import VERSION, decode, decode_field, decode_metadata, find
 from delta_variant.binary.encoder import encode, encode_metadata
 from delta_variant.binary.json import json_column, to_json
 from delta_variant.binary.parse import parse_json
 
-__all__ = ["VERSION", "decode", "decode_metadata", "encode", "encode_metadata", "find", "json_column", "parse_json", "to_json"]
+__all__ = [
+    "VERSION",
+    "decode",
+    "decode_field",
+    "decode_metadata",
+    "encode",
+    "encode_metadata",
+    "find",
+    "json_column",
+    "parse_json",
+    "to_json",
+]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -41,22 +41,28 @@ def decode_metadata(metadata: bytes) -> list[str]:
     >>> dv.binary.decode_metadata(metadata)
     ['actor', 'id']
     """
+    names, start = _names(metadata)
+    try:
+        return [name.decode() for name in names]
+    except UnicodeDecodeError:
+        raise _malformed(m.NOT_UTF8, start) from None
+
+
+def _names(metadata: bytes) -> tuple[list[bytes], int]:
+    """The names in the dictionary, and where the first of them starts."""
     if not metadata or metadata[0] & 0x0F != VERSION:
         raise _malformed(m.VERSION, 0)
     width = (metadata[0] >> 6) + 1
-    count = int.from_bytes(metadata[1 : 1 + width], "little")
+    count = _uint(metadata, 1, width)
     start = 1 + width * (count + 2)
     if count == 0 and len(metadata) == 1 + width:
-        return []  # VariantShredding and Arrow print an empty dictionary without its one offset: 01 00
+        return [], start  # VariantShredding and Arrow print an empty dictionary without its one offset: 01 00
     if start > len(metadata):
         raise _malformed(m.DICTIONARY, 1)
-    ends = [int.from_bytes(metadata[at : at + width], "little") for at in range(1 + width, start, width)]
-    if count and (ends[0] != 0 or start + ends[-1] > len(metadata) or any(a > b for a, b in pairwise(ends))):
+    ends = _uints(metadata, 1 + width, count + 1, width)
+    if count and (ends[0] != 0 or start + ends[-1] > len(metadata) or sorted(ends) != list(ends)):
         raise _malformed(m.DICTIONARY, 1 + width)
-    try:
-        return [metadata[start + a : start + b].decode() for a, b in pairwise(ends)]
-    except UnicodeDecodeError:
-        raise _malformed(m.NOT_UTF8, start) from None
+    return [metadata[start + a : start + b] for a, b in pairwise(ends)], start
 
 
 def decode(metadata: bytes, value: bytes) -> Any:
@@ -68,8 +74,39 @@ def decode(metadata: bytes, value: bytes) -> Any:
     {'id': 1, 'tags': ['a', 'b']}
     """
     keys, data = decode_metadata(bytes(metadata)), bytes(value)
+    return _decoded(data, 0, _size(data, 0, len(data)), keys)
+
+
+def decode_field(metadata: bytes, value: bytes, name: str) -> Any:
+    """The Python value of one field of an object; None if there is no object with this field. Raises MalformedVariantError.
+
+    Unlike `decode`, it does not look into the other fields: for objects of which few are wanted.
+
+    >>> import delta_variant as dv
+    >>> metadata, value = dv.binary.encode({"id": 1, "tags": ["a", "b"]})
+    >>> dv.binary.decode_field(metadata, value, "tags")
+    ['a', 'b']
+    """
+    (names, _), data, wanted = _names(metadata), value, name.encode()
+    _size(data, 0, len(data))
+    if data[0] & 3 != t.OBJECT or wanted not in names:
+        return None
+    count, id_width, width, ids, offsets, base = _layout(data, 0)
+    for number, field_id in enumerate(_uints(data, ids, count, id_width)):
+        if field_id >= len(names):
+            raise _malformed(m.BAD_FIELD_ID, 0)
+        if names[field_id] == wanted:
+            at = base + _uint(data, offsets + number * width, width)
+            size = _size(data, at, base + _uint(data, base - width, width))
+            is_container = data[at] & 3 in (t.OBJECT, t.ARRAY)
+            return _decoded(data, at, size, decode_metadata(metadata) if is_container else [], depth=1)
+    return None
+
+
+def _decoded(data: bytes, start: int, total: int, keys: list[str], depth: int = 0) -> Any:
+    """The Python value at a position. total: its size in bytes. depth: how many containers it is in."""
     root: Any = [None]
-    todo: list[tuple[Any, Any, int, int, int]] = [(root, 0, 0, _size(data, 0, len(data)), 0)]
+    todo: list[tuple[Any, Any, int, int, int]] = [(root, 0, start, total, depth)]
     while todo:
         into, slot, at, size, depth = todo.pop()
         if data[at] & 3 in (t.PRIMITIVE, t.SHORT_STRING):
@@ -121,6 +158,14 @@ def _uint(data: bytes, at: int, width: int) -> int:
     return int.from_bytes(data[at : at + width], "little")
 
 
+def _uints(data: bytes, at: int, count: int, width: int) -> Sequence[int]:
+    """Numbers that follow each other. The caller has checked that they are there."""
+    part = data[at : at + count * width]
+    if width == 1:
+        return part
+    return [int.from_bytes(part[i : i + width], "little") for i in range(0, len(part), width)]
+
+
 def _layout(data: bytes, at: int) -> tuple[int, int, int, int, int, int]:
     """(count, id width, offset width, position of the ids, of the offsets, of the first child) of the container at `at`."""
     is_object, header = data[at] & 3 == t.OBJECT, data[at] >> 2
@@ -158,13 +203,13 @@ def _children(data: bytes, at: int, keys: list[str]) -> tuple[list[str] | None, 
     """The names of an object's fields (None for an array), and (position, size in bytes) of every child."""
     count, id_width, width, ids, offsets, base = _layout(data, at)
     total = _uint(data, base - width, width)
-    starts = [base + _uint(data, offsets + i * width, width) for i in range(count)]
+    starts = [base + start for start in _uints(data, offsets, count, width)]
     children = [(child, _size(data, child, base + total)) for child in starts]
     if sum(size for _, size in children) > total:
         raise _malformed(m.OVERLAP, at)
     if not id_width:
         return None, children
-    field_ids = [_uint(data, ids + i * id_width, id_width) for i in range(count)]
+    field_ids = _uints(data, ids, count, id_width)
     if field_ids and max(field_ids) >= len(keys):
         raise _malformed(m.BAD_FIELD_ID, at)
     names = [keys[i] for i in field_ids]

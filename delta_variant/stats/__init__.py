@@ -19,7 +19,7 @@ from delta_variant.constants import (
     TIMES_TAG,
     TYPED_TAG_VALUE,
 )
-from delta_variant.stats.bounds import decode_bounds, encode_bounds
+from delta_variant.stats.bounds import EncodedBounds, decode_bounds, encode_bounds
 from delta_variant.stats.files import FileStats, indexed_columns
 from delta_variant.stats.tags import MAX_TAGGED_FILES, PLAIN_TAG, TAGS_ONLY, place
 
@@ -33,6 +33,7 @@ __all__ = [
     "TAGS_ONLY",
     "TIMES_TAG",
     "TYPED_TAG_VALUE",
+    "EncodedBounds",
     "FileStats",
     "decode_bounds",
     "encode_bounds",

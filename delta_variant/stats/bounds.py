@@ -58,19 +58,38 @@ def decode_bounds(text: str) -> dict[str, Any]:
     >>> dv.stats.decode_bounds("5DI>pbWhTgwg7T:0rr933<uRh")
     {"$['id']": 5}
     """
+    bounds = binary.decode(*_parts(text))
+    if not isinstance(bounds, dict):
+        raise MalformedVariantError(f"bounds are a Variant object, not {bounds!r}")
+    return bounds
+
+
+class EncodedBounds:
+    """The bounds in a text, of which each is decoded when it is asked for. Raises MalformedVariantError, then and now.
+
+    >>> import delta_variant as dv
+    >>> dv.stats.EncodedBounds("5DI>pbWhTgwg7T:0rr933<uRh").get("$['id']")
+    5
+    """
+
+    def __init__(self, text: str) -> None:
+        self._metadata, self._value = _parts(text)
+
+    def get(self, path: str) -> Any:
+        """The bound of a normalized path; None if there is none."""
+        return binary.decode_field(self._metadata, self._value, path)
+
+
+def _parts(text: str) -> tuple[bytes, bytes]:
+    """The metadata and the value in a text."""
     missing = -len(text) % 5
     data = z85.decode(text + "#" * missing)  # the largest digit, as in Ascii85: the bytes that remain are exact
     data = data[: len(data) - missing]
     if data[:1] and data[0] & 0x0F == binary.VERSION:
         size = _metadata_size(data)
-        metadata, value = data[:size], data[size:]
-    else:
-        size = _object_size(data)
-        metadata, value = data[size:], data[:size]
-    bounds = binary.decode(metadata, value)
-    if not isinstance(bounds, dict):
-        raise MalformedVariantError(f"bounds are a Variant object, not {bounds!r}")
-    return bounds
+        return data[:size], data[size:]
+    size = _object_size(data)
+    return data[size:], data[:size]
 
 
 def _metadata_size(data: bytes) -> int:

@@ -5,6 +5,7 @@ FUZZ_ROUNDS sets the length of a run, FUZZ_SEED repeats one: FUZZ_ROUNDS=1000000
 
 import random
 import resource
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -48,6 +49,19 @@ def corrupted(rng, array):
     return array
 
 
+def check_fields(metadata, value):
+    """A field alone is what it is in the whole Variant, unless that is an error; also of other bytes it is no other error."""
+    whole = None
+    with suppress(DeltaVariantError):
+        whole = binary.decode(metadata, value)
+    if not isinstance(whole, dict):
+        outcome(binary.decode_field, metadata, value, "a")
+        return
+    assert binary.decode_field(metadata, value, "no such name") is None
+    for name, field in whole.items():
+        assert outcome(binary.decode_field, metadata, value, name) == str(field)
+
+
 def check_readers(metadata, value, rng, as_type):
     """Each reader gives the same for a mutated Variant, whatever bytes are around it. Returns whether it is still valid."""
     one, other = (surrounded(metadata, value, around) for around in (b"\x00", b"\xff"))
@@ -58,8 +72,8 @@ def check_readers(metadata, value, rng, as_type):
         (schema.infer, ()),
     ):
         assert outcome(action, one, *arguments) == outcome(action, other, *arguments), action
-    outcome(binary.decode, metadata, value)
     outcome(binary.to_json, metadata, value)
+    check_fields(metadata, value)
     outcome(layouts.unshred, pa.array([{"untyped_value": metadata + value}]))
     try:
         shredded = shredding.shred(one, as_type)

@@ -23,6 +23,7 @@ from delta_variant.stats import (
     BOUNDS_TAG,
     BOUNDS_TAG_VALUE,
     NONNULL_TAG,
+    EncodedBounds,
     FileStats,
     decode_bounds,
     encode_bounds,
@@ -80,28 +81,39 @@ def test_bounds_written_by_others(text, expected):
     )
 )
 def test_decode_is_the_inverse_of_encode(values):
-    """Any bounds come back, with the metadata or the value first, and with more padding (B1)."""
+    """Any bounds come back, together and each alone, with the metadata or the value first, and with more padding (B1)."""
     text = encode_bounds(values)
     metadata, value = binary.encode(values)
     swapped = value + metadata
     for form in (text, text + "00000", z85.encode(swapped + bytes(-len(swapped) % 4))):
         assert same(decode_bounds(form), values)
+        bounds = EncodedBounds(form)
+        assert same({path: bounds.get(path) for path in values}, values)
+        assert bounds.get("no path") is None
 
 
 @given(st.one_of(st.text(max_size=60), st.text("0S&u501fk+ze0(tB98CpzF6vU0rJl95HpN", max_size=60)))
 def test_damaged_text_is_one_error(text):
-    """Whatever the text, it decodes to an object or raises MalformedVariantError."""
+    """Whatever the text, it decodes to an object or raises MalformedVariantError, and so does one bound of it."""
     with suppress(MalformedVariantError):
         assert isinstance(decode_bounds(text), dict)
+    with suppress(MalformedVariantError):
+        EncodedBounds(text).get("$['a']")
 
 
 @given(st.integers(0, 52), st.sampled_from("0aZ#~ "))
 def test_one_wrong_character_is_one_error(at, char):
-    """The proposal's example with one character changed, or cut, is decoded to an object or raises MalformedVariantError."""
+    """The proposal's example with one character changed, or cut, is decoded to an object or raises MalformedVariantError. One
+    bound of it is the same, or that error."""
     text = PROPOSAL[0][0]
     for damaged in (text[:at] + char + text[at + 1 :], text[:at]):
         with suppress(MalformedVariantError):
-            assert isinstance(decode_bounds(damaged), dict)
+            found = decode_bounds(damaged)
+            assert isinstance(found, dict)
+            bounds = EncodedBounds(damaged)
+            assert same({path: bounds.get(path) for path in found}, found)
+        with suppress(MalformedVariantError):
+            EncodedBounds(damaged).get("$['a']")
 
 
 @pytest.mark.parametrize("value", [1, "a", [1], None])
