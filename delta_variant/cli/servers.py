@@ -22,7 +22,8 @@ EXTENSIONS = f"io.delta.sql.DeltaSparkSessionExtension,{jvm.PACKAGE}.Extensions"
     "delta-variant jar --output jars/ --conf spark.jars=/opt/delta/delta-spark.jar,/opt/delta/delta-storage.jar",
 )
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path), help="A file, or a directory; there its name has the versions.",
+    "--output", required=True, type=click.Path(path_type=Path),
+    help="A file that ends in .jar, or a directory; there its name has the versions.",
 )  # fmt: skip
 def jar_command(output: Path, conf: dict[str, str], as_json: bool) -> None:
     """Write the JAR for spark-sql, Thrift and Connect servers, and Scala drivers.
@@ -32,7 +33,7 @@ def jar_command(output: Path, conf: dict[str, str], as_json: bool) -> None:
     """
     with running("jar", conf) as spark, step("Making the JAR"):
         jar = jvm.loaded(spark).jar.path
-        file = output / jar.name if output.is_dir() else output
+        file = output if output.suffix == ".jar" and not output.is_dir() else output / jar.name
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as folder:
             shutil.copyfile(jar, Path(folder, file.name)).replace(file)

@@ -113,7 +113,9 @@ def test_jar(run_here, spark, tmp_path):
     assert f"--jars {tmp_path}/new/dv.jar\n" in output
     code, output, _ = run_here("jar", "--output", str(tmp_path), "--json")
     assert (code, json.loads(output)) == (0, {"jar": str(tmp_path / made.name), "extensions": EXTENSIONS})
-    assert (tmp_path / "new" / "dv.jar").read_bytes() == (tmp_path / made.name).read_bytes() == made.read_bytes()
+    assert run_here("jar", "--output", f"{tmp_path}/jars/")[0] == 0
+    for file in ("new/dv.jar", made.name, f"jars/{made.name}"):
+        assert (tmp_path / file).read_bytes() == made.read_bytes()
 
 
 @pytest.mark.spark
