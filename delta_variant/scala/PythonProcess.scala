@@ -23,7 +23,8 @@ import org.apache.spark.util.Utils
  *
  * If the process ends, the requests that it has not answered are asked once again, of a new one. One that ends before it has
  * answered anything, as where Python lacks the package, is not started again for a while, which doubles each time. If a reply takes
- * too long, the process is ended. While it cannot answer, requests fail at once, and the log says so once for each reason.
+ * too long, the process is ended, and not started again for ten minutes. While it cannot answer, requests fail at once, and the log
+ * says so once for each reason.
  */
 final class PythonProcess private extends Python {
   import PythonProcess._
@@ -37,7 +38,7 @@ final class PythonProcess private extends Python {
   override protected def reply(request: String): String = {
     val child = running()
     try child.ask(request)
-    catch { case ended: Ended => if (child.hasAnswered && !ended.isStuck) again(request) else throw unavailable(child.reason) }
+    catch { case _: Ended => if (child.hasAnswered && !child.isStuck) again(request) else throw unavailable(child.reason) }
   }
 
   private def again(request: String): String = {
@@ -63,12 +64,13 @@ final class PythonProcess private extends Python {
     current.filter(_.isRunning).getOrElse {
       for (last <- current) {
         current = None
-        if (last.hasAnswered) {
+        if (last.hasAnswered && !last.isStuck) {
           failures = 0
           once(s"the Python process of delta_variant ended (${last.reason}) and is started again")
         } else {
           failures += 1
-          next = System.nanoTime() + math.min(FirstPause << math.min(failures - 1, 20), LongestPause)
+          val pause = if (last.isStuck) LongestPause else math.min(FirstPause << math.min(failures - 1, 20), LongestPause)
+          next = System.nanoTime() + pause
           reason = last.reason
         }
       }
@@ -103,7 +105,7 @@ object PythonProcess {
     override def toString: String = getMessage
   }
 
-  private final class Ended(val isStuck: Boolean) extends IOException
+  private final class Ended extends IOException
 
   private def conf: SparkConf =
     Option(SparkEnv.get).map(_.conf).getOrElse(throw new IllegalStateException("there is no SparkContext"))
@@ -126,6 +128,7 @@ object PythonProcess {
     private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]
     private val lines = new LinkedBlockingQueue[String]
     @volatile private var answers = false
+    @volatile private var stuck = false
     @volatile private var failure: Option[String] = None
     @volatile private var lastError = ""
     private val process: Option[Process] =
@@ -169,6 +172,7 @@ object PythonProcess {
 
     def isRunning: Boolean = failure.isEmpty
     def hasAnswered: Boolean = answers
+    def isStuck: Boolean = stuck
     def reason: String = failure.getOrElse("")
 
     def ask(request: String): String = {
@@ -177,12 +181,13 @@ object PythonProcess {
       waiting.put(number, reply)
       try {
         send(number, "ask", request)
-        if (!isRunning) throw new Ended(isStuck = false) // before it could be told
+        if (!isRunning) throw new Ended // before it could be told
         reply.get(Patience, TimeUnit.SECONDS)
       } catch {
         case _: TimeoutException =>
+          stuck = true
           end(s"$python took more than $Patience seconds for a reply")
-          throw new Ended(isStuck = true)
+          throw new Ended
         case failed: ExecutionException => throw failed.getCause
       } finally waiting.remove(number)
     }
@@ -215,7 +220,7 @@ object PythonProcess {
     /** The process will answer no more. */
     private def end(why: String): Unit = {
       if (failure.isEmpty) failure = Some(why)
-      waiting.values.asScala.foreach(_.completeExceptionally(new Ended(isStuck = false)))
+      waiting.values.asScala.foreach(_.completeExceptionally(new Ended))
       kill()
       lines.put(Last)
     }
