@@ -26,6 +26,9 @@ from delta_variant.queries.requests import MAX_QUESTIONS, questions
 SKIPPING = "delta_variant.SkipFiles"
 """The name of the optimizer rule for data skipping."""
 
+ENABLED = "spark.delta_variant.enabled"
+"""The session setting with which the rules and the writes do nothing if it is `false`."""
+
 READER = "spark.databricks.delta.v2.enableMode"
 """Delta's setting for its DSv2 reader. By default (AUTO), Delta uses that reader only for streams of tables in Unity
 Catalog."""
@@ -143,8 +146,9 @@ def query(spark: SparkSession, text: str) -> DataFrame:
 
 
 def has_rules(spark: SparkSession) -> bool:
-    """Whether the session has the optimizer rules."""
-    return any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark))
+    """Whether the session has the optimizer rules, and does not have them switched off."""
+    is_on = str(spark.conf.get(ENABLED, "true")).lower() == "true"
+    return is_on and any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark))
 
 
 def of(scans: Iterable[messages.ScanReport], *, enabled: bool) -> Report:

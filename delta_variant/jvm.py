@@ -247,6 +247,11 @@ def loaded(spark: SparkSession) -> Loaded:
         return _loaded[gateway]
 
 
+def is_loaded(spark: SparkSession) -> bool:
+    """Whether the JVM has this package's classes, by this process or by a JAR of the session."""
+    return classic(spark).sparkContext._gateway in _loaded or _own_jar(spark) is not None
+
+
 def rules(spark: SparkSession) -> list[Any]:
     """The optimizer rules that were added to the session, in order. Raises SessionError on Spark Connect."""
     return items(classic(spark)._jsparkSession.experimental().extraOptimizations())

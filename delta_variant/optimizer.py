@@ -82,6 +82,11 @@ def offer(spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[st
     jvm.construct(spark, "NewSessions", *given).offer(spark._jsparkSession)  # noqa: SLF001
 
 
+def may_offer(spark: SparkSession) -> bool:
+    """Whether the session, or a clone of it, may be given rules at its next query: by `offer`, or by the JAR."""
+    return jvm.is_loaded(spark) and bool(jvm.companion(spark, "NewSessions").mayOffer(spark._jsparkSession))  # noqa: SLF001
+
+
 def _mismatch(spark: SparkSession, cause: str) -> SessionError:
     versions = "Spark {} with Delta {}".format(*jvm.versions(spark))
     return SessionError(

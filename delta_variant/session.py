@@ -114,7 +114,8 @@ def enable(spark: SparkSession, *, new_sessions: bool = False) -> None:
     Raises SessionError on Spark Connect, for versions of Spark and Delta that are too old, and if the test query or the test
     table fails.
     """
-    if not explanation.has_rules(jvm.classic(spark)):
+    jvm.classic(spark).conf.unset(explanation.ENABLED)
+    if not explanation.has_rules(spark):
         found, delta = jvm.versions(spark)
         if delta is None:
             raise SessionError(jvm.NO_DELTA)
@@ -191,7 +192,8 @@ def disable(spark: SparkSession) -> None:
         dv.disable(spark)
 
     After `enable(spark, new_sessions=True)`, sessions that run their first query later get no rules. Those that have rules keep
-    them. Does nothing in a session without the rules. Raises SessionError on Spark Connect.
+    them. Where the session would get the rules again, by its JAR or by `new_sessions`, this also sets
+    `spark.delta_variant.enabled` to `false`. Raises SessionError on Spark Connect.
     """
     for key, value in optimizer.remove(jvm.classic(spark)).items():
         if spark.conf.get(key, None) != DELTA_SETTINGS[key]:
@@ -200,6 +202,8 @@ def disable(spark: SparkSession) -> None:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+    if optimizer.may_offer(spark):
+        spark.conf.set(explanation.ENABLED, "false")
 
 
 def check_java() -> str:

@@ -87,7 +87,7 @@ object EveryWrite {
   /** What the writes of a session to a table need, if the session is enabled and the table is one whose files are ours. */
   def of(session: SparkSession, metadata: Metadata): Option[EveryWrite] =
     session.experimental.extraOptimizations.collectFirst { case rule: Session => rule.writes }
-      .filter(writes => writes.call.isDefined || isAsked(writes, session, metadata))
+      .filter(writes => writes.call.isDefined || Enabled.is(session.conf.get(_, _)) && isAsked(writes, session, metadata))
 
   private def isAsked(writes: EveryWrite, session: SparkSession, metadata: Metadata): Boolean = {
     val (name, value) = metadata.configuration.get(Property).map(Property -> _).getOrElse(

@@ -52,9 +52,14 @@ final class NewSessions(
   private def install(session: SparkSession): Unit = {
     val there = session.experimental.extraOptimizations
     if (!there.exists(_.ruleName == rules.get(0).ruleName)) { // else it is a clone of a session that has them
-      settings.asScala.foreach { case (key, value) => session.conf.set(key, value) }
-      for ((key, value) <- defaults.asScala if session.conf.get(key, null) == null) session.conf.set(key, value)
-      session.experimental.extraOptimizations = there ++ rules.asScala
+      def value(key: String): Option[String] = Option(session.conf.get(key, null))
+      val changed = settings.asScala ++ defaults.asScala.filter { case (key, _) => value(key).isEmpty }
+      val previous = changed.map { case (key, _) => key -> value(key).orNull }.asJava
+      changed.foreach { case (key, value) => session.conf.set(key, value) }
+      session.experimental.extraOptimizations = there ++ rules.asScala.map {
+        case skips: SkipFiles => skips.restoring(previous)
+        case rule => rule
+      }
     }
   }
 }
@@ -70,6 +75,11 @@ object NewSessions {
     new NewSessions(rules, constants.settings.asJava, constants.defaults.asJava, python).offer(extensions, null)
   }
 
+  /** Whether the session, or a clone of it, may be given rules at its next query. */
+  def mayOffer(session: SparkSession): Boolean = Shared.checks.synchronized {
+    Shared.checks.containsKey(session.asInstanceOf[org.apache.spark.sql.classic.SparkSession].extensions)
+  }
+
   /** What extensions keep: who offers rules, and what. */
   final class Check {
     var from: WeakReference[SparkSession] = _
@@ -80,7 +90,7 @@ object NewSessions {
       private var isDone = false
 
       override def apply(plan: LogicalPlan): Unit = synchronized {
-        for (offered <- now if !isDone && !offered.rules.isEmpty) {
+        for (offered <- now if !isDone && !offered.rules.isEmpty && Enabled.is(session.conf.get(_, _))) {
           isDone = true
           try offered.install(session)
           catch { // the session's queries run without the rules

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
+import java.lang.Boolean.parseBoolean
 import java.util.IdentityHashMap
 
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression
@@ -18,7 +19,8 @@ abstract class SafeRule(override val ruleName: String, about: String, python: Py
   protected def rewritten(plan: LogicalPlan): LogicalPlan
 
   final override def apply(plan: LogicalPlan): LogicalPlan =
-    if (Shared.ruling.isRaised) plan else Shared.ruling.during(orElse(plan)(rewritten(plan)))
+    if (Shared.ruling.isRaised || !Enabled.is(conf.getConfString(_, _))) plan
+    else Shared.ruling.during(orElse(plan)(rewritten(plan)))
 
   /** The result of a step, or, if it fails, the value from before. */
   protected final def orElse[T](before: T)(step: => T): T =
@@ -39,4 +41,12 @@ abstract class SafeRule(override val ruleName: String, about: String, python: Py
         if (inner eq subquery.plan) subquery else subquery.withNewPlan(inner)
       }
     }
+}
+
+/** The setting with which a session that has the rules, or would get them at its next query, does without this package. */
+object Enabled {
+  private val Setting = "spark.delta_variant.enabled"
+
+  /** setting: the value of a session's setting, or a default. */
+  def is(setting: (String, String) => String): Boolean = parseBoolean(setting(Setting, "true"))
 }

@@ -26,6 +26,9 @@ final class SkipFiles(python: Python, val previous: JMap[String, String], val wr
     extends SafeRule(SkipFiles.Name, "skipping", python) with EveryWrite.Session {
   import SkipFiles._
 
+  /** The rule for another session, which had these settings. */
+  def restoring(previous: JMap[String, String]): SkipFiles = new SkipFiles(python, previous, writes)
+
   override protected def rewritten(plan: LogicalPlan): LogicalPlan = new Walk(new IdentityHashMap).visit(plan)
 
   /** The plan that `apply` gives if the log has these rows for this scan. Throws failures that `apply` would only report to Python. */

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.spark
 
 def test_new_sessions(spark: SparkSession):
     """With new_sessions, sessions made later have the rules and settings from their first query on, once, clones of them too.
-    Settings of theirs stay, and after disable sessions get nothing; without new_sessions, they never do."""
+    Settings of theirs stay, `disable` restores them, and after it sessions and clones get nothing; without new_sessions, they
+    never do."""
     owner = spark.newSession()
     enable(owner)
     plain = owner.newSession()
@@ -41,12 +42,16 @@ def test_new_sessions(spark: SparkSession):
     clone.sql("SELECT 1").collect()
     assert rules(clone) == rules(owner)
     disable(second)  # not the one that offered them
+    assert settings(second) == ["7", None, None]
     third = owner.newSession()
     third.sql("SELECT 1").collect()
     assert rules(third) == rules(owner)
     disable(third)
     assert (rules(third), third.conf.get(SETTINGS[1], None)) == ([], None)
     third.sql("SELECT 1").collect()
+    cloned = SparkSession(spark.sparkContext, third._jsparkSession.cloneSession())
+    cloned.sql("SELECT 1").collect()
+    assert rules(cloned) == []
     disable(owner)
     last = owner.newSession()
     last.sql("SELECT 1").collect()

@@ -85,7 +85,8 @@ def options(settings):
 
 
 def test_spark_sql(table, settings, environment, tmp_path):
-    """With the JAR and the extension alone, spark-sql opens one file of a hundred, and INSERT writes this package's file."""
+    """With the JAR and the extension alone, spark-sql opens one file of a hundred, and INSERT writes this package's file. A
+    setting switches both off."""
     name, before = f"delta.`{table}`", logs.newest(table)
     statements = f"""
         INSERT INTO {name} SELECT {DOCUMENT} FROM range({ROWS}, {ROWS + 5000}, 1, 1);
@@ -94,6 +95,9 @@ def test_spark_sql(table, settings, environment, tmp_path):
         SET spark.delta_variant.everyWrite = on;
         INSERT INTO {name} SELECT {DOCUMENT} FROM range(1);
         EXPLAIN SELECT v:kind::int FROM {name} WHERE v:id::bigint = 5;
+        SET spark.delta_variant.enabled = false;
+        INSERT INTO {name} SELECT {DOCUMENT} FROM range({ROWS}, {ROWS + 5000}, 1, 1);
+        EXPLAIN SELECT v:kind::int FROM {name} WHERE v:id::bigint = 6;
     """
     if not SOAK:  # Hive's catalog makes a database for itself
         settings["spark.sql.catalogImplementation"] = "in-memory"
@@ -101,8 +105,11 @@ def test_spark_sql(table, settings, environment, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "kind: 5" in done.stdout
-    assert "NarrowedFileIndex(1 paths)" in done.stdout, done.stdout + done.stderr
-    assert "ReadSchema: struct<v:struct<typed_value:" in done.stdout
+    on, off = done.stdout.split("spark.delta_variant.enabled\tfalse")
+    assert ("NarrowedFileIndex(1 paths)" in on, "NarrowedFileIndex" in off) == (True, False), done.stdout + done.stderr
+    assert ("ReadSchema: struct<v:struct<typed_value:" in on, "typed_value" in off) == (True, False)
+    (by_delta,) = logs.adds(table, before + 3)
+    assert stats.BOUNDS_TAG not in (by_delta.get("tags") or {})
     (add,) = logs.adds(table, before + 1)
     assert add["tags"][stats.BOUNDS_TAG] == stats.TYPED_TAG_VALUE
     said = [line for line in done.stderr.splitlines() if "delta_variant" in line]  # no process, rule or write has failed
@@ -268,12 +275,27 @@ def test_a_connect_server(table, server, python):
     raise AssertionError("the Python process has not ended with its JVM")
 
 
+@pytest.mark.skipif(not SOAK, reason="waits two minutes for a reply")
+def test_a_python_that_hangs(table, server):
+    """A process that does not answer is waited for once: then it is ended, and queries run at once, as without the package."""
+    query = f"SELECT v:kind::int k FROM delta.`{table}` WHERE v:id::bigint = 5"
+    assert server.ask(query)[0] == [[5]]
+    (process,) = server.serving()
+    os.kill(process, signal.SIGSTOP)
+    for _ in range(3):
+        rows, plan = server.ask(query)
+        assert (rows, "NarrowedFileIndex" in plan, server.serving()) == ([[5]], False, [])
+    (told,) = server.warnings()
+    assert told.endswith("took more than 120 seconds for a reply")
+
+
 SESSION = """
 import json, sys
 import delta_variant as dv
 from delta_variant import jvm
 from pyspark.sql import SparkSession
 
+SETTING = "spark.databricks.delta.variantShredding.parseFooterForStats"  # which is replaced, and restored
 table, settings = sys.argv[1], json.loads(sys.argv[2])
 builder = SparkSession.builder
 for key, value in settings.items():
@@ -285,30 +307,44 @@ def asked(session):
     return [hits.collect()[0][0], "NarrowedFileIndex(1 paths)" in hits._jdf.queryExecution().toString(),
             [rule.ruleName() for rule in jvm.rules(session)]]
 
-found = {"extension": asked(spark.newSession())}
+off = spark.newSession()
+dv.disable(off)  # before its first query
+found = {"off": asked(off), "extension": asked(spark.newSession())}
+found["clone"] = asked(SparkSession(spark.sparkContext, off._jsparkSession.cloneSession()))
+dv.enable(off)
+found["on"] = asked(off)
 dv.enable(spark)
 found["enabled"] = asked(spark)
 explained = dv.explain(spark.sql(f"SELECT 1 FROM delta.`{table}` WHERE v:id::int = 5"))
 found["opened"] = [scan.files_after_bounds for scan in explained.scans]
 dv.disable(spark)
 found["disabled"] = asked(spark)
+dv.disable(given := spark.newSession())
+given.conf.set(SETTING, "false")
+given.conf.unset("spark.delta_variant.enabled")
+found["given"] = [asked(given)[1:], dv.disable(given), asked(given)[1:], given.conf.get(SETTING, None)]
 found["jar"] = str(jvm.loaded(spark).jar.path)
 print(json.dumps(found))
 """
 
 
 def test_a_python_driver(spark, table, settings, environment, tmp_path):
-    """A PySpark session with the JAR and the extension needs no `enable`, which works in it all the same, with that JAR."""
+    """A PySpark session with the JAR and the extension needs no `enable`. `enable` works in it all the same, with that JAR. So
+    does `disable`: before the first query, for clones, and with the settings from before."""
     del settings["spark.connect.grpc.binding.address"]
     rules = ["delta_variant.SkipFiles", "delta_variant.TypedScans"]
     command = [sys.executable, "-c", SESSION, table, json.dumps(settings)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
+        "off": [5, False, []],
         "extension": [5, True, rules],
+        "clone": [5, False, []],
+        "on": [5, True, rules],
         "enabled": [5, True, rules],
         "opened": [1],
         "disabled": [5, False, []],
+        "given": [[True, rules], None, [False, []], "false"],
         "jar": settings["spark.jars"],
     }
 
