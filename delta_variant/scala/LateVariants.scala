@@ -8,8 +8,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.FullOuter
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, Join, LogicalPlan, Project, Repartition, SubqueryAlias}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaLog, DeltaParquetFileFormat}
-import org.apache.spark.sql.delta.actions.{AddFile, Protocol}
+import org.apache.spark.sql.delta.{DeletionVectorsTableFeature, DeltaColumnMapping, DeltaLog, DeltaParquetFileFormat}
+import org.apache.spark.sql.delta.actions.{AddFile, Metadata, Protocol}
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
 import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
@@ -53,13 +53,15 @@ object LateVariants {
    * Tasks read a file from its beginning to its end. If rows are shuffled between the scan and the write, each task would read
    * every file.
    *
+   * @param metadata those that the new files follow: DROP FEATURE columnMapping gives columns other names in files
    * @param isFree whether nothing but the task needs a column of the output, by its index
    */
-  def of(execution: QueryExecution, log: DeltaLog, isFree: Int => Boolean): Option[LateVariants] =
+  def of(execution: QueryExecution, log: DeltaLog, metadata: Metadata, isFree: Int => Boolean): Option[LateVariants] =
     if (Pairs.isOfStream(execution)) None
     else {
       val session = execution.sparkSession.asInstanceOf[SparkSession]
-      val (below, parts) = rewritten(execution.analyzed, isRewritten(_, log, session))
+      val (below, parts) = rewritten(
+        execution.analyzed, scan => if (isRewritten(scan, log, session)) copied(scan, metadata) else Nil)
       val output = execution.analyzed.output
       val columns = output.indices.filter { index =>
         parts.get(output(index).exprId).exists(_.column.equalsIgnoreCase(output(index).name)) && isFree(index)
@@ -102,18 +104,18 @@ object LateVariants {
    * The plan with more columns in its output, and the parts of those VARIANT columns of its output that may come late. At any
    * other node than those here, no column comes late: the node may use the column, or divide the rows anew.
    */
-  private def rewritten(plan: LogicalPlan, isRewritten: LogicalRelation => Boolean): Rewritten = {
+  private def rewritten(plan: LogicalPlan, copied: LogicalRelation => Seq[Attribute]): Rewritten = {
     def over(child: LogicalPlan)(made: Rewritten => Rewritten): Rewritten = {
-      val below = rewritten(child, isRewritten)
+      val below = rewritten(child, copied)
       if (below._2.isEmpty) (plan, Map.empty) else made(below)
     }
     plan match {
-      case scan: LogicalRelation if isRewritten(scan) =>
+      case scan: LogicalRelation if copied(scan).nonEmpty =>
         val all = withRowIndex(scan).withMetadataColumns()
         placeIn(all).map(place => named(Parts("", Some(place), None))).fold[Rewritten]((plan, Map.empty)) {
           case (added, parts) =>
-            val columns = scan.output.filter(_.dataType == VariantType)
-            (Project(all.output ++ added, all), columns.map(column => column.exprId -> parts.copy(column = column.name)).toMap)
+            val columns = copied(scan).map(column => column.exprId -> parts.copy(column = column.name))
+            (Project(all.output ++ added, all), columns.toMap)
         }
       case Project(list, child) =>
         over(child) { case (below, inside) =>
@@ -127,8 +129,8 @@ object LateVariants {
       case coalesce @ Repartition(_, false, child) =>
         over(child) { case (below, inside) => (coalesce.copy(child = below), inside) }
       case join: Join if join.joinType != FullOuter => // whose rows are shuffled
-        val (left, ofLeft) = rewritten(join.left, isRewritten)
-        val (right, ofRight) = rewritten(join.right, isRewritten)
+        val (left, ofLeft) = rewritten(join.left, copied)
+        val (right, ofRight) = rewritten(join.right, copied)
         (join.copy(left = left, right = right), ofLeft ++ ofRight)
       case other => (other, Map.empty)
     }
@@ -203,6 +205,19 @@ object LateVariants {
     case HadoopFsRelation(files: TahoeBatchFileIndex, _, _, _, _, _) =>
       files.path == log.dataPath && areRead(files.addFiles, session)
     case _ => false
+  }
+
+  /** The VARIANT columns of a scan that its files have under the names and ids of the new files. */
+  private def copied(scan: LogicalRelation, metadata: Metadata): Seq[Attribute] = Relations.source(scan).fileFormat match {
+    case format: DeltaParquetFileFormat if format.metadata.columnMappingMode == metadata.columnMappingMode =>
+      def inFiles(of: Metadata, name: String) = of.schema.find(_.name.equalsIgnoreCase(name)).map { field =>
+        (DeltaColumnMapping.getPhysicalName(field), Option.when(DeltaColumnMapping.hasColumnId(field))(
+          DeltaColumnMapping.getColumnId(field)))
+      }
+      scan.output.filter { column =>
+        column.dataType == VariantType && inFiles(format.metadata, column.name) == inFiles(metadata, column.name)
+      }
+    case _ => Nil
   }
 
   /** Whether tasks may read files of a table: all are in its own directory, and they are enough. */

@@ -175,7 +175,7 @@ final class WritingTransaction(started: OptimisticTransaction)
     private def late: Option[LateVariants] = if (isLate) foundLate else None
     private var isLate = !isOptimized
     private lazy val foundLate =
-      try LateVariants.of(normalized, deltaLog, isFree)
+      try LateVariants.of(normalized, deltaLog, metadata, isFree)
       catch {
         case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
           tellLate(failure.toString)

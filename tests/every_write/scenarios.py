@@ -861,6 +861,12 @@ SCENARIOS |= {
         + "UPDATE t SET s = 'x' WHERE id = 4; INSERT INTO t VALUES (9, doc(9), 's');"
         "ALTER TABLE t DROP FEATURE inCommitTimestamp; DELETE FROM t WHERE id = 0"
     ),
+    "column mapping dropped": of(
+        table(**BY_NAME)
+        + fill(0, 6)
+        + "ALTER TABLE t RENAME COLUMN v TO w; ALTER TABLE t ADD COLUMNS (v VARIANT); INSERT INTO t VALUES (9, doc(9), 's', doc(8));"
+        "ALTER TABLE t DROP FEATURE columnMapping; UPDATE t SET s = 'x' WHERE id = 1"
+    ),
     "clones": of(
         table(**FEED)
         + fill(0, 3)
