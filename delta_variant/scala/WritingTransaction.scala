@@ -233,12 +233,13 @@ final class WritingTransaction(started: OptimisticTransaction)
         SQLExecution.withNewExecutionId(execution, Some("deltaTransactionalWrite")) {
           val plan = execution.executedPlan
           val counted = new Counted(plan, isRunAgain = execution eq input.queryExecution)
-          lastStep.fold(Option(plan))(_.in(plan)).map { plan =>
+          lastStep.fold(Option(plan))(_.in(plan)).flatMap { plan =>
             val reports =
-              try run(tasks.function, checked(plan))
+              try Some(run(tasks.function, checked(plan)))
+              catch { case failure: Throwable if mayFollowText(failure) => None }
               finally call.foreach(_.observe(execution))
-            if (reports.isLeft) counted.restore()
-            reports.map(done)
+            if (!reports.exists(_.isRight)) counted.restore()
+            reports.map(_.map(done))
           } match {
             case Some(Right(files)) => files
             case Some(Left(reason)) if late.isEmpty => instead(reason)
@@ -247,11 +248,15 @@ final class WritingTransaction(started: OptimisticTransaction)
               isLate = false
               files(instead)
             case None =>
-              isThere = false // by adaptive execution, to another step
+              isThere = false // by adaptive execution, to another step; or Spark parses texts with its rows, and says which failed
               files(instead)
           }
         }
     }
+
+    /** Whether a row failed that may be behind a malformed text: rows are read ahead of the texts that tasks parse. */
+    private def mayFollowText(failure: Throwable): Boolean =
+      call.isEmpty && texts.exists(_.fails) && NonFatal(failure) && !Failures.stops(failure)
 
     /** The tasks, or the reason why Delta has to make the files. */
     private def tasks: Either[EveryWrite.Reason, EveryWrite.Tasks] =

@@ -55,8 +55,10 @@ def _partition_value(plan: Plan, name: str, scalar: pa.Scalar) -> str | None:
         raise InvalidSchemaError(
             f"partition column {name} has text that is not UTF-8: replace it, or partition by another column"
         ) from None
-    if value is None:
+    if value is None or value == _NULL_PARTITION:  # Delta reads values from the names of directories
         return None
+    if "\0" in value:
+        raise UnsupportedFeatureError(f"partition column {name} has the character NUL, which no path can have: replace it")
     if name in plan.timestamps:
         return timestamp_text(int(value), "UTC", digits=6)
     return value

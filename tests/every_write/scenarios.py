@@ -657,6 +657,11 @@ SCENARIOS |= {
         + "INSERT INTO t VALUES (1, doc(1), X'41'), (2, NULL, NULL);",
         delta="partition column p is BINARY",
     ),
+    "partitions with NUL": of(
+        table("id BIGINT, v VARIANT, p STRING", "PARTITIONED BY (p)")
+        + "INSERT INTO t SELECT id, doc(id), concat('a', chr(id)) FROM range(0, 3, 1, 1)",
+        delta="partition column p has the character NUL",
+    ),
     "many partitions": of(
         "CREATE TABLE t USING delta PARTITIONED BY (p) AS SELECT id, doc(id) AS v, id % 60 AS p FROM range(0, 120, 1, 1); "
         "OPTIMIZE t WHERE p < 3;"
@@ -669,7 +674,8 @@ SCENARIOS |= {
         "UPDATE t SET p = IF(id % 2 = 0, '', NULL) WHERE id > 6;"
         "CREATE TABLE one (id BIGINT, v VARIANT, p STRING) USING delta PARTITIONED BY (p);"
         "INSERT INTO one SELECT id, doc(id), nullif(elt(id % 3 + 1, 'a', '', '-'), '-') FROM range(0, 12, 1, 1)"
-        "  ORDER BY 3 DESC NULLS FIRST",
+        "  ORDER BY 3 DESC NULLS FIRST;"
+        "INSERT INTO one VALUES (1, doc(1), '__HIVE_DEFAULT_PARTITION__'), (2, doc(2), NULL)",
         tables=("t", "one"),
     ),
     "random prefixes": of(
@@ -861,11 +867,21 @@ SCENARIOS |= {
         + "UPDATE t SET s = 'x' WHERE id = 4; INSERT INTO t VALUES (9, doc(9), 's');"
         "ALTER TABLE t DROP FEATURE inCommitTimestamp; DELETE FROM t WHERE id = 0"
     ),
+    "errors of several rows": of(
+        table("id BIGINT NOT NULL, v VARIANT, x DOUBLE")
+        + """ALTER TABLE t ADD CONSTRAINT small CHECK (id < 4);
+        INSERT INTO t SELECT id, parse_json(IF(id = 1, '{', '1')), 1 / (id - 3) FROM range(0, 4, 1, 1);
+        INSERT INTO t SELECT id, parse_json(IF(id = 1, '{', '1')), 1 FROM range(0, 6, 1, 1);
+        INSERT INTO t SELECT nullif(id, 2), parse_json(IF(id = 1, '{', '1')), 1 FROM range(0, 4, 1, 1);
+        INSERT INTO t SELECT nullif(id, 2), parse_json(IF(id = 3, '{', '1')), 1 FROM range(0, 4, 1, 1);
+        INSERT INTO t SELECT id, parse_json('1'), 1 / (id - 3) FROM range(0, 4, 1, 1)"""
+    ),
     "column mapping dropped": of(
         table(**BY_NAME)
         + fill(0, 6)
-        + "ALTER TABLE t RENAME COLUMN v TO w; ALTER TABLE t ADD COLUMNS (v VARIANT); INSERT INTO t VALUES (9, doc(9), 's', doc(8));"
-        "ALTER TABLE t DROP FEATURE columnMapping; UPDATE t SET s = 'x' WHERE id = 1"
+        + """ALTER TABLE t RENAME COLUMN v TO w; ALTER TABLE t ADD COLUMNS (v VARIANT);
+        INSERT INTO t VALUES (9, doc(9), 's', doc(8)); ALTER TABLE t DROP FEATURE columnMapping;
+        UPDATE t SET s = 'x' WHERE id = 1"""
     ),
     "clones": of(
         table(**FEED)
