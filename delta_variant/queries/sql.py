@@ -198,8 +198,9 @@ class _Binder:
         listed = [self.value(part) for part in node.expressions]
         if not listed or any(node.args.get(name) is not None for name in ("query", "unnest", "field")):
             raise self.refuse(node)
-        if not all(isinstance(part, Literal) for part in listed):
-            return Or(tuple(self.compare("=", child, part, node) for part in listed))
+        is_constant = all(isinstance(part, Literal) for part in listed)
+        if not is_constant and any(isinstance(part, Column) and part.fields[-1].length for part in (child, *listed)):
+            raise self.refuse(node, "has a CHAR in an IN with columns: write it with = and OR")
         child = self._uncollated(child, node)
         kinds = [child.kind, *(part.kind for part in listed if not pa.types.is_null(part.kind))]
         if all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
@@ -211,6 +212,8 @@ class _Binder:
             listed = [self._padded(part, child, node) for part in listed]
             child = self._as(child, target)
             listed = [self._as(part, target) for part in listed]
+        if not is_constant:
+            return Or(tuple(self.compare("=", child, part, node) for part in listed))
         return In(child, tuple(part for part in listed if isinstance(part, Literal)))
 
     def _on_like(self, node: exp.Like, escape: str = "\\") -> Value:

@@ -129,3 +129,10 @@ def test_kernels_cast_as_single_values(source):
             found = kernel(casts.array_of([value], source), target, dt.timezone.utc)
             if found is not None:
                 assert casts.values_of(found) == casts.values_of(casts.array_of([convert(value)], target)), (value, target)
+
+
+@pytest.mark.parametrize("text", ["1" * 1_000_000 + "x", "0x" + "1" * 1_000_000 + "x"], ids=["decimal", "hexadecimal"])
+@pytest.mark.parametrize("target", [pa.float64(), pa.float32(), pa.decimal128(38, 2)], ids=str)
+def test_long_texts_that_are_no_numbers(text, target):
+    """A text of a million digits that is no number is NULL, in time linear in its length: else this would take hours."""
+    assert converter(pa.string(), target, dt.timezone.utc, in_variant=False)(text) is None
