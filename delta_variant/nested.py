@@ -106,8 +106,15 @@ def field_at(array: pa.Array, names: ColumnPath) -> Any:
         index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
         if index < 0:
             return None
-        array = pc.struct_field(array, [index])
+        # Without nulls to add, there is no need to copy the list of all children, which takes 0.4 ms of a thousand.
+        array = pc.struct_field(array, [index]) if array.null_count else array.field(index)
     return array
+
+
+def in_batch(batch: pa.RecordBatch, names: ColumnPath) -> Any:
+    """What the names lead to in a batch, as `field_at` finds it in structs."""
+    index = batch.schema.get_field_index(names[0])
+    return None if index < 0 else field_at(batch.column(index), names[1:])
 
 
 def arrays(array: pa.Array) -> list[pa.Array]:

@@ -204,7 +204,7 @@ class _Reading:
             one.source = "columns"
             first = 0
             for batch in self._parquet.batches(numbers):
-                in_rows(lambda rows: one.stats.add(nested.field_at(rows.to_struct_array(), self._group)), batch, first)
+                in_rows(lambda rows: one.stats.add(nested.in_batch(rows, self._group)), batch, first)
                 first += batch.num_rows
 
     def _read_values(self, *, is_shredded: bool, paths: Collection[ColumnPath]) -> None:

@@ -79,7 +79,7 @@ def _values(parquet: columns.Columns, group: ColumnPath, keys: ColumnPath, foote
             values = Values(kind)
             for batch in parquet.batches([column.number]):
                 names = (*group, "typed_value", *(name for key in keys for name in (key, "typed_value")))
-                if not values.add(nested.field_at(batch.to_struct_array(), names)):
+                if not values.add(nested.in_batch(batch, names)):
                     return None
             return values
     return _shredded(parquet, group, keys)

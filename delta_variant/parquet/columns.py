@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,7 @@ class _Schema:
         self.top = pa.struct(list(self.exact))
         self._kept: dict[tuple[int, ...], pa.Schema] = {}
         self._leaves: dict[Names, range] = {}
+        self._groups: dict[Names, tuple[pa.StructType, list[int]]] = {}
 
     def is_of(self, file: pq.ParquetFile, variants: frozenset[Names]) -> bool:
         """Whether a file has this schema. Arrow's schema has the groups and the ids; Parquet's has the leaf columns."""
@@ -101,13 +103,21 @@ class _Schema:
 
     def leaves(self, names: Names) -> range:
         if names not in self._leaves:
-            first, kind = 0, self.top
-            for name in names:
-                index = kind.get_field_index(name)
-                first += sum(leaf_count(kind.field(i).type) for i in range(index))
-                kind = kind.field(index).type
-            self._leaves[names] = range(first, first + leaf_count(kind))
+            kind, firsts = self._inside(names[:-1])
+            index = kind.get_field_index(names[-1])
+            self._leaves[names] = range(firsts[index], firsts[index + 1])
         return self._leaves[names]
+
+    def _inside(self, names: Names) -> tuple[pa.StructType, list[int]]:
+        """The type of a group, the first leaf column of each field in it, and that behind the group."""
+        if names not in self._groups:
+            kind, first = self.top, 0
+            if names:
+                around, firsts = self._inside(names[:-1])
+                index = around.get_field_index(names[-1])
+                kind, first = around.field(index).type, firsts[index]
+            self._groups[names] = kind, list(accumulate((leaf_count(field.type) for field in kind), initial=first))
+        return self._groups[names]
 
     def kept(self, numbers: Sequence[int]) -> pa.Schema:
         """The schema with these leaf columns alone."""
@@ -182,7 +192,7 @@ class Columns:
     def _converted(self, names: Names, row_group: int, convert: Callable[[pa.Array], pa.Array]) -> Iterator[pa.Array]:
         first = sum(self.metadata.row_group(number).num_rows for number in range(row_group))
         for batch in self.batches(self.leaves(names), range(row_group, self.metadata.num_row_groups)):
-            yield in_rows(lambda rows: convert(nested.field_at(rows.to_struct_array(), names)), batch, first)
+            yield in_rows(lambda rows: convert(nested.in_batch(rows, names)), batch, first)
             first += batch.num_rows
 
     def batches(

@@ -118,6 +118,7 @@ class Evidence(ABC):
         self.file, self._table = file, table
         self.may_have: Asked = may_have or (lambda _path, _values: None)
         self._known: dict[tuple[Field, ...], ColumnStatistics] = {}
+        self._bounds: dict[tuple[str, Path], Any] = {}
 
     def column(self, fields: tuple[Field, ...]) -> ColumnStatistics:
         if fields not in self._known:
@@ -126,8 +127,11 @@ class Evidence(ABC):
 
     def bound(self, side: str, path: Path) -> Any:
         """The minimum or the maximum of a path or of an ordinary column, cast as the path says; None if it is not known."""
-        if not path.ordinary:
-            return self._bound(side, path)
+        if (side, path) not in self._bounds:
+            self._bounds[side, path] = self._of_column(side, path) if path.ordinary else self._bound(side, path)
+        return self._bounds[side, path]
+
+    def _of_column(self, side: str, path: Path) -> Any:
         fields = self._table.fields[path.column]
         value, kind = getattr(self.column(fields), side), fields[-1].kind
         return cast_bound(value, kind, path.casts, self._table.at) if isinstance(kind, pa.DataType) else None

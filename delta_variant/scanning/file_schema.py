@@ -63,21 +63,11 @@ class FileSchema:
         self._find_variants(schema, pa.struct(list(arrow)), ())
         self.columns = Columns(parquet, self.variants)
         self._top = pa.struct(list(self.columns.schema))
+        self._fields: dict[Names, _Fields] = {}
         self.footer = Footer(parquet.metadata)
         self.is_legacy = self.footer.is_legacy
         """Whether dates and timestamps are in the calendar that Spark had before version 3."""
         self._groups: dict[tuple[tuple[Field, ...], Keys], PathGroup] = {}
-
-    def field(self, kind: pa.DataType, field: Field) -> pa.Field | None:
-        """The field of a Parquet group for a field of the table."""
-        if not pa.types.is_struct(kind):
-            return None
-        fields = list(kind)
-        if self._by_id:
-            number = str(field.id).encode()
-            return next((one for one in fields if (one.metadata or {}).get(_FIELD_ID) == number), None)
-        exact = next((one for one in fields if one.name == field.physical), None)
-        return exact or next((one for one in fields if one.name.lower() == field.physical.lower()), None)
 
     def _find_variants(self, kind: Kind, found: pa.DataType, names: Names) -> None:
         match kind:
@@ -86,8 +76,9 @@ class FileSchema:
                     raise InvalidLayoutError(f"column {'.'.join(names)} is VARIANT in the table, and {found} in the file")
                 self.variants[names] = found
             case Struct(fields):
+                group = _Fields(found, by_id=self._by_id)
                 for field in fields:
-                    inner = self.field(found, field)
+                    inner = group.of(field)
                     if inner is not None:
                         self._find_variants(field.kind, inner.type, (*names, inner.name))
             case List(element) if shredding_schemas.is_list(found):
@@ -98,14 +89,16 @@ class FileSchema:
 
     def names(self, fields: Sequence[Field]) -> Names | None:
         """The names of a column in the file; None if it lacks it."""
-        kind, names = self._top, []
+        names: Names = ()
+        kind = self._top
         for field in fields:
-            found = self.field(kind, field)
+            if names not in self._fields:
+                self._fields[names] = _Fields(kind, by_id=self._by_id)
+            found = self._fields[names].of(field)
             if found is None:
                 return None
-            names.append(found.name)
-            kind = found.type
-        return tuple(names)
+            kind, names = found.type, (*names, found.name)
+        return names
 
     def leaves(self, fields: Sequence[Field]) -> set[int]:
         """The leaf columns of a column; none if the file lacks it."""
@@ -195,7 +188,7 @@ class FileSchema:
         names, kind = self.names(fields), fields[-1].kind
         if names is None or batch is None:
             return pa.nulls(count, arrow_type(kind))
-        array = nested.field_at(batch.to_struct_array(), names)
+        array = nested.in_batch(batch, names)
         if any(variant[: len(names)] == names for variant in self.variants):
             one = pa.RecordBatch.from_arrays([array], [".".join(field.name for field in fields)])
             inside = {variant[len(names) :] for variant in self.variants if variant[: len(names)] == names}
@@ -209,23 +202,23 @@ class FileSchema:
         source = self.path_group(fields, keys)
         if batch is None or (source.group is None and not source.above):
             return Group(None, None, None, count)
-        names, whole = self.names(fields), batch.to_struct_array()
+        names = self.names(fields)
         assert names is not None
         if source.rebuilt:
-            plain = layouts.unshred(nested.field_at(whole, names))
+            plain = layouts.unshred(nested.in_batch(batch, names))
             return Group(plain.field("metadata"), pc.struct_field(plain, "value"), None, count).at(keys)
         parts = {
-            name: None if source.group is None else nested.field_at(whole, (*source.group, name))
+            name: None if source.group is None else nested.in_batch(batch, (*source.group, name))
             for name in ("value", "typed_value")
         }
-        metadata = nested.field_at(whole, (*names, "metadata"))
+        metadata = nested.in_batch(batch, (*names, "metadata"))
         if source.rest and not isinstance(source.rest[0], int):
             parts["typed_value"] = None
         if self.is_legacy and parts["typed_value"] is not None and t.is_time(parts["typed_value"].type):
             fitted(parts["typed_value"], parts["typed_value"].type, is_legacy=True)
         group = Group(metadata, parts["value"], parts["typed_value"], count).at(source.rest)
         for above, rest in source.above:
-            value, typed = (nested.field_at(whole, (*above, name)) for name in ("value", "typed_value"))
+            value, typed = (nested.in_batch(batch, (*above, name)) for name in ("value", "typed_value"))
             group = group.completed(metadata, value, typed, rest)
         return group
 
@@ -239,9 +232,9 @@ class FileSchema:
             case Variant():
                 children = [array.field(array.type.get_field_index(name)) for name in ("metadata", "value")]
             case Struct(fields):
-                children = []
+                children, group = [], _Fields(array.type, by_id=self._by_id)
                 for field in fields:
-                    inner = self.field(array.type, field)
+                    inner = group.of(field)
                     index = -1 if inner is None else array.type.get_field_index(inner.name)
                     children.append(
                         pa.nulls(len(array), arrow_type(field.kind))
@@ -257,6 +250,25 @@ class FileSchema:
             case _:
                 return fitted(array, kind, is_legacy=self.is_legacy)
         return nested.rebuilt(array, arrow_type(kind), children)
+
+
+class _Fields:
+    """The fields of a Parquet group, by id, or by name and then by name in another case."""
+
+    def __init__(self, kind: pa.DataType, *, by_id: bool) -> None:
+        self._by_id, self._numbers = by_id, dict[Any, int]()
+        self._fields = list(kind) if pa.types.is_struct(kind) else []
+        ids = [(field.metadata or {}).get(_FIELD_ID) for field in self._fields]
+        names = [field.name for field in self._fields]
+        for keys in (ids,) if by_id else (names, [name.lower() for name in names]):
+            for number, key in enumerate(keys):
+                self._numbers.setdefault(key, number)
+
+    def of(self, field: Field) -> pa.Field | None:
+        """The one of a field of the table."""
+        keys = (str(field.id).encode(),) if self._by_id else (field.physical, field.physical.lower())
+        number = next((self._numbers[key] for key in keys if key in self._numbers), None)
+        return None if number is None else self._fields[number]
 
 
 def _has_form(found: pa.DataType, kind: Kind) -> bool:

@@ -30,6 +30,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
+from pyspark.errors import NumberFormatException
 
 import delta_variant as dv
 from delta_variant import binary, errors, nested, z85
@@ -63,6 +64,14 @@ def decoded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: decoded(inner) for key, inner in value.items()}
     return [decoded(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def outcome(action: Callable[[], Any], error: type[Exception]) -> Any:
+    """The result of an action, or that it raised the error."""
+    try:
+        return action()
+    except error:
+        return "error"
 
 
 def listed(table: pa.Table) -> list[str]:
@@ -462,6 +471,30 @@ def test_zeros_and_nans_in_a_list(tmp_path):
     assert {where: dv.scan(root, where=where).read_all().num_rows for where in cases} == cases
 
 
+@pytest.mark.spark
+def test_lists_with_columns(spark, tmp_path):
+    """IN compares all operands in one type, as Spark does, also if columns are among them."""
+    big = 2**53
+    table = pa.table(
+        {
+            "n": pa.array([big, big + 1, 5], pa.int64()), "i": pa.array([1, 5, 9], pa.int32()),
+            "x": pa.array([big, 0.0, 5.0]), "s": ["5.0", "05", "5"],
+            "m": pa.array([Decimal(big + 1)] * 3, pa.decimal128(20, 0)), "f": pa.array([0.1, 0.5, 1.0], pa.float32()),
+        }
+    )  # fmt: skip
+    kinds = {"n": "long", "i": "integer", "x": "double", "s": "string", "m": "decimal(20,0)", "f": "float"}
+    root = by_hand(tmp_path / "t", kinds, [(table, {})])
+    rows = spark.read.parquet(str(next(root.glob("*.parquet"))))
+    for where in (
+        f"n in (x, {big + 1})", f"n not in (x, {big + 1})", f"m in (x, {big})", "s in (x, '5')", "s in (i, '5.0')",
+        "s in (i, '7')", "i in (s, '5.0')", "s not in (i, '7')", "f in (x, 0.1)", "f in (x, 0.1f)", f"{big + 1} in (n, x)",
+        "i in (n, null)", "n in (i, 5d)", "'1e2' in (5S, x, 1f)", "i in (n, 5)", "s in (s, 5)",
+    ):  # fmt: skip
+        found = [outcome(lambda: dv.scan(root, where=where).read_all().to_pylist(), errors.CastError)]  # noqa: B023
+        found.append(outcome(lambda: [row.asDict() for row in rows.where(where).collect()], NumberFormatException))  # noqa: B023
+        assert found[0] == found[1], where
+
+
 @pytest.mark.parametrize(
     "stats", ["nothing", '{"minValues": {"n": "x"}, "maxValues": [1]}', "[1]", '{"numRecords": "5", "nullCount": 5}', "{"]
 )
@@ -571,6 +604,8 @@ def test_char(tmp_path):
         assert dv.scan(root, ["n"], where).read_all()["n"].to_pylist() == want, where
     with pytest.raises(errors.UnsupportedFeatureError, match="nested has CHAR"):
         dv.scan(root, ["nested"])
+    with pytest.raises(errors.UnsupportedFeatureError, match="CHAR in an IN with columns"):
+        dv.scan(root, ["n"], "c in (p, 'a')")
 
 
 INTEGERS = {"type": "array", "elementType": "integer", "containsNull": True}
