@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -210,7 +211,19 @@ class TableScanner:
         return pa.Table.from_batches(found, self.projected_schema)
 
     def take(self, indices: Any) -> pa.Table:
-        return self.to_table().take(indices)
+        indices = pa.array(indices)
+        wanted = np.unique(indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64))
+        found, first, high = [], 0, 0
+        for batch in self.to_batches() if len(wanted) else ():
+            low, high = np.searchsorted(wanted, [first, first + batch.num_rows])
+            found.append(batch.take(pa.array(wanted[low:high] - first)))
+            first += batch.num_rows
+            if high == len(wanted):
+                break
+        outside = [*wanted[wanted < 0], *wanted[high:]]
+        if outside:
+            raise pa.lib.ArrowIndexError(f"Index {outside[0]} out of bounds")
+        return pa.Table.from_batches(found, self.projected_schema).take(pc.index_in(indices.cast(pa.int64()), pa.array(wanted)))
 
     def count_rows(self) -> int:
         return sum(batch.num_rows for batch in self.to_batches())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -526,6 +527,11 @@ def test_methods_of_pyarrow(events):
     assert rows.head(1, columns={"kind": F("n"), "n": F("kind")}).to_pylist() == [{"kind": 0, "n": "k0"}]
     assert rows.head(1, columns=["n", "kind", "n"]).column_names == ["n", "kind", "n"]
     assert some.take(pa.array([0, 3]))["n"].to_pylist() == [4, 7]
+    for indices in ([3, 0, 0], np.array([2, 1], np.uint8), pa.array([1, None]), pa.array([], pa.int64())):
+        assert some.take(indices).equals(some.to_table().take(indices))
+    for indices in ([0, 100], [-1]):
+        with pytest.raises(pa.lib.ArrowIndexError, match="out of bounds"):
+            some.take(indices)
     assert sum(batch.num_rows for batch in some.to_batches(columns=["v"], batch_size=2)) == 4
     assert some.scanner(columns=["kind"]).projected_schema.names == ["kind"]
     assert [part.scanner(rows.schema, columns=["n"]).count_rows() for part in some.get_fragments(F("n") > 5)] == [3]
