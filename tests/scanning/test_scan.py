@@ -367,7 +367,7 @@ def test_unknown_features(tmp_path, feature):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n, d, collated"),
+        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n, d, collated, v"),
         ({"columns": ["n:a"]}, errors.InvalidPathError, "is bigint, not VARIANT"),
         ({"columns": "n"}, errors.TableError, "columns is a list"),
         ({"where": "m = 1"}, errors.TableError, "there is no column m"),
@@ -383,6 +383,11 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "d in (5L)"}, errors.UnsupportedFeatureError, "more than 38 digits"),
         ({"where": "cast(n as time) = 1"}, errors.UnsupportedFeatureError, "time is not a type"),
         ({"where": "collated in ('a')"}, errors.UnsupportedFeatureError, "collation"),
+        ({"where": "v:a in (1, 2)"}, errors.UnsupportedFeatureError, "give the path a type"),
+        ({"where": "v in (null)"}, errors.UnsupportedFeatureError, "give the path a type"),
+        ({"where": "n" + "::string::int" * 300 + " = 1"}, errors.UnsupportedFeatureError, "nested too deep"),
+        ({"where": "true" + " = true" * 350}, errors.UnsupportedFeatureError, "nested too deep"),
+        ({"where": f"cast(n as string) like '{'_' * 70_000}'"}, errors.UnsupportedFeatureError, "more than 50,000 characters"),
         ({"where": 5}, errors.TableError, "where is a text"),
         ({"columns": [5]}, errors.TableError, "columns is a list of texts"),
         ({"version": "0"}, errors.TableError, "is no version"),
@@ -396,7 +401,8 @@ def test_unknown_features(tmp_path, feature):
 )
 def test_what_is_refused(tmp_path, arguments, error, message):
     """Each mistake in the arguments is an error of this package that names it, before a file is read."""
-    root = by_hand(tmp_path / "t", {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE"}, [])
+    schema = {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE", "v": "variant"}
+    root = by_hand(tmp_path / "t", schema, [], protocol=VARIANTS)
     with pytest.raises(error, match=message):
         dv.scan(root, **arguments)
 
@@ -431,10 +437,9 @@ def test_forms_of_paths(tmp_path):
 
 
 def test_streams_can_be_left(numbers):
-    """A stream that is left ends its threads."""
+    """A stream that is dropped ends its threads."""
     reader = dv.scan(numbers)
     reader.read_next_batch()
-    reader.close()
     del reader
     assert no_thread_is_left()
 
@@ -460,6 +465,16 @@ def test_zeros_and_nans_in_a_list(tmp_path):
         "x not in (0e0, null)": 0, "x in (null)": 0, "x not in (2e0)": 4,
     }  # fmt: skip
     assert {where: dv.scan(root, where=where).read_all().num_rows for where in cases} == cases
+
+
+def test_comparisons_of_nothing_but_nulls(numbers):
+    """NULL with NULL is NULL, as in Spark; for <=> it is TRUE, and a value is not NULL."""
+    cases = {
+        "null = null": 0, "null <> null": 0, "null < null": 0, "null between null and null": 0, "null in (null)": 0,
+        "(null = null) is null": 10, "null <=> null": 10, "null is distinct from null": 0, "n = 1 or null = null": 1,
+        "null <=> 1": 0, "1 <=> null": 0, "n <=> null": 0,
+    }  # fmt: skip
+    assert {where: dv.scan(numbers, where=where).read_all().num_rows for where in cases} == cases
 
 
 @pytest.mark.parametrize(
