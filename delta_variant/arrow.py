@@ -56,6 +56,9 @@ class VariantType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow ships no t
         shredding.schema_of(storage_type)
         super().__init__(storage_type, NAME)
 
+    def __hash__(self) -> int:
+        return hash(NAME)  # types are equal whose lists have elements of other names
+
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
 
@@ -94,7 +97,8 @@ class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
 
     @staticmethod
     def from_pylist(values: Iterable[Any]) -> VariantArray:
-        """An unshredded column of Python values, by the table in `delta_variant.binary`; None becomes NULL.
+        """An unshredded column of Python values, by the table in `delta_variant.binary`, or of the scalars of such a column; None
+        becomes NULL.
 
         Raises DeltaVariantError for a value that Variant cannot hold.
 
@@ -103,7 +107,10 @@ class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
         [{'id': 1}, ['a', 'b'], None]
         """
         rows = [
-            None if value is None else dict(zip(("metadata", "value"), binary.encode(value), strict=True)) for value in values
+            None
+            if value is None or (isinstance(value, VariantScalar) and not value.is_valid)
+            else dict(zip(("metadata", "value"), binary.encode(value), strict=True))
+            for value in values
         ]
         array: VariantArray = VariantType().wrap_array(pa.array(rows, shredding.UNSHREDDED))
         return array
