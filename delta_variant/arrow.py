@@ -97,7 +97,7 @@ class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
 
     @staticmethod
     def from_pylist(values: Iterable[Any]) -> VariantArray:
-        """An unshredded column of Python values, by the table in `delta_variant.binary`, or of the scalars of such a column; None
+        """An unshredded column of Python values, by the table in `delta_variant.binary`, or of scalars of such a column. None
         becomes NULL.
 
         Raises DeltaVariantError for a value that Variant cannot hold.

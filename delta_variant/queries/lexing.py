@@ -179,6 +179,8 @@ def _name(text: str, token: Token) -> str:
 
 
 def _visible(text: str, token: Token, key: str) -> str:
+    if _SURROGATE.search(key):
+        raise _invalid(text, token, "it has half a surrogate, which no key has")
     if not key.strip(_WHITE):
         raise _invalid(text, token, "Spark takes a key of blanks, or of nothing, only in the path of variant_get")
     return key

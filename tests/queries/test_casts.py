@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from delta_variant import types as t
+from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.queries import casts
 from delta_variant.queries.casts.arrays import KERNELS
 from delta_variant.queries.casts.table import AS_IS, BY_VARIANT, CHECKED, SAFE, kernel_of, kinds_for, reading
@@ -129,3 +130,11 @@ def test_kernels_cast_as_single_values(source):
             found = kernel(casts.array_of([value], source), target, dt.timezone.utc)
             if found is not None:
                 assert casts.values_of(found) == casts.values_of(casts.array_of([convert(value)], target)), (value, target)
+
+
+@pytest.mark.parametrize("name", ["posix/Europe/Berlin", "right/UTC", "localtime", "posixrules", "Factory", "ROC"])
+def test_zones_that_java_lacks(name):
+    """Names of time zones that only the machine's database has are unknown, as in Spark."""
+    assert casts.timestamp_of(f"2024-01-01 00:00:00 {name}", casts.zone("UTC"), local=False) is None
+    with pytest.raises(UnsupportedFeatureError, match="is no time zone"):
+        casts.zone(name)

@@ -276,6 +276,16 @@ def test_actions_without_their_fields(numbers, name, damaged):
         dv.scan(numbers)
 
 
+@pytest.mark.parametrize("info", [5, "x", [1], *({"inCommitTimestamp": time} for time in ("x", 10**30, -(10**18), [1], 2**62))])
+def test_damaged_times_of_versions(tmp_path, info):
+    """A commit whose time is damaged is an error that says so, for a version by its time."""
+    root = by_hand(tmp_path / "t", {"n": "long"}, [], configuration={"delta.enableInCommitTimestamps": "true"})
+    path = root / "_delta_log" / f"{0:020}.json"
+    path.write_text(json.dumps({"commitInfo": info}) + "\n" + path.read_text())
+    with pytest.raises(errors.TableError, match="the times in _delta_log are damaged"):
+        dv.scan(root, timestamp="2026-01-01")
+
+
 def test_removes_with_another_form_of_a_path(tmp_path):
     """A Remove ends the Add of a file whose absolute path it has in another form, as Delta writes it."""
     rows = [(pa.table({"n": pa.array([n], pa.int64())}), {"path": f"{tmp_path}/t/{n}.parquet"}) for n in range(3)]
@@ -389,6 +399,22 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "true" + " = true" * 350}, errors.UnsupportedFeatureError, "nested too deep"),
         ({"where": f"cast(n as string) like '{'_' * 70_000}'"}, errors.UnsupportedFeatureError, "more than 50,000 characters"),
         ({"where": 5}, errors.TableError, "where is a text"),
+        ({"path": None}, errors.TableError, "path is a directory or a location, .*not None"),
+        ({"path": b"/t"}, errors.TableError, "path is a directory"),
+        ({"path": "/t\0"}, errors.TableError, "path is a directory"),
+        ({"path": "/t\ud800"}, errors.TableError, "path is a directory"),
+        ({"path": "s3a:///x"}, errors.TableError, "s3a:///x has no bucket: write it as s3a://bucket/path"),
+        ({"path": "gs://"}, errors.TableError, "has no bucket"),
+        ({"path": "abfss://x"}, errors.TableError, "write it as abfss://container@account/path"),
+        ({"columns": 5}, errors.TableError, "columns is a list"),
+        ({"columns": iter(["n"])}, errors.TableError, "columns is a list"),
+        ({"columns": {"\ud800": "n"}}, errors.TableError, "is no name of a column"),
+        ({"columns": {"a": "v:['\ud800']"}}, errors.InvalidPathError, "half a surrogate"),
+        ({"where": "v:`\ud800`::int = 1"}, errors.InvalidPathError, "half a surrogate"),
+        ({"timezone": []}, errors.UnsupportedFeatureError, "is no time zone"),
+        ({"timezone": "posix/Europe/Berlin"}, errors.UnsupportedFeatureError, "is no time zone"),
+        ({"storage_options": 5}, errors.TableError, "storage_options is a dict"),
+        ({"storage_options": "abc"}, errors.TableError, "storage_options is a dict"),
         ({"columns": [5]}, errors.TableError, "columns is a list of texts"),
         ({"version": "0"}, errors.TableError, "is no version"),
         ({"version": 7}, errors.TableError, "no version 7: the newest is 0"),
@@ -403,8 +429,10 @@ def test_what_is_refused(tmp_path, arguments, error, message):
     """Each mistake in the arguments is an error of this package that names it, before a file is read."""
     schema = {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE", "v": "variant"}
     root = by_hand(tmp_path / "t", schema, [], protocol=VARIANTS)
-    with pytest.raises(error, match=message):
-        dv.scan(root, **arguments)
+    for read in (dv.scan, dv.dataset):
+        if read is dv.scan or "where" not in arguments:
+            with pytest.raises(error, match=message):
+                read(**{"path": root, **arguments})
 
 
 @pytest.mark.parametrize(
