@@ -176,6 +176,15 @@ def _holds_variants(kind: pa.DataType) -> bool:
     return any(_holds_variants(kind.field(i).type) for i in range(kind.num_fields))
 
 
+def _written(scanner: Any, *rest: Any) -> pa.Schema | None:
+    """The schema that `write_dataset` writes to Parquet files."""
+    if not isinstance(scanner, ds.Scanner):  # of `delta_variant.dataset`
+        raise UnsupportedFeatureError(
+            "pyarrow's write_dataset cannot read this dataset itself: pass the rows, dataset.scanner().to_reader()"
+        )
+    return scanner.projected_schema if any(isinstance(option, ds.ParquetFileWriteOptions) for option in rest) else None
+
+
 def _guard(owner: Any, name: str, schema_of: Callable[..., pa.Schema | None]) -> None:
     """Makes one of pyarrow's functions raise an error for a schema that would crash the process.
 
@@ -202,9 +211,7 @@ def _register() -> None:
     _guard(
         ds,
         "_filesystemdataset_write",
-        lambda scanner, *rest: (
-            scanner.projected_schema if any(isinstance(option, ds.ParquetFileWriteOptions) for option in rest) else None
-        ),
+        _written,
     )
 
 

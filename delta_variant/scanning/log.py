@@ -123,6 +123,7 @@ class Snapshot:
     def check(self) -> None:
         """Raises one of _MALFORMED if the metadata is damaged, and TableError if its schema is."""
         fields.arrow_type(self.schema)
+        hash(self.schema)  # which takes more of Python's stack than all that follows
         _check(self.mapping in {"none", "id", "name"}, "a known mode of column mapping")
         _check(_are_texts(self.properties), "properties that are texts")
         _check(self.partition_columns <= {field.name for field in self.schema.fields}, "partition columns in the schema")

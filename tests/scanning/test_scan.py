@@ -276,6 +276,21 @@ def test_actions_without_their_fields(numbers, name, damaged):
         dv.scan(numbers)
 
 
+def test_a_schema_of_too_many_levels(tmp_path):
+    """Lists in lists that Python's stack cannot take are an error of the log, as structs are."""
+    kind: Any = "long"
+    for _ in range(300):
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    rows = pa.table({"x": pa.array([1])})
+    assert dv.scan(by_hand(tmp_path / "t", {"x": kind, "n": "long"}, []), ["n"]).read_all().num_rows == 0
+    root = by_hand(tmp_path / "u", {"x": "long"}, [(rows, {})])
+    path = root / "_delta_log" / f"{0:020}.json"
+    deep = '{"type": "array", "containsNull": true, "elementType": ' * 900 + '"long"' + "}" * 900
+    path.write_text(path.read_text().replace('\\"long\\"', json.dumps(deep)[1:-1]))
+    with pytest.raises(errors.TableError, match=r"metadata in _delta_log is damaged .*RecursionError"):
+        dv.scan(root)
+
+
 @pytest.mark.parametrize("info", [5, "x", [1], *({"inCommitTimestamp": time} for time in ("x", 10**30, -(10**18), [1], 2**62))])
 def test_damaged_times_of_versions(tmp_path, info):
     """A commit whose time is damaged is an error that says so, for a version by its time."""
