@@ -108,7 +108,7 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
         try:
             columns = inspect(place)
         except UnicodeEncodeError as error:
-            advice = "rename it, or set LC_ALL=C.UTF-8 if it is in this shell"
+            advice = "rename it, or set LC_ALL=C.UTF-8"
             raise TableError(f"{place} cannot be read, since its name is not UTF-8 here: {advice}") from error
         except OSError as error:
             raise TableError(f"{place} cannot be read: {error}") from error
