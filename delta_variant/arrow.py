@@ -56,6 +56,9 @@ class VariantType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow ships no t
         shredding.schema_of(storage_type)
         super().__init__(storage_type, NAME)
 
+    def __hash__(self) -> int:
+        return hash(NAME)  # types are equal whose lists have elements of other names
+
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
 
@@ -94,7 +97,8 @@ class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
 
     @staticmethod
     def from_pylist(values: Iterable[Any]) -> VariantArray:
-        """An unshredded column of Python values, by the table in `delta_variant.binary`; None becomes NULL.
+        """An unshredded column of Python values, by the table in `delta_variant.binary`, or of scalars of such a column. None
+        becomes NULL.
 
         Raises DeltaVariantError for a value that Variant cannot hold.
 
@@ -103,7 +107,10 @@ class VariantArray(pa.ExtensionArray):  # type: ignore[misc]
         [{'id': 1}, ['a', 'b'], None]
         """
         rows = [
-            None if value is None else dict(zip(("metadata", "value"), binary.encode(value), strict=True)) for value in values
+            None
+            if value is None or (isinstance(value, VariantScalar) and not value.is_valid)
+            else dict(zip(("metadata", "value"), binary.encode(value), strict=True))
+            for value in values
         ]
         array: VariantArray = VariantType().wrap_array(pa.array(rows, shredding.UNSHREDDED))
         return array
@@ -169,6 +176,15 @@ def _holds_variants(kind: pa.DataType) -> bool:
     return any(_holds_variants(kind.field(i).type) for i in range(kind.num_fields))
 
 
+def _written(scanner: Any, *rest: Any) -> pa.Schema | None:
+    """The schema that `write_dataset` writes to Parquet files."""
+    if not isinstance(scanner, ds.Scanner):  # of `delta_variant.dataset`
+        raise UnsupportedFeatureError(
+            "pyarrow's write_dataset cannot read this dataset itself: pass the rows, dataset.scanner().to_reader()"
+        )
+    return scanner.projected_schema if any(isinstance(option, ds.ParquetFileWriteOptions) for option in rest) else None
+
+
 def _guard(owner: Any, name: str, schema_of: Callable[..., pa.Schema | None]) -> None:
     """Makes one of pyarrow's functions raise an error for a schema that would crash the process.
 
@@ -195,9 +211,7 @@ def _register() -> None:
     _guard(
         ds,
         "_filesystemdataset_write",
-        lambda scanner, *rest: (
-            scanner.projected_schema if any(isinstance(option, ds.ParquetFileWriteOptions) for option in rest) else None
-        ),
+        _written,
     )
 
 

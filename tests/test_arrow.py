@@ -225,6 +225,20 @@ def test_python_values(array):
     assert all(map(same, [row["v"] for row in rows.to_pylist()], wanted))
     lists = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
     assert all(map(same, lists.to_pylist()[0], wanted))
+    again = VariantArray.from_pylist(list(array))
+    assert again.is_null().equals(array.is_null())
+    assert all(map(same, again.to_pylist(), wanted))
+
+
+def test_types_are_keys():
+    """Types that are equal have one hash, also if the elements of their lists have other names, and so have schemas."""
+    storage = shredding.storage_type(schema.parse("array<int>"))
+    group = storage.field("typed_value").type.value_type
+    lists = [pa.list_(pa.field(name, group)) for name in ("element", "item")]
+    types = [VariantType(pa.struct([*list(storage)[:2], pa.field("typed_value", kind)])) for kind in lists]
+    assert types[0] == types[1]
+    assert len(set(types)) == 1
+    assert hash(pa.schema([("v", types[0])])) == hash(pa.schema([("v", types[0])]))
 
 
 @given(st.lists(st.one_of(VARIANTS, st.none()), max_size=6))

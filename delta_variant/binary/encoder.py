@@ -35,6 +35,7 @@ def encode(obj: Any) -> tuple[bytes, bytes]:
     >>> metadata.hex(" "), value.hex(" ")
     ('11 01 00 02 69 64', '02 01 00 00 02 0c 01')
     """
+    obj = obj.as_py() if isinstance(obj, pa.ExtensionScalar) else obj
     try:
         names = sorted(_names(obj))
         return _metadata(names), _encode(obj, {name: i for i, name in enumerate(names)}, list(map(field_order, names)))

@@ -7,6 +7,8 @@ and Spark's messages.
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 import traceback
 import warnings
@@ -92,6 +94,8 @@ class _Group(click.Group):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=10)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # names that the encoding of the output lacks
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warn
@@ -116,6 +120,8 @@ def told(error: Exception) -> tuple[int, str]:
         return 1, first_line(error)
     if pyspark and isinstance(error, pyspark.PySparkException) and not isinstance(error, pyspark.UnknownException):
         return 1, first_line(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return 1, f"{first_line(error)}: make room, or write the output elsewhere"
     return 3, f"{type(error).__name__}: {first_line(error)} (--debug shows the trace)"
 
 

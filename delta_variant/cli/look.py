@@ -107,6 +107,9 @@ def inspect_command(place: str, conf: dict[str, str], as_json: bool) -> None:
     if place.endswith(".parquet") and not Path(place).is_dir():  # a table may have such a name, too
         try:
             columns = inspect(place)
+        except UnicodeEncodeError as error:
+            advice = "rename it, or set LC_ALL=C.UTF-8"
+            raise TableError(f"{place} cannot be read, since its name is not UTF-8 here: {advice}") from error
         except OSError as error:
             raise TableError(f"{place} cannot be read: {error}") from error
         for column in columns:

@@ -58,11 +58,11 @@ def unshred(array: pa.Array) -> pa.StructArray:
     >>> [dv.binary.decode(**row) for row in dv.layouts.unshred(draft).to_pylist()]
     [{'id': 1}]
     """
+    check_buffers(array, "unshred")
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     words = layout_of(storage.type)
     if words is None:
         return shredding.unshred(array)
-    check_buffers(array, "unshred")
     check(storage.type, words)
     fitting = len(storage) * CHUNK_BYTES // max(1, size_of(storage))
     rows = max(1, min(CHUNK_ROWS, fitting, MATRIX // max(1, len(names_of(storage.type)))))

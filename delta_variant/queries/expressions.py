@@ -313,7 +313,7 @@ def compared(op: str, left: Operand, right: Operand) -> Operand:
 
 def _aligned(left: Operand, right: Operand) -> tuple[Operand, Operand]:
     """Both arrays in a type in which Arrow compares them exactly."""
-    if pa.types.is_boolean(left.type):
+    if pa.types.is_boolean(left.type) or pa.types.is_null(left.type):
         return left.cast(pa.uint8()), right.cast(pa.uint8())
     if pa.types.is_floating(left.type):
         return _ordered(left), _ordered(right)

@@ -50,7 +50,7 @@ _SYNTAX = frozenset((
 ))  # fmt: skip
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _WHITE = " \t\n\x0b\f\r"
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,8 @@ def _name(text: str, token: Token) -> str:
 
 
 def _visible(text: str, token: Token, key: str) -> str:
+    if SURROGATE.search(key):
+        raise _invalid(text, token, "it has half a surrogate, which no key has")
     if not key.strip(_WHITE):
         raise _invalid(text, token, "Spark takes a key of blanks, or of nothing, only in the path of variant_get")
     return key
@@ -255,8 +257,8 @@ def unescaped(literal: str) -> str:
         return literal[2:-1]
     escapes = rf"{literal[0]}{literal[0]}|\\(?:u([0-9A-Fa-f]{{4}})|U([0-9A-Fa-f]{{8}})|([01][0-7]{{2}})|(.))"
     text = re.sub(escapes, _character, literal[1:-1], flags=re.DOTALL)
-    if _SURROGATE.search(text):  # in pairs they are one character; alone, Java's UTF-8 has a question mark
-        text = _SURROGATE.sub("?", text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
+    if SURROGATE.search(text):  # in pairs they are one character; alone, Java's UTF-8 has a question mark
+        text = SURROGATE.sub("?", text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
     return text
 
 

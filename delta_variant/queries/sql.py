@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import tzinfo
 from decimal import Decimal
@@ -42,6 +43,7 @@ _NO_LEFT = (*_TESTS, exp.Escape, exp.Not, exp.NullSafeEQ)
 _NO_RIGHT = (*_COMPARISONS, *_TESTS, exp.Escape, exp.Not)
 _LONG, _INT = pa.int64(), pa.int32()
 _NAMES = {exp.DType.TIME: "time", exp.DType.UUID: "uuid", exp.DType.TIMESTAMPLTZ: "timestamp"}
+_MAX_LIKE = 50_000  # RE2 refuses some 64,000 `_`; before the first wildcard it takes millions of characters
 _BOOLEAN, _STRING = pa.bool_(), pa.string()
 
 
@@ -49,7 +51,8 @@ def parse_where(text: str, schema: Struct, at: tzinfo) -> Value:
     """A predicate. Raises UnsupportedFeatureError for what is not supported, InvalidPathError for a path that is none, and
     TableError for a column that is not there."""
     read = lexing.read(text)
-    return _Binder(schema, at, text, read.paths).boolean(_tree(read.sql, text, "a predicate"))
+    with _parsing(text, "a predicate"):
+        return _Binder(schema, at, text, read.paths).boolean(sqlglot.parse_one(read.sql, dialect=_DIALECT))
 
 
 def parse_column_text(text: str, schema: Struct, at: tzinfo) -> Column | Get:
@@ -78,17 +81,19 @@ def without_type(text: str) -> str:
 def parse_any(text: str, schema: Struct, at: tzinfo) -> Value:
     """Any supported expression."""
     read = lexing.read(text)
-    return _Binder(schema, at, text, read.paths).value(_tree(read.sql, text, "an expression"))
+    with _parsing(text, "an expression"):
+        return _Binder(schema, at, text, read.paths).value(sqlglot.parse_one(read.sql, dialect=_DIALECT))
 
 
-def _tree(sql: str, text: str, what: str) -> exp.Expr:
+@contextmanager
+def _parsing(text: str, what: str) -> Iterator[None]:
+    """Makes one error of what sqlglot raises while a text is parsed and while its parts are written as SQL."""
     try:
-        return sqlglot.parse_one(sql, dialect=_DIALECT)
-    except SqlglotError as error:
-        reason = re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
-    except RecursionError:
-        reason = "it is nested too deep"
-    raise UnsupportedFeatureError(f"{text!r} cannot be parsed as {what} of Spark: {reason}")
+        yield
+    except (SqlglotError, RecursionError) as error:
+        deep = isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError)
+        reason = "it is nested too deep" if deep else re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()[0]
+        raise UnsupportedFeatureError(f"{text!r} cannot be parsed as {what} of Spark: {reason}") from None
 
 
 def _type(name: str, text: str) -> Kind:
@@ -207,7 +212,7 @@ class _Binder:
             self._exact([_digits(kind) for kind in kinds if isinstance(kind, pa.DataType)], node)
         else:
             target = kinds[0]
-            for kind in kinds[1:]:
+            for kind in kinds:
                 target = self._common(target, kind, node)
             listed = [self._padded(part, child, node) for part in listed]
             child = self._as(child, target)
@@ -225,6 +230,8 @@ class _Binder:
         found = _like_regex(str(pattern.value), escape)
         if found is None:
             raise self.refuse(node, f"has {escape!r} before a character that is no wildcard")
+        if len(str(pattern.value)) - len(found[0]) > _MAX_LIKE:
+            raise self.refuse("LIKE", f"has more than {_MAX_LIKE:,} characters from the first wildcard on")
         like = Like(self._uncollated(child, node), *found)
         return Not(like) if node.args.get("negate") else like
 
@@ -369,10 +376,9 @@ class _Binder:
     def compare(self, op: str, left: Value, right: Value, node: exp.Expr) -> Value:
         """A comparison, with the casts that Spark adds to its sides."""
         kinds = (left.kind, right.kind)
-        if any(isinstance(kind, Variant) or not isinstance(kind, pa.DataType) or pa.types.is_nested(kind) for kind in kinds):
-            if not (op == "<=>" and any(isinstance(side, Literal) and side.value is None for side in (left, right))):
-                raise self.refuse(node, "compares a VARIANT, struct, list or map: give the path a type, as in v:a::bigint")
-            return IsNull(left if isinstance(right, Literal) else right)
+        for side, other in ((right, left), (left, right)):
+            if op == "<=>" and isinstance(side, Literal) and side.value is None:
+                return IsNull(other)
         left, right = self._uncollated(left, node), self._uncollated(right, node)
         left, right = self._padded(left, right, node), self._padded(right, left, node)
         if all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
@@ -402,8 +408,12 @@ class _Binder:
 
     def _common(self, left: Kind, right: Kind, node: exp.Expr) -> pa.DataType:
         """The type in which Spark compares two types (ANSI mode)."""
-        assert isinstance(left, pa.DataType)
-        assert isinstance(right, pa.DataType)
+        if (
+            not isinstance(left, pa.DataType)
+            or not isinstance(right, pa.DataType)
+            or any(map(pa.types.is_nested, (left, right)))
+        ):
+            raise self.refuse(node, "compares a VARIANT, struct, list or map: give the path a type, as in v:a::bigint")
         if left == right or pa.types.is_null(right):
             return left
         if pa.types.is_null(left):

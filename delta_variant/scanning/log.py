@@ -123,6 +123,7 @@ class Snapshot:
     def check(self) -> None:
         """Raises one of _MALFORMED if the metadata is damaged, and TableError if its schema is."""
         fields.arrow_type(self.schema)
+        hash(self.schema)  # which takes more of Python's stack than all that follows
         _check(self.mapping in {"none", "id", "name"}, "a known mode of column mapping")
         _check(_are_texts(self.properties), "properties that are texts")
         _check(self.partition_columns <= {field.name for field in self.schema.fields}, "partition columns in the schema")
@@ -198,7 +199,7 @@ class Log:
             listed = system.get_file_info(fs.FileSelector(self._root))
         except (FileNotFoundError, NotADirectoryError):
             listed = []
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise TableError(f"cannot list {self.table}/_delta_log: {error}") from error
         self._commits: dict[int, fs.FileInfo] = {}
         self._checkpoints: dict[int, dict[tuple[str, ...], list[fs.FileInfo]]] = {}
@@ -230,7 +231,13 @@ class Log:
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise TableError(f"version={version!r} is no version: write a whole number")
         if timestamp is not None:
-            version = self._version_at(_moment(timestamp, at))
+            moment = _moment(timestamp, at)
+            try:
+                version = self._version_at(moment)
+            except DeltaVariantError:
+                raise
+            except (*_MALFORMED, OSError) as error:  # OSError: of a year that the system's clock lacks
+                raise TableError(f"{self.table}: the times in _delta_log are damaged ({error!r}): restore the log") from error
         if version is not None and not 0 <= version <= self.last:
             raise TableError(f"{self.table} has no version {version}: the newest is {self.last}")
         return self._replayed(self.last if version is None else version)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +23,7 @@ from delta_variant.queries import casts
 from delta_variant.queries.evidence import LogEvidence, TableFacts
 from delta_variant.queries.expressions import Column, Get
 from delta_variant.queries.fields import Struct, Variant, resolved
+from delta_variant.queries.lexing import SURROGATE
 from delta_variant.queries.sql import parse_column_text, without_type
 from delta_variant.scanning.files import FileReader, Output, Query
 from delta_variant.scanning.index import Index
@@ -45,6 +46,8 @@ def opened(
     storage_options: Mapping[str, str] | None,
 ) -> tuple[Query, Snapshot]:
     """The columns of a version, without a predicate, and what the log says of the version."""
+    if not isinstance(storage_options, Mapping | None):
+        raise TableError(f"storage_options is a dict from Hadoop's settings to their values, not {storage_options!r}")
     at, storage = casts.zone(timezone), _storage(path, dict(storage_options or {}))
     system = storage.open()
     snapshot = Log(storage, system).snapshot(version, timestamp, at)
@@ -62,7 +65,9 @@ def batches(query: Query, files: Sequence[File], finished: Finished = lambda fou
 
 
 def _storage(path: str | os.PathLike[str], options: dict[str, str]) -> Storage:
-    location = os.fspath(path)
+    location = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(location, str) or "\0" in location or SURROGATE.search(location):
+        raise TableError(f"path is a directory or a location, as text without NUL or half a surrogate, not {path!r}")
     if not _SCHEME.match(location) or re.match(r"[A-Za-z]:[\\/]", location):
         return Storage.of(re.sub("^/+", "/", str(Path(location).absolute())))  # which keeps two slashes
     return Storage.of(location, options.get, options)
@@ -73,12 +78,16 @@ def _outputs(columns: Sequence[str] | Mapping[str, str] | None, schema: Struct, 
         return tuple(Output(field.name, Column(resolved(schema, [field.name]))) for field in schema.fields)
     if isinstance(columns, str):
         raise TableError(f"columns is a list of names, not {columns!r}: write [{columns!r}]")
+    if not isinstance(columns, Collection):
+        raise TableError(f"columns is a list of names, or a dict from names to columns, not {columns!r}")
     texts = list(columns.items() if isinstance(columns, Mapping) else columns)
     if not all(isinstance(text, str) for item in texts for text in (item if isinstance(item, tuple) else (item,))):
         raise TableError(f"columns is a list of texts, or a dict from names to texts, not {columns!r}")
     named = columns if isinstance(columns, Mapping) else {without_type(text): text for text in columns}
     if len(named) < len(columns):
         raise TableError("two columns of the result have the same name: pass columns as a dict from names to columns")
+    if odd := [name for name in named if SURROGATE.search(name)]:
+        raise TableError(f"{odd[0]!r} is no name of a column: it has half a surrogate")
     return tuple(Output(name, parse_column_text(text, schema, at)) for name, text in named.items())  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from delta_variant.errors import TableError
+from delta_variant.errors import TableError, UnsupportedFeatureError
 from delta_variant.queries.pruning import Where
 from delta_variant.queries.sql import parse_where
 from delta_variant.scanning.query import batches, matching, opened, with_types
@@ -57,8 +57,8 @@ def scan(
     footers of these files are read before the stream begins.
 
     Memory holds a few batches of about 8 MiB for each of as many files as there are cores, and the log of the version. A reader
-    that is closed or dropped ends its threads. A reader is read once: DuckDB 2.0 refuses to query it again, others find
-    no rows. `dataset` is for more queries.
+    that is dropped ends its threads and closes its files; `close()` alone does not, since pyarrow does not pass it on. A reader
+    is read once: DuckDB 2.0 refuses to query it again, others find no rows. `dataset` is for more queries.
 
     Raises TableError for a table, a version or a column that is not there, arguments of another type, and a damaged log;
     InvalidPathError for text that is not a path in Spark; UnsupportedFeatureError for a reader feature, a type or a predicate
@@ -77,7 +77,11 @@ def scan(
         raise TableError(f"where is a text, a predicate of Spark SQL, not {where!r}")
     query, snapshot = opened(path, columns, version, timestamp, timezone, storage_options)
     if where is not None:
-        query = replace(query, predicate=Where(parse_where(where, query.facts.schema, query.facts.at), query.facts))
+        value = parse_where(where, query.facts.schema, query.facts.at)
+        try:
+            query = replace(query, predicate=Where(value, query.facts))
+        except RecursionError:
+            raise UnsupportedFeatureError(f"{where!r} is nested too deep: write it with fewer levels") from None
     files = matching(query, snapshot.files, snapshot)
     query = with_types(query, files)
     return pa.RecordBatchReader.from_batches(query.schema, batches(query, files))

@@ -53,7 +53,7 @@ _EXACT = (*_INTEGERS, t.DECIMAL4, t.DECIMAL8, t.DECIMAL16)
 Counts = npt.NDArray[np.int64]
 
 
-def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
+def infer(arrays: pa.Array | pa.ChunkedArray | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -> pa.DataType | None:
     """The shredding schema that suits a sample of a VARIANT column; None if nothing is worth shredding.
 
     arrays: struct<metadata: binary, value: binary>, one array or several. max_leaves: the limit for typed columns. Raises
@@ -85,7 +85,8 @@ def infer(arrays: pa.Array | Iterable[pa.Array], max_leaves: int = MAX_LEAVES) -
     struct<actor: struct<name: string>, id: int64>
     """
     sample = Sample()
-    for array in [arrays] if isinstance(arrays, pa.Array) else arrays:
+    several = arrays.chunks if isinstance(arrays, pa.ChunkedArray) else [arrays] if isinstance(arrays, pa.Array) else arrays
+    for array in several:
         sample.add(array)
     return sample.schema(max_leaves)
 

@@ -79,7 +79,7 @@ class Storage:
         location: not percent-encoded, as Hadoop's Path prints it. setting: returns the value of one of Hadoop's settings, or
         None. names: the names of all settings that are set, to find those that this package does not know. bucket_region: asks
         AWS for the region of the bucket. Raises UnsupportedFeatureError for another scheme, and for a setting that pyarrow
-        cannot follow.
+        cannot follow; TableError for a location without a bucket.
         """
         match = _LOCATION.fullmatch(location)
         assert match is not None
@@ -92,12 +92,15 @@ class Storage:
             )
         if scheme == "file":
             return cls(scheme, match["path"].rstrip("/") or "/")
+        container, _, account = host.rpartition("@")
+        if not account or (scheme == "abfs" and not container):
+            form = "container@account" if scheme == "abfs" else "bucket"
+            raise TableError(f"{location} has no {form}: write it as {given}://{form}/path")
         plain = Settings(location, setting, names, ("{}",))
         implementation = plain.get(f"fs.{given}.impl")
         if implementation and implementation not in _IMPLEMENTATIONS[scheme]:
             raise plain.refused(f"fs.{given}.impl", f"use {_IMPLEMENTATIONS[scheme][0]}", shown=True)
         plain.refuse(_CREDENTIAL_STORE)
-        container, _, account = host.rpartition("@")
         if scheme == "s3" and container:
             raise UnsupportedFeatureError("the location has keys in it: set fs.s3a.access.key and fs.s3a.secret.key instead")
         settings = replace(plain, forms=tuple(form.format(container, account) for form in _FORMS[scheme]))

@@ -192,10 +192,35 @@ def test_inspect_a_file(call, tmp_path):
     code, _, errors = call("inspect", str(tmp_path / "missing.parquet"))
     assert code == 1
     assert "missing.parquet cannot be read: " in errors
+    code, _, errors = call("inspect", str(tmp_path / "no UTF-8 \udcff.parquet"))
+    assert code == 1
+    assert "its name is not UTF-8 here: rename it, or set LC_ALL=C.UTF-8" in errors
     (tmp_path / "table.parquet").mkdir()  # a table, for which Spark is needed
     done = run("inspect", str(tmp_path / "table.parquet"), JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "Java" in done.stderr
+
+
+def test_output_that_cannot_take_the_result(tmp_path):
+    """Names that the encoding of the output lacks are written with escapes; a full device is an error that says so."""
+    import os
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    import delta_variant as dv
+
+    file = str(tmp_path / "e.parquet")
+    dv.parquet.write_table(pa.table({"v": dv.arrow.VariantArray.from_pylist([{"日": 1}])}), file, shred={"v": "`日` bigint"})
+    done = run("inspect", file, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    assert "$['\\u65e5']" in done.stdout
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "inspect", file], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=dict(os.environ)
+        )
+    assert done.returncode == 1
+    assert "No space left on device: make room, or write the output elsewhere" in done.stderr
 
 
 def make(spark, table):
@@ -279,11 +304,11 @@ def test_help(call):
 
 def test_unforeseen_errors(call, tmp_path, monkeypatch):
     """An error that nobody foresaw is one line with exit code 3; with --debug, or the variable, its trace too."""
-    unforeseen = ["inspect", str(tmp_path / "no UTF-8 \udcff.parquet")]
+    unforeseen = ["inspect", str(tmp_path / "a\0b.parquet")]
     code, _, errors = call(*unforeseen)
     assert code == 3
     [line] = errors.splitlines()
-    assert line.startswith("Error: UnicodeEncodeError: ")
+    assert line.startswith("Error: ArrowInvalid: ")
     assert line.endswith("(--debug shows the trace)")
     debugged = [call("--debug", *unforeseen), call(*unforeseen, "--debug")]
     monkeypatch.setenv("DELTA_VARIANT_DEBUG", "1")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from delta_variant import types as t
+from delta_variant.errors import UnsupportedFeatureError
 from delta_variant.queries import casts
 from delta_variant.queries.casts.arrays import KERNELS
 from delta_variant.queries.casts.table import AS_IS, BY_VARIANT, CHECKED, SAFE, kernel_of, kinds_for, reading
@@ -136,3 +137,11 @@ def test_kernels_cast_as_single_values(source):
 def test_long_texts_that_are_no_numbers(text, target):
     """A text of a million digits that is no number is NULL, in time linear in its length: else this would take hours."""
     assert converter(pa.string(), target, dt.timezone.utc, in_variant=False)(text) is None
+
+
+@pytest.mark.parametrize("name", ["posix/Europe/Berlin", "right/UTC", "localtime", "posixrules", "Factory", "ROC"])
+def test_zones_that_java_lacks(name):
+    """Names of time zones that only the machine's database has are unknown, as in Spark."""
+    assert casts.timestamp_of(f"2024-01-01 00:00:00 {name}", casts.zone("UTC"), local=False) is None
+    with pytest.raises(UnsupportedFeatureError, match="is no time zone"):
+        casts.zone(name)

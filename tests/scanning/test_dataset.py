@@ -555,6 +555,16 @@ def test_methods_of_pyarrow(events):
         ds.UnionDataset(rows.schema, [rows, rows]).to_table()
 
 
+@pytest.mark.parametrize("form", ["parquet", "ipc"])
+def test_pyarrow_s_write_dataset(events, tmp_path, form):
+    """Is told what to pass instead, which it writes."""
+    dataset = dv.dataset(events, {"id": "v:id::bigint"})
+    with pytest.raises(errors.UnsupportedFeatureError, match=r"dataset\.scanner\(\)\.to_reader\(\)"):
+        ds.write_dataset(dataset, tmp_path / "d", format=form)
+    ds.write_dataset(dataset.scanner().to_reader(), tmp_path / "d", format=form)
+    assert ds.dataset(tmp_path / "d", format=form).count_rows() == dataset.count_rows()
+
+
 def test_what_is_refused(events):
     """Columns that are not there are errors of this package; filters that pyarrow cannot compute are pyarrow's own."""
     rows = dv.dataset(events, NAMED)

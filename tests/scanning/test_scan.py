@@ -285,6 +285,31 @@ def test_actions_without_their_fields(numbers, name, damaged):
         dv.scan(numbers)
 
 
+def test_a_schema_of_too_many_levels(tmp_path):
+    """Lists in lists that Python's stack cannot take are an error of the log, as structs are."""
+    kind: Any = "long"
+    for _ in range(300):
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    rows = pa.table({"x": pa.array([1])})
+    assert dv.scan(by_hand(tmp_path / "t", {"x": kind, "n": "long"}, []), ["n"]).read_all().num_rows == 0
+    root = by_hand(tmp_path / "u", {"x": "long"}, [(rows, {})])
+    path = root / "_delta_log" / f"{0:020}.json"
+    deep = '{"type": "array", "containsNull": true, "elementType": ' * 900 + '"long"' + "}" * 900
+    path.write_text(path.read_text().replace('\\"long\\"', json.dumps(deep)[1:-1]))
+    with pytest.raises(errors.TableError, match=r"metadata in _delta_log is damaged .*RecursionError"):
+        dv.scan(root)
+
+
+@pytest.mark.parametrize("info", [5, "x", [1], *({"inCommitTimestamp": time} for time in ("x", 10**30, -(10**18), [1], 2**62))])
+def test_damaged_times_of_versions(tmp_path, info):
+    """A commit whose time is damaged is an error that says so, for a version by its time."""
+    root = by_hand(tmp_path / "t", {"n": "long"}, [], configuration={"delta.enableInCommitTimestamps": "true"})
+    path = root / "_delta_log" / f"{0:020}.json"
+    path.write_text(json.dumps({"commitInfo": info}) + "\n" + path.read_text())
+    with pytest.raises(errors.TableError, match="the times in _delta_log are damaged"):
+        dv.scan(root, timestamp="2026-01-01")
+
+
 def test_removes_with_another_form_of_a_path(tmp_path):
     """A Remove ends the Add of a file whose absolute path it has in another form, as Delta writes it."""
     rows = [(pa.table({"n": pa.array([n], pa.int64())}), {"path": f"{tmp_path}/t/{n}.parquet"}) for n in range(3)]
@@ -376,7 +401,7 @@ def test_unknown_features(tmp_path, feature):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n, d, collated"),
+        ({"columns": ["m"]}, errors.TableError, "there is no column m: there are n, d, collated, v"),
         ({"columns": ["n:a"]}, errors.InvalidPathError, "is bigint, not VARIANT"),
         ({"columns": "n"}, errors.TableError, "columns is a list"),
         ({"where": "m = 1"}, errors.TableError, "there is no column m"),
@@ -392,7 +417,28 @@ def test_unknown_features(tmp_path, feature):
         ({"where": "d in (5L)"}, errors.UnsupportedFeatureError, "more than 38 digits"),
         ({"where": "cast(n as time) = 1"}, errors.UnsupportedFeatureError, "time is not a type"),
         ({"where": "collated in ('a')"}, errors.UnsupportedFeatureError, "collation"),
+        ({"where": "v:a in (1, 2)"}, errors.UnsupportedFeatureError, "give the path a type"),
+        ({"where": "v in (null)"}, errors.UnsupportedFeatureError, "give the path a type"),
+        ({"where": "n" + "::string::int" * 300 + " = 1"}, errors.UnsupportedFeatureError, "nested too deep"),
+        ({"where": "true" + " = true" * 350}, errors.UnsupportedFeatureError, "nested too deep"),
+        ({"where": f"cast(n as string) like '{'_' * 70_000}'"}, errors.UnsupportedFeatureError, "more than 50,000 characters"),
         ({"where": 5}, errors.TableError, "where is a text"),
+        ({"path": None}, errors.TableError, "path is a directory or a location, .*not None"),
+        ({"path": b"/t"}, errors.TableError, "path is a directory"),
+        ({"path": "/t\0"}, errors.TableError, "path is a directory"),
+        ({"path": "/t\ud800"}, errors.TableError, "path is a directory"),
+        ({"path": "s3a:///x"}, errors.TableError, "s3a:///x has no bucket: write it as s3a://bucket/path"),
+        ({"path": "gs://"}, errors.TableError, "has no bucket"),
+        ({"path": "abfss://x"}, errors.TableError, "write it as abfss://container@account/path"),
+        ({"columns": 5}, errors.TableError, "columns is a list"),
+        ({"columns": iter(["n"])}, errors.TableError, "columns is a list"),
+        ({"columns": {"\ud800": "n"}}, errors.TableError, "is no name of a column"),
+        ({"columns": {"a": "v:['\ud800']"}}, errors.InvalidPathError, "half a surrogate"),
+        ({"where": "v:`\ud800`::int = 1"}, errors.InvalidPathError, "half a surrogate"),
+        ({"timezone": []}, errors.UnsupportedFeatureError, "is no time zone"),
+        ({"timezone": "posix/Europe/Berlin"}, errors.UnsupportedFeatureError, "is no time zone"),
+        ({"storage_options": 5}, errors.TableError, "storage_options is a dict"),
+        ({"storage_options": "abc"}, errors.TableError, "storage_options is a dict"),
         ({"columns": [5]}, errors.TableError, "columns is a list of texts"),
         ({"version": "0"}, errors.TableError, "is no version"),
         ({"version": 7}, errors.TableError, "no version 7: the newest is 0"),
@@ -405,9 +451,12 @@ def test_unknown_features(tmp_path, feature):
 )
 def test_what_is_refused(tmp_path, arguments, error, message):
     """Each mistake in the arguments is an error of this package that names it, before a file is read."""
-    root = by_hand(tmp_path / "t", {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE"}, [])
-    with pytest.raises(error, match=message):
-        dv.scan(root, **arguments)
+    schema = {"n": "long", "d": "decimal(38,20)", "collated": "string collate UTF8_LCASE", "v": "variant"}
+    root = by_hand(tmp_path / "t", schema, [], protocol=VARIANTS)
+    for read in (dv.scan, dv.dataset):
+        if read is dv.scan or "where" not in arguments:
+            with pytest.raises(error, match=message):
+                read(**{"path": root, **arguments})
 
 
 @pytest.mark.parametrize(
@@ -440,10 +489,9 @@ def test_forms_of_paths(tmp_path):
 
 
 def test_streams_can_be_left(numbers):
-    """A stream that is left ends its threads."""
+    """A stream that is dropped ends its threads."""
     reader = dv.scan(numbers)
     reader.read_next_batch()
-    reader.close()
     del reader
     assert no_thread_is_left()
 
@@ -493,6 +541,16 @@ def test_lists_with_columns(spark, tmp_path):
         found = [outcome(lambda: dv.scan(root, where=where).read_all().to_pylist(), errors.CastError)]  # noqa: B023
         found.append(outcome(lambda: [row.asDict() for row in rows.where(where).collect()], NumberFormatException))  # noqa: B023
         assert found[0] == found[1], where
+
+
+def test_comparisons_of_nothing_but_nulls(numbers):
+    """NULL with NULL is NULL, as in Spark; for <=> it is TRUE, and a value is not NULL."""
+    cases = {
+        "null = null": 0, "null <> null": 0, "null < null": 0, "null between null and null": 0, "null in (null)": 0,
+        "(null = null) is null": 10, "null <=> null": 10, "null is distinct from null": 0, "n = 1 or null = null": 1,
+        "null <=> 1": 0, "1 <=> null": 0, "n <=> null": 0,
+    }  # fmt: skip
+    assert {where: dv.scan(numbers, where=where).read_all().num_rows for where in cases} == cases
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_variant import binary, schema, shredding
+from delta_variant import binary, layouts, schema, shredding
 from delta_variant.errors import DeltaVariantError, InvalidJsonError, InvalidLayoutError, MalformedVariantError
 from delta_variant.shredding import json_texts, shredder
 from tests.strategies import SCHEMAS, TEXTS, VARIANTS, column, same, trees, values
@@ -307,6 +307,19 @@ def test_columns_that_are_not_variants():
                 ),
             )
         )
+
+
+@pytest.mark.parametrize("function", [
+    lambda array: shredding.shred(array, "int"), shredding.unshred, shredding.validate, shredding.plain, layouts.unshred,
+])  # fmt: skip
+def test_what_is_no_array(function):
+    """A column of several chunks is refused with the way out, and what is no column is refused; inference takes the chunks."""
+    chunked = pa.chunked_array([column([{"a": 1}]), column([{"a": 2}])])
+    with pytest.raises(InvalidLayoutError, match=r"not ChunkedArray: pass column\.combine_chunks\(\)$"):
+        function(chunked)
+    with pytest.raises(InvalidLayoutError, match="not NoneType"):
+        function(None)
+    assert schema.infer(chunked) == schema.infer(chunked.combine_chunks())
 
 
 def test_invalid_rows_are_refused():

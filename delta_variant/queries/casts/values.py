@@ -58,10 +58,10 @@ _SHORT_ZONES = {
     "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
 }  # fmt: skip
 """Java's `ZoneId.SHORT_IDS`."""
+_UNKNOWN_TO_JAVA = re.compile(r"(?:posix|right)/.*|localtime|posixrules|Factory|ROC", re.DOTALL)
 _MAX_OFFSET = 18 * 3600
 
 
-@lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
     """A time zone: a region, or an offset as +02:00. Raises UnsupportedFeatureError for a name that is none."""
     found = _zone_of(name) if isinstance(name, str) else None
@@ -301,6 +301,7 @@ def timestamp_of(text: str, at: tzinfo, *, local: bool) -> int | None:
         return None
 
 
+@lru_cache(maxsize=64)
 def _zone_of(text: str) -> tzinfo | None:
     if text in ("Z", "UTC", "GMT", "UT", "Etc/UTC"):
         return timezone.utc
@@ -313,6 +314,6 @@ def _zone_of(text: str) -> tzinfo | None:
             return None
         return timezone(timedelta(seconds=-total if found[1] == "-" else total))
     try:
-        return ZoneInfo(text)
+        return None if _UNKNOWN_TO_JAVA.fullmatch(text) else ZoneInfo(text)
     except (KeyError, ValueError, OSError):
         return None
