@@ -211,8 +211,8 @@ object LateVariants {
   private def copied(scan: LogicalRelation, metadata: Metadata): Seq[Attribute] = Relations.source(scan).fileFormat match {
     case format: DeltaParquetFileFormat if format.metadata.columnMappingMode == metadata.columnMappingMode =>
       def inFiles(of: Metadata, name: String) = of.schema.find(_.name.equalsIgnoreCase(name)).map { field =>
-        (DeltaColumnMapping.getPhysicalName(field), Option.when(DeltaColumnMapping.hasColumnId(field))(
-          DeltaColumnMapping.getColumnId(field)))
+        val id = Option.when(DeltaColumnMapping.hasColumnId(field))(DeltaColumnMapping.getColumnId(field))
+        (DeltaColumnMapping.getPhysicalName(field), id)
       }
       scan.output.filter { column =>
         column.dataType == VariantType && inFiles(format.metadata, column.name) == inFiles(metadata, column.name)

@@ -248,7 +248,8 @@ final class WritingTransaction(started: OptimisticTransaction)
               isLate = false
               files(instead)
             case None =>
-              isThere = false // by adaptive execution, to another step; or Spark parses texts with its rows, and says which failed
+              isThere =
+                false // by adaptive execution, to another step; or Spark parses texts with its rows, and says which failed
               files(instead)
           }
         }

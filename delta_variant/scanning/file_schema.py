@@ -97,7 +97,10 @@ class FileSchema:
             found = self._fields[names].of(field)
             if found is None:
                 return None
-            kind, names = found.type, (*names, found.name)
+            index, names = kind.get_field_index(found.name), (*names, found.name)
+            if index < 0:
+                raise TableError(f"the file has more than one column {'.'.join(names)}: write it anew with other names")
+            kind = found.type
         return names
 
     def leaves(self, fields: Sequence[Field]) -> set[int]:

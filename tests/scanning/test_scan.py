@@ -477,6 +477,16 @@ def test_columns_that_are_refused(tmp_path, text, message):
         dv.scan(root, [text])
 
 
+@pytest.mark.parametrize("names", [["a", "a", "b"], ["b", "a", "a"]], ids="".join)
+def test_names_that_are_there_twice(tmp_path, names):
+    """A column that a file has twice cannot be read, and the others can."""
+    table = pa.Table.from_arrays([pa.array([number], pa.int64()) for number in range(3)], names)
+    root = by_hand(tmp_path / "t", {"a": "long", "b": "long"}, [(table, {})])
+    assert dv.scan(root, ["b"]).read_all()["b"].to_pylist() == [names.index("b")]
+    with pytest.raises(errors.TableError, match="more than one column a"):
+        dv.scan(root).read_all()
+
+
 def test_forms_of_paths(tmp_path):
     """Keys in backquotes and in brackets, spaces around the type, and names of columns in any case."""
     rows = [{"a b": 1, "l": [5, {"c.d": 6}], "x::y": 7}]
