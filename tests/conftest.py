@@ -219,7 +219,7 @@ def on(spark: SparkSession) -> Iterator[SparkSession]:
     dv.disable(session)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gate(spark: SparkSession) -> Callable[[], Any]:
     """Makes gates, which hold a writer before its commit (`tests.gates`)."""
     from tests.gates import gates
