@@ -208,11 +208,7 @@ def _register() -> None:
     with contextlib.suppress(pa.ArrowKeyError):  # registered already, here or by a library whose type then serves as well
         pa.register_extension_type(VariantType())
     _guard(pq.ParquetWriter, "__init__", lambda _self, where, schema, *_, **__: schema)  # noqa: ARG005  # pyarrow's own names
-    _guard(
-        ds,
-        "_filesystemdataset_write",
-        _written,
-    )
+    _guard(ds, "_filesystemdataset_write", _written)
 
 
 _register()

@@ -111,11 +111,8 @@ class _Schema:
     def _inside(self, names: Names) -> tuple[pa.StructType, list[int]]:
         """The type of a group, the first leaf column of each field in it, and that behind the group."""
         if names not in self._groups:
-            kind, first = self.top, 0
-            if names:
-                around, firsts = self._inside(names[:-1])
-                index = around.get_field_index(names[-1])
-                kind, first = around.field(index).type, firsts[index]
+            kind, first = self.group(names), self.leaves(names).start if names else 0
+            assert kind is not None
             self._groups[names] = kind, list(accumulate((leaf_count(field.type) for field in kind), initial=first))
         return self._groups[names]
 

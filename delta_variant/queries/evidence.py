@@ -38,7 +38,7 @@ _TYPES = {bool: pa.bool_(), int: pa.int64(), str: pa.string()}
 _STATISTICS = json.JSONDecoder(parse_float=Decimal)  # a float is another number than a long decimal
 _MILLISECOND = 999  # statistics have times rounded down to milliseconds
 _FAR = 18 * 3_600_000_000  # no time zone is further from UTC
-# Every file is asked for the same paths: to write them took a tenth of the time.
+# Every file is asked for the same paths.
 _normalized, _place = lru_cache(normalized), lru_cache(place)
 
 

@@ -110,12 +110,15 @@ object LateVariants {
       if (below._2.isEmpty) (plan, Map.empty) else made(below)
     }
     plan match {
-      case scan: LogicalRelation if copied(scan).nonEmpty =>
-        val all = withRowIndex(scan).withMetadataColumns()
-        placeIn(all).map(place => named(Parts("", Some(place), None))).fold[Rewritten]((plan, Map.empty)) {
-          case (added, parts) =>
-            val columns = copied(scan).map(column => column.exprId -> parts.copy(column = column.name))
-            (Project(all.output ++ added, all), columns.toMap)
+      case scan: LogicalRelation =>
+        val columns = copied(scan)
+        val placed = for {
+          all <- Option.when(columns.nonEmpty)(withRowIndex(scan).withMetadataColumns())
+          place <- placeIn(all)
+        } yield (all, place)
+        placed.fold[Rewritten]((plan, Map.empty)) { case (all, place) =>
+          val (added, parts) = named(Parts("", Some(place), None))
+          (Project(all.output ++ added, all), columns.map(column => column.exprId -> parts.copy(column = column.name)).toMap)
         }
       case Project(list, child) =>
         over(child) { case (below, inside) =>

@@ -248,8 +248,8 @@ final class WritingTransaction(started: OptimisticTransaction)
               isLate = false
               files(instead)
             case None =>
-              isThere =
-                false // by adaptive execution, to another step; or Spark parses texts with its rows, and says which failed
+              // Adaptive execution has chosen another step; or Spark is to parse texts with its rows, and says which failed.
+              isThere = false
               files(instead)
           }
         }

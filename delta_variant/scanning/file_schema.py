@@ -261,9 +261,12 @@ class _Fields:
     def __init__(self, kind: pa.DataType, *, by_id: bool) -> None:
         self._by_id, self._numbers = by_id, dict[Any, int]()
         self._fields = list(kind) if pa.types.is_struct(kind) else []
-        ids = [(field.metadata or {}).get(_FIELD_ID) for field in self._fields]
-        names = [field.name for field in self._fields]
-        for keys in (ids,) if by_id else (names, [name.lower() for name in names]):
+        if by_id:
+            known: list[list[Any]] = [[(field.metadata or {}).get(_FIELD_ID) for field in self._fields]]
+        else:
+            names = [field.name for field in self._fields]
+            known = [names, [name.lower() for name in names]]
+        for keys in known:
             for number, key in enumerate(keys):
                 self._numbers.setdefault(key, number)
 

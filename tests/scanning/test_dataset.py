@@ -556,8 +556,8 @@ def test_methods_of_pyarrow(events):
 
 
 @pytest.mark.parametrize("form", ["parquet", "ipc"])
-def test_pyarrow_s_write_dataset(events, tmp_path, form):
-    """Is told what to pass instead, which it writes."""
+def test_write_dataset_of_pyarrow(events, tmp_path, form):
+    """`write_dataset` refuses the dataset, and says what to pass instead, which it writes."""
     dataset = dv.dataset(events, {"id": "v:id::bigint"})
     with pytest.raises(errors.UnsupportedFeatureError, match=r"dataset\.scanner\(\)\.to_reader\(\)"):
         ds.write_dataset(dataset, tmp_path / "d", format=form)

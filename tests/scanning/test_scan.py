@@ -499,9 +499,10 @@ def test_forms_of_paths(tmp_path):
 
 
 def test_streams_can_be_left(numbers):
-    """A stream that is dropped ends its threads."""
+    """A stream that is left ends its threads."""
     reader = dv.scan(numbers)
     reader.read_next_batch()
+    reader.close()
     del reader
     assert no_thread_is_left()
 
