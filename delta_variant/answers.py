@@ -51,7 +51,7 @@ def tell(about: str, text: str) -> None:
     elif about == "scan":
         from delta_variant import explanation
 
-        _logger.info("%s", explanation.of([messages.decoded(messages.ScanReport, text)], enabled=True))
+        _logger.info("%s", explanation.of([messages.decoded(messages.ScanReport, text)]))
     else:
         from delta_variant.writer import every_write
 

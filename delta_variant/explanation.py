@@ -120,9 +120,8 @@ def explain(df: DataFrame) -> Report:
     Raises SessionError for a DataFrame of Spark Connect.
     """
     spark = jvm.classic(df.sparkSession)
-    enabled = has_rules(spark)
     text = jvm.companion(spark, "Explain").explain(df._jdf)  # noqa: SLF001  # no public name
-    return of(messages.decoded(tuple[messages.ScanReport, ...], text), enabled=enabled)
+    return of(messages.decoded(tuple[messages.ScanReport, ...], text), off=why_off(spark))
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
@@ -147,16 +146,24 @@ def query(spark: SparkSession, text: str) -> DataFrame:
 
 def has_rules(spark: SparkSession) -> bool:
     """Whether the session has the optimizer rules, and does not have them switched off."""
-    is_on = str(spark.conf.get(ENABLED, "true")).lower() == "true"
-    return is_on and any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark))
+    return why_off(spark) is None
 
 
-def of(scans: Iterable[messages.ScanReport], *, enabled: bool) -> Report:
-    """The report on scans that `scala/Explain.scala` described. enabled: whether the session has the optimizer rules."""
-    return Report([_scan(scan, enabled) for scan in scans])
+def why_off(spark: SparkSession) -> str | None:
+    """Why the optimizer rules do nothing in the session, or None if they work."""
+    if not any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark)):
+        return "delta_variant.enable(spark) was not called"
+    if str(spark.conf.get(ENABLED, "true")).lower() != "true":
+        return f"{ENABLED} is {spark.conf.get(ENABLED)}"
+    return None
 
 
-def _scan(scan: messages.ScanReport, enabled: bool) -> Scan:
+def of(scans: Iterable[messages.ScanReport], *, off: str | None = None) -> Report:
+    """The report on scans that `scala/Explain.scala` described. off: why the optimizer rules do nothing, as of `why_off`."""
+    return Report([_scan(scan, off) for scan in scans])
+
+
+def _scan(scan: messages.ScanReport, off: str | None) -> Scan:
     if scan.other is not None:
         reason = _OTHERS[scan.other].format(by=scan.by)
         return Scan(scan.table, scan.version, None, None, None, (), (reason,))
@@ -165,8 +172,8 @@ def _scan(scan: messages.ScanReport, enabled: bool) -> Scan:
     reasons = [*(skipping.reasons if skipping else ()), *(reason for finding in findings for reason in finding.reasons)]
     if scan.delta is None:
         reasons.append("Delta does not plan this scan file by file (is spark.databricks.delta.stats.skipping off?)")
-    elif not enabled:
-        reasons.append("delta_variant.enable(spark) was not called")
+    elif off is not None:
+        reasons.append(off)
     elif skipping is None and scan.delta:
         reasons.append("the query has no filter on a Variant path here")
     elif skipping and skipping.proves and scan.bounds == scan.delta and not reasons:

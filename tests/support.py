@@ -70,7 +70,7 @@ def scans(df: DataFrame) -> list[explanation.Scan]:
     """The Delta scans in a query's own plan. `explain` plans the query anew, which takes a job of Delta's for each scan."""
     plan: Any = df._jdf.queryExecution().optimizedPlan()
     found = decoded(tuple[ScanReport, ...], jvm.companion(df.sparkSession, "Explain").planned(plan))
-    return explanation.of(found, enabled=explanation.has_rules(df.sparkSession)).scans
+    return explanation.of(found, off=explanation.why_off(df.sparkSession)).scans
 
 
 def prepared(spark: SparkSession, query: str) -> str:

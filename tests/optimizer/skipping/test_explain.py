@@ -136,6 +136,10 @@ def test_explain(spark, table):
     lines = str(report).splitlines()
     end = lines[0].index("after bounds") + len("after bounds")
     assert [line[:end].split()[-1] for line in lines[1:] if line[:end].strip()] == ["5", "5"]
+    spark.conf.set("spark.delta_variant.enabled", "false")
+    [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
+    spark.conf.unset("spark.delta_variant.enabled")
+    assert scan.reasons == ("spark.delta_variant.enabled is false",)
     disable(spark)
     [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
     assert scan.files_after_delta == scan.files_after_bounds == 5
