@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import pyarrow as pa
 
@@ -151,6 +151,7 @@ def wider(*types: pa.DataType) -> pa.DataType:
     return decimal_with(map(digits, types))
 
 
+@cache
 def limits(data_type: pa.DataType) -> range:
     return range(-(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1)
 

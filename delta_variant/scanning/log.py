@@ -195,17 +195,9 @@ class Log:
 
     def __init__(self, storage: Storage, system: fs.FileSystem) -> None:
         self.table, self._storage, self._system, self._root = storage.name, storage, system, f"{storage.root}/_delta_log"
-        try:
-            listed = system.get_file_info(fs.FileSelector(self._root))
-        except (FileNotFoundError, NotADirectoryError):
-            listed = []
-        except (OSError, pa.ArrowException) as error:
-            raise TableError(f"cannot list {self.table}/_delta_log: {error}") from error
         self._commits: dict[int, fs.FileInfo] = {}
         self._checkpoints: dict[int, dict[tuple[str, ...], list[fs.FileInfo]]] = {}
-        for info in listed:
-            if info.type != fs.FileType.File:
-                continue
+        for info in self._listed():
             commit, checkpoint = _COMMIT.fullmatch(info.base_name), _CHECKPOINT.fullmatch(info.base_name)
             if commit:
                 self._commits[int(commit[1])] = info
@@ -214,6 +206,15 @@ class Log:
                 self._checkpoints.setdefault(int(checkpoint["version"]), {}).setdefault(kind, []).append(info)
         if not self._commits and not self._checkpoints:
             raise TableError(f"{self.table} is not a Delta table: it has no _delta_log with commits: check the path")
+
+    def _listed(self) -> list[fs.FileInfo]:
+        try:
+            found = self._system.get_file_info(fs.FileSelector(self._root))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (OSError, pa.ArrowException) as error:
+            raise TableError(f"cannot list {self.table}/_delta_log: {error}") from error
+        return [info for info in found if info.type == fs.FileType.File]
 
     @property
     def last(self) -> int:
@@ -289,12 +290,19 @@ class Log:
         yield None
 
     def _check_commits(self, first: int, last: int) -> None:
-        missing = next((number for number in range(first, last + 1) if number not in self._commits), None)
+        missing = self._missing(first, last)
+        if missing is not None:  # A listing beside a writer may have a commit and lack the one before. The next listing has it.
+            found = [(_COMMIT.fullmatch(info.base_name), info) for info in self._listed()]
+            self._commits.update((int(commit[1]), info) for commit, info in found if commit)
+            missing = self._missing(first, last)
         if missing is not None:
             raise TableError(
                 f"{self.table}: version {last} cannot be read: the commit {missing} is not in _delta_log, and no checkpoint "
                 "replaces it. Delta deletes old commits: choose a newer version; else restore the file"
             )
+
+    def _missing(self, first: int, last: int) -> int | None:
+        return next((number for number in range(first, last + 1) if number not in self._commits), None)
 
     def _apply(self, state: _State, first: int, last: int) -> None:
         """Applies commits. Memory holds the actions of a few of them."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from delta_variant import types as t
 from delta_variant.errors import UnsupportedFeatureError
@@ -130,6 +132,13 @@ def test_kernels_cast_as_single_values(source):
             found = kernel(casts.array_of([value], source), target, dt.timezone.utc)
             if found is not None:
                 assert casts.values_of(found) == casts.values_of(casts.array_of([convert(value)], target)), (value, target)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.sampled_from([pa.int8(), pa.int16(), pa.int32(), pa.int64()]))
+def test_one_integer(value, target):
+    """An integer alone is cast as an array with it is: NULL if the type has no room for it."""
+    source = pa.int64()
+    assert casts.cast_one(value, source, target, dt.timezone.utc) == casts.cast(pa.array([value], source), target)[0].as_py()
 
 
 @pytest.mark.parametrize("text", ["1" * 1_000_000 + "x", "0x" + "1" * 1_000_000 + "x"], ids=["decimal", "hexadecimal"])

@@ -252,6 +252,16 @@ def test_damaged_log(numbers):
         dv.scan(numbers)
 
 
+def test_a_listing_that_lacks_a_commit(numbers):
+    """A directory that is listed beside a writer can lack a commit and have the next one: the commit is read all the same."""
+    commit(numbers, 2, [])
+    storage = _storage(numbers, {})
+    log = Log(storage, storage.open())
+    commit(numbers, 1, [{"remove": {"path": "0.parquet", "dataChange": True}}])
+    snapshot = log.snapshot()
+    assert (snapshot.version, [file.path for file in snapshot.files]) == (2, ["1.parquet"])
+
+
 def test_any_damage_of_the_log(numbers):
     """Whatever bytes of a commit are changed, the table is read or there is an error of this package."""
     rng, path = random.Random(1), numbers / "_delta_log" / f"{0:020}.json"
