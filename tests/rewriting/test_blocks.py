@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ KINDS = {
     "string": (pa.string(), TEXTS),
     "long": (pa.int64(), st.integers(-3, 3)),
     "decimal(9,2)": (pa.decimal128(9, 2), st.integers(-3, 3).map(lambda number: Decimal(number) / 4)),
-    "timestamp": (pa.timestamp("us", "UTC"), st.integers(0, 9).map(lambda second: datetime.fromtimestamp(second, UTC))),
+    "timestamp": (pa.timestamp("us", "UTC"), st.integers(0, 9).map(lambda n: datetime.fromtimestamp(n, timezone.utc))),
     "date": (pa.date32(), st.dates()),
     "boolean": (pa.bool_(), st.booleans()),
     "binary": (pa.binary(), st.binary(max_size=2)),

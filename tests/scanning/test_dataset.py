@@ -34,6 +34,7 @@ from delta_variant.scanning import files as files_module
 from tests.by_hand import FIELD, VARIANTS, by_hand, commit
 from tests.strategies import column
 from tests.support import SOAK, length, no_thread_is_left, opened_files, share
+from tests.versions import needs_duckdb
 
 F = pc.field
 EXAMPLES = length("DELTA_VARIANT_EXAMPLES", 10, 300)
@@ -324,6 +325,7 @@ def sql(draw: st.DrawFn, depth: int = 2) -> str:
     return draw(st.sampled_from([*forms, "{} = {}"])).format(ref, *some)
 
 
+@needs_duckdb(2, "finds no NaN in a pyarrow dataset by > and >=")
 @GENERATED
 @given(files(), st.lists(sql(), min_size=5, max_size=12))
 def test_queries_of_duckdb(tmp_path, tables, predicates):
@@ -413,7 +415,10 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("where", QUERIES)
+EITHER = pytest.param("n = 2 OR b = 38", marks=needs_duckdb(2, "evaluates OR over two columns itself"))
+
+
+@pytest.mark.parametrize("where", [EITHER if where in EITHER.values else where for where in QUERIES])
 def test_files_that_are_opened_for_duckdb(events, opened, where):
     """A filter on a path that is a column opens only the files that can match, at every query."""
     rows = dv.dataset(events, NAMED)  # noqa: F841  # DuckDB finds it by its name
