@@ -119,6 +119,8 @@ def explain(df: DataFrame) -> Report:
     report with the reason: cached rows, streams, change data feeds, Parquet files outside of Delta tables, Delta's DSv2 reader.
     Raises SessionError for a DataFrame of Spark Connect.
     """
+    if not isinstance(df, DataFrame):
+        raise UnsupportedFeatureError(f"explain takes a DataFrame, not {df!r}: write explain(spark.sql(…))")
     spark = jvm.classic(df.sparkSession)
     text = jvm.companion(spark, "Explain").explain(df._jdf)  # noqa: SLF001  # no public name
     return of(messages.decoded(tuple[messages.ScanReport, ...], text), off=why_off(spark))

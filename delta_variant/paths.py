@@ -119,8 +119,8 @@ def object_keys(steps: Sequence[str | int]) -> tuple[str, ...] | None:
 def rooted(path: str) -> str:
     """A `variant_get` path with its `$`, which users may omit; empty text is the root.
 
-    Without the `$`, a key may be in backquotes, as in Spark's SQL. Raises InvalidPathError for text that is not a path, and for
-    a key in backquotes with a dot or a bracket, which is more than one key in Spark.
+    Without the `$`, a key may be in backquotes, as in Spark's SQL. Raises InvalidPathError for text that is not a path, for one
+    with a type behind it, and for a key in backquotes with a dot or a bracket, which is more than one key in Spark.
 
     >>> rooted("actor.id"), rooted("[0]"), rooted(""), rooted("`two words`.id")
     ('$.actor.id', '$[0]', '$', '$.two words.id')
@@ -131,6 +131,8 @@ def rooted(path: str) -> str:
     steps, at = "$", 0
     while step := _WRITTEN_STEP.match(text, at):
         key = step["backquoted"]
+        if "::" in (step["dotted"] or ""):
+            raise InvalidPathError(f"{path!r} has a type: leave out all from :: on, and write a key with colons as ['a::b']")
         steps += step[0] if key is None else f".{one_step(key.replace('``', '`'), path)}"
         at = step.end()
     if at < len(text):

@@ -14,6 +14,8 @@ the files of the other kinds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -31,7 +33,7 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
     rows = stats.withColumn("kind", kind)
     for side in ("min", "max"):
         rows = rows.withColumn(f"{side}_key", F.when(F.col(side).isNotNull(), F.struct(*_key(side))))
-    whole = F.schema_of_variant_agg(F.coalesce("min", "max"))
+    whole = common_type(F.schema_of_variant_agg, F.col("min"), F.col("max"))
     several = F.array_join(F.array_sort(F.collect_set("type")), ", ")
     paths = rows.groupBy(*_PATH).agg(
         F.when(whole == "VARIANT", several).otherwise(whole).alias("type"),
@@ -43,6 +45,11 @@ def summary(stats: DataFrame, files_total: int) -> DataFrame:
     opened = (F.ceil("open") + total - F.col("files")).alias("opened")
     found = paths.join(_open(rows), [*_PATH])
     return found.select(*_PATH, "type", "min", "max", "files", total.alias("files_total"), opened)
+
+
+def common_type(of: Callable[[Column], Column], low: Column, high: Column) -> Column:
+    """The type that both bounds fit; VARIANT if there is none. of: `schema_of_variant`, or its aggregate for many rows."""
+    return F.regexp_extract(of(F.to_variant_object(F.array(low, high))), "^ARRAY<(.*)>$", 1)
 
 
 def _key(side: str) -> list[Column]:

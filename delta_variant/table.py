@@ -35,11 +35,12 @@ from delta_variant.rewriting.advice import Advice, advise
 from delta_variant.rewriting.driver import Rewritten
 from delta_variant.rewriting.feature import drop_feature
 from delta_variant.stats import TYPED_TAG_VALUE
-from delta_variant.summary import summary
+from delta_variant.summary import common_type, summary
 from delta_variant.transaction import Table, bounded_columns, own_session
 from delta_variant.writer import Commit
 from delta_variant.writer.arguments import Request
 from delta_variant.writer.driver import retype
+from delta_variant.writer.json_texts import check_mapping
 from delta_variant.writer.shredding_schemas import Shred
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ class VariantTable:
         UnsupportedFeatureError, by name, for a constraint, generated column, default value, clustering or property that uses
         such a column, and for a table with row ids, which would change; and what `write` raises with parse_json.
         """
+        check_mapping(parse_json)
         df = self.toDF()
         fields = {field.name: field.dataType for field in df.schema}
         done = [isinstance(fields.get(v), VariantType) and (v == text or text not in fields) for v, text in parse_json.items()]
@@ -477,7 +479,7 @@ def _mapped(column: str, values: str) -> Column:
 
 
 def _bounds(rows: DataFrame, column: str, path: Column, low: Column, high: Column, source: Column) -> DataFrame:
-    return rows.select("path", F.lit(column), path, F.schema_of_variant(F.coalesce(low, high)), low, high, source)
+    return rows.select("path", F.lit(column), path, common_type(F.schema_of_variant, low, high), low, high, source)
 
 
 # ---- the plot --------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Table:
     name: str
     """Its name in messages."""
     path: str | None
-    """As the user gave it; None for a table that is given by its name."""
+    """Its absolute path; None for a table that is given by its name."""
     identifier: Any = None
     """Spark's TableIdentifier, with the database, of a table that is given by its name."""
     entry: Any = None
@@ -71,8 +71,10 @@ class Table:
     def of(cls, spark: SparkSession, target: str | os.PathLike[str]) -> Table:
         """The table at a target: a path, delta.`path`, or a name.
 
-        Text without a slash is a name: `events` is the table, `./events` the directory. Raises UnsupportedFeatureError for
-        another catalog, TableError for a view and for a table of another format.
+        Text without a slash is a name: `events` is the table, `./events` the directory. A relative path is below Hadoop's
+        working directory, as for Spark: for local files, the directory in which the JVM was started.
+
+        Raises UnsupportedFeatureError for another catalog, TableError for a view and for a table of another format.
         """
         jvm.classic(spark)
         text = os.fspath(target)
@@ -80,7 +82,8 @@ class Table:
         if found:
             text = found[1].replace("``", "`")
         if found or not isinstance(target, str) or "/" in text or os.sep in text:
-            return cls(spark, f"delta.{quoted(text)}", text)
+            path = _absolute(spark, text)
+            return cls(spark, f"delta.{quoted(path)}", path)
         return cls(spark, text, None, *_in_catalog(spark, text))
 
     @property
@@ -159,6 +162,18 @@ def _check_protocol(table: Table, log: Any, protocol: Any) -> None:
         raise UnsupportedFeatureError(
             f"{said}, and this release of Delta does not write such tables: use a release that does ({jvm.message(error)})"
         ) from error
+
+
+def _absolute(spark: SparkSession, path: str) -> str:
+    """The path with the directory that a relative one is in, which Delta's catalog refuses."""
+    if path.startswith("/"):
+        return path
+    with jvm.delta_errors(f"opening {path}"):
+        found = jvm.static(spark, "org.apache.hadoop.fs.Path")(path)
+        if found.isAbsolute():
+            return path
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        return str(found.getFileSystem(conf).makeQualified(found))
 
 
 def _in_catalog(spark: SparkSession, name: str) -> tuple[Any, Any]:

@@ -144,6 +144,14 @@ def test_columns_round_trip(column):
     assert paths.parse_column_path(paths.dotted(column) + ":x") == (column, "$.x")
 
 
+@pytest.mark.parametrize("text", ["v:id::bigint", "v:a.b::string", "v:['a'].b::int"])
+def test_paths_with_types(text):
+    """A type behind a path is refused where paths have none; a key may have colons in it."""
+    with pytest.raises(InvalidPathError, match="has a type"):
+        paths.parse_column_path(text)
+    assert paths.parse_column_path("v:['a::b'].`c::d`") == (("v",), "$['a::b'].c::d")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [("", InvalidSchemaError), ("a.", InvalidSchemaError), (".a", InvalidSchemaError), ("`a", InvalidSchemaError),

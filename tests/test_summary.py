@@ -25,6 +25,7 @@ RANGES = {
     "$['days']": [(day, day + timedelta(2)) for day in DAYS],
     "$['open']": [(None, 5), (3, None), (4, 4), (10, 11)],
     "$['one value']": [(7, 7)] * 3,
+    "$['prices']": [(0.5, 74.75), (2.5, 30.25)],
 }
 
 
@@ -71,6 +72,7 @@ def test_ranges(spark):
             whole = None if None in ends else of(ends)
             assert shown == (None if whole is None else json.dumps(whole, ensure_ascii=False, default=str)), path
     assert found["mixed numbers"].type.startswith("DECIMAL")
+    assert found["prices"].type == "DECIMAL(4,2)"
     assert (found["texts"].type, found["days"].type) == ("STRING", "DATE")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+import pyarrow as pa
 import pytest
 
 import delta_variant as dv
 from delta_variant import stats
-from delta_variant.errors import InvalidPathError, TableError
+from delta_variant.errors import DeltaVariantError, InvalidPathError, TableError
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
@@ -52,6 +55,42 @@ def test_stats(spark, path):
     assert found == {(row.file, "$['id']", "BIGINT", str(row["min(id)"]), str(row["max(n)"])) for row in in_files} | {
         (file, "$['a.b']['name']", "STRING", name, "n1" if name == "n1" else name) for file, name in names.items()
     }
+
+
+def test_types_of_stats(spark, tmp_path):
+    """The type of bounds is the one that both fit."""
+    texts = ['{"price": 0.5, "n": 1}', '{"price": 74.75, "n": 300}']
+    rows = spark.createDataFrame([(text,) for text in texts], "j string").coalesce(1).selectExpr("parse_json(j) AS v")
+    dv.write(rows, str(tmp_path / "t"), shred={"v": "price decimal(18,2), n int"})
+    table = dv.VariantTable.forPath(spark, tmp_path / "t")
+    for found in (table.stats(), table.summary()):
+        types = {row.path: row.type for row in found.collect()}
+        assert types == {"$['n']": "BIGINT", "$['price']": "DECIMAL(4,2)"}
+
+
+def test_arguments_of_other_types(spark, path, tmp_path):
+    """What is no DataFrame, no mapping and no schema is an error of this package."""
+    table = dv.VariantTable.forPath(spark, path)
+    for call, message in (
+        (lambda: dv.explain("SELECT 1"), r"explain\(spark.sql"),
+        (lambda: dv.write(pa.table({"a": [1]}), tmp_path / "t"), "not a Table"),
+        (lambda: dv.write(table.toDF(), tmp_path / "t", shred={"v": None}), "the schema of v is an Arrow type or a text"),
+        (lambda: table.convert("v"), "must map VARIANT columns"),
+    ):
+        with pytest.raises(DeltaVariantError, match=message):
+            call()
+
+
+def test_relative_paths(spark, tmp_path):
+    """A table at a relative path is the one that Spark writes there, for all that is done with it."""
+    path = os.path.relpath(tmp_path / "t", spark._jvm.System.getProperty("user.dir"))
+    spark.range(0, 3, 1, 1).selectExpr("id", "parse_json('{\"a\": 1}') AS v").write.format("delta").save(path)
+    table = dv.VariantTable.forPath(spark, path)
+    table.enable_shredding()
+    table.analyze()
+    table.cluster_by(["v:a"])
+    assert [dv.VariantTable.forPath(spark, one).toDF().count() for one in (path, tmp_path / "t")] == [3, 3]
+    assert [row.path for row in table.stats().collect()] == ["$['a']"]
 
 
 def test_stats_of_paths_with_nulls(spark, tmp_path):

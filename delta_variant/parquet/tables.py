@@ -50,6 +50,8 @@ def write_table(
     >>> dv.parquet.read_table("events.parquet").num_rows
     1
     """
+    if not isinstance(table, pa.Table):
+        raise InvalidLayoutError(f"write_table takes a pyarrow.Table, not a {type(table).__name__}: make one with pa.table")
     try:
         table.validate(full=True)
     except pa.ArrowException as error:
@@ -96,7 +98,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -> dict[str, pa.DataType]:
-    if isinstance(shred, str) and shred != "auto":
+    if shred is not None and shred != "auto" and not isinstance(shred, Mapping):
         raise InvalidSchemaError(f'shred is None, "auto" or a schema for each column, not {shred!r}')
     if shred is None:
         return {}
@@ -110,6 +112,8 @@ def _shredding_schemas(table: pa.Table, shred: Mapping[str, Any] | str | None) -
     for name in shred:
         if name not in table.column_names or not _looks_final(table.schema.field(name).type):
             raise InvalidSchemaError(f"{name} is not a VARIANT column of the table, which has {table.schema.names}")
+        if not isinstance(shred[name], str | pa.DataType):
+            raise InvalidSchemaError(f"shred: the schema of {name} is an Arrow type or a text, not {shred[name]!r}")
     return {name: schemas.parse(schema) if isinstance(schema, str) else schema for name, schema in shred.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from delta_variant import messages
 from delta_variant.errors import InvalidPathError
-from delta_variant.paths import object_keys, parse_variant_path
+from delta_variant.paths import dotted, object_keys, parse_variant_path
 from delta_variant.queries import expressions, predicates
 from delta_variant.queries.casts import TIMES, keeps_order
 from delta_variant.queries.expressions import TRUE, Cast, Column, Get, IsNull, Literal, Value, inputs
@@ -96,7 +96,7 @@ class Filters:
             case messages.Unknown(text):
                 return Unknown(f"{text}: not a Variant path")
             case Column(fields) | Get(fields):
-                column, name = tuple(field.physical for field in fields), ".".join(field.name for field in fields)
+                column, name = tuple(field.physical for field in fields), dotted(tuple(field.name for field in fields))
                 if isinstance(value, Column):
                     return Path(column, (), type_name(value.kind), name=name, ordinary=True)
                 return _at(Path(column, (), name=name), value.keys, str(value), type_name(value.kind))

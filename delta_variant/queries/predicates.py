@@ -9,17 +9,17 @@ equalities on one path into one IN. Ordinary columns are an `Other`, which Delta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
+from delta_variant.paths import dotted, step
+
 K = TypeVar("K")
 P = TypeVar("P")
 C = TypeVar("C")
 _SHOWN: Final = 5  # constants of a list that `explain` shows
-_SIMPLE_KEY: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Path:
     keys: tuple[str, ...]
     type: str = "variant"
     casts: tuple[str, ...] = ()
-    name: str = ""  # the column's name in the query
+    name: str = ""  # the column's name in the query, with backquotes where it needs them
     text: bool = False
     ordinary: bool = False
 
@@ -46,8 +46,8 @@ class Path:
     @property
     def untyped(self) -> str:
         """The path without its types: `v:a.b`."""
-        steps = "".join(f".{key}" if _SIMPLE_KEY.match(key) else f"['{key}']" for key in self.keys)
-        return f"{self.name or '.'.join(self.column)}:{steps.removeprefix('.') or '$'}"
+        steps = "".join(map(step, self.keys))
+        return f"{self.name or dotted(self.column)}:{steps.removeprefix('.') or '$'}"
 
     def __str__(self) -> str:
         return "::".join([self.untyped, *["string"] * self.text, self.type, *self.casts])

@@ -194,9 +194,9 @@ class _Binder:
     def _on_between(self, node: exp.Between) -> Value:
         if node.args.get("symmetric"):
             raise self.refuse(node)
-        child = self.value(node.this)
-        low = self.compare(">=", child, self.value(node.args["low"]), node)
-        return And((low, self.compare("<=", child, self.value(node.args["high"]), node)))
+        child = self.value(node.this)  # Spark does not pad the constants of BETWEEN for a CHAR
+        low = self.compare(">=", child, self.value(node.args["low"]), node, pads=False)
+        return And((low, self.compare("<=", child, self.value(node.args["high"]), node, pads=False)))
 
     def _on_in(self, node: exp.In) -> Value:
         child = self.value(node.this)
@@ -292,7 +292,7 @@ class _Binder:
             return replace(found, strict=name == "variant_get")
         if re.split(r"[\s(<]", texts[1].strip().lower())[0] not in lexing.TYPES:
             raise UnsupportedFeatureError(f"{self._text!r}: {texts[1]} is not a type of Spark")
-        return replace(found, kind=_type(texts[1], self._text), strict=name == "variant_get")
+        return _typed(found, _type(texts[1], self._text), strict=name == "variant_get")
 
     # ---- casts ----------------------------------------------------------------------------------------------------
 
@@ -304,11 +304,13 @@ class _Binder:
             if isinstance(child, Column):
                 child = Get(child.fields, (), Variant())
             assert isinstance(child, Get)
-            return replace(child, kind=target, strict=strict)
+            return _typed(child, target, strict=strict)
         if not isinstance(target, pa.DataType) or not isinstance(child.kind, pa.DataType) or pa.types.is_nested(child.kind):
             raise self.refuse(node)
         if not casts.castable(child.kind, target):
             raise self.refuse(node, f"casts {type_name(child.kind)} to {type_name(target)}, which Spark refuses")
+        if isinstance(child, Column) and child.fields[-1].length and target == _STRING:
+            return Cast(child, target, strict=False)  # a string with the spaces of the CHAR, which comparisons do not pad
         return self._as(child, target, strict=strict)
 
     _on_trycast = _on_cast
@@ -373,14 +375,15 @@ class _Binder:
 
     # ---- types ----------------------------------------------------------------------------------------------------
 
-    def compare(self, op: str, left: Value, right: Value, node: exp.Expr) -> Value:
-        """A comparison, with the casts that Spark adds to its sides."""
+    def compare(self, op: str, left: Value, right: Value, node: exp.Expr, *, pads: bool = True) -> Value:
+        """A comparison, with the casts that Spark adds to its sides. pads: whether constants get the length of a CHAR."""
         kinds = (left.kind, right.kind)
         for side, other in ((right, left), (left, right)):
             if op == "<=>" and isinstance(side, Literal) and side.value is None:
                 return IsNull(other)
         left, right = self._uncollated(left, node), self._uncollated(right, node)
-        left, right = self._padded(left, right, node), self._padded(right, left, node)
+        if pads:
+            left, right = self._padded(left, right, node), self._padded(right, left, node)
         if all(isinstance(kind, pa.DataType) and t.is_exact(kind) for kind in kinds):
             self._exact([_digits(left), _digits(right)], node)
         else:
@@ -440,6 +443,11 @@ class _Binder:
         if pa.types.is_decimal256(found):
             raise self.refuse(node, "compares numbers of more than 38 digits together, which Spark rounds (cast one of them)")
         return found
+
+
+def _typed(path: Get, kind: Kind, *, strict: bool) -> Get:
+    """A path that is asked for as a type. As VARIANT it cannot fail, and files do not choose another type for it."""
+    return replace(path, kind=kind, strict=strict and not isinstance(kind, Variant))
 
 
 def _digits(value: Value | pa.DataType) -> tuple[int, int]:

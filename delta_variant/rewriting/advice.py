@@ -73,7 +73,7 @@ def advise(table: Table, queries: Iterable[str | DataFrame] | None) -> list[Advi
 
 def _scans(spark: SparkSession, queries: Iterable[str | DataFrame]) -> Iterator[Scan]:
     for query in queries:
-        yield from explain(query if isinstance(query, DataFrame) else query_of(spark, query)).scans
+        yield from explain(query_of(spark, query) if isinstance(query, str) else query).scans
 
 
 def _ran(spark: SparkSession) -> Iterator[Scan]:

@@ -6,6 +6,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
+import org.apache.spark.sql.catalyst.util.QuotingUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaParquetFileFormat}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, VariantMetadata}
 import org.apache.spark.sql.types._
@@ -114,7 +115,8 @@ final class Filters(scan: LogicalRelation) {
   }
 
   private def operand(expression: Expression): Messages.Operand = expression match {
-    case Variant(fields) => Messages.Column(fields.map(DeltaColumnMapping.getPhysicalName), fields.map(_.name).mkString("."))
+    case Variant(fields) =>
+      Messages.Column(fields.map(DeltaColumnMapping.getPhysicalName), QuotingUtils.quoted(fields.map(_.name).toArray))
     case VariantGet(child, Literal(path, _), dataType, _, _) =>
       inside(expression, child, dataType)(Messages.Get(_, String.valueOf(path), _))
     case Columns.Pushed(child, pushed, dataType) => inside(expression, child, dataType)(Messages.Get(_, pushed.path, _))

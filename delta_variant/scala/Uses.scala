@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.expressions.variant.VariantGet
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.util.QuotingUtils
 import org.apache.spark.sql.execution.datasources.{LogicalRelation, VariantMetadata}
 import org.apache.spark.sql.types._
 
@@ -300,7 +301,7 @@ final case class FieldRef(id: ExprId, ordinals: Seq[Int])(val column: AttributeR
     fields.map { case (name, _) => name }
   }
 
-  def name: String = names.mkString(".")
+  def name: String = QuotingUtils.quoted(names.toArray)
 
   /** The fields of a schema that lead to it. */
   def fields(schema: StructType): Seq[StructField] = {

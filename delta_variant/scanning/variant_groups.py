@@ -188,7 +188,8 @@ def _type_of(head: bytes) -> pa.DataType | None:
         return None
     if basic == t.SHORT_STRING:
         return pa.string()
-    if number in t.DECIMAL_DIGITS and len(head) > 1 and head[1] <= t.DECIMAL_DIGITS[number]:
-        return pa.decimal128(t.DECIMAL_DIGITS[number], head[1])
+    if number in t.DECIMAL_DIGITS and len(head) > 1 and head[1] <= t.MAX_PRECISION:
+        digits = t.DECIMAL_DIGITS[number]
+        return pa.decimal128(digits if head[1] <= digits else t.MAX_PRECISION, head[1])  # 5E-20 is a decimal4, too
     known = t.PRIMITIVES[number] if number < len(t.PRIMITIVES) else t.PRIMITIVES[t.TRUE]
     return known.arrow or pa.bool_()  # where none is right, shredding says what is wrong

@@ -78,6 +78,8 @@ class Request:
 
         Raises UnsupportedFeatureError, and InvalidSchemaError for lists of columns that are text and for columns with texts.
         """
+        if not isinstance(df, DataFrame):
+            raise UnsupportedFeatureError(f"write takes a DataFrame of Spark, not a {type(df).__name__}: make one of it first")
         if df.isStreaming:
             raise UnsupportedFeatureError("write takes a batch: pass foreach_batch(…) to writeStream.foreachBatch")
         check_types(df.schema)

@@ -19,6 +19,12 @@ from delta_variant.paths import quoted
 from delta_variant.writer.column_types import type_name
 
 
+def check_mapping(parse_json: object) -> None:
+    """Raises InvalidSchemaError for an argument `parse_json` that is no mapping."""
+    if not hasattr(parse_json, "items"):
+        raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
+
+
 @dataclasses.dataclass(frozen=True)
 class JsonTexts:
     """Which columns of the rows are JSON texts, and what becomes of malformed ones."""
@@ -43,8 +49,7 @@ class JsonTexts:
             if corrupt is not None or on_error != "fail":
                 raise UnsupportedFeatureError("on_error and corrupt are for the texts that parse_json names: use them with it")
             return cls()
-        if not hasattr(parse_json, "items"):
-            raise InvalidSchemaError(f"parse_json={parse_json!r} must map VARIANT columns to the columns with their texts")
+        check_mapping(parse_json)
         if corrupt is not None and len(parse_json) > 1:
             raise UnsupportedFeatureError(f"corrupt={corrupt!r} takes the texts of one column, and parse_json names several")
         columns = {}

@@ -123,6 +123,8 @@ def _keys(text: str, key: str) -> ColumnPath:
 
 
 def _checked(wanted: str | pa.DataType, path: ColumnPath, origin: str) -> pa.DataType:
+    if not isinstance(wanted, str | pa.DataType):
+        raise InvalidSchemaError(f"{origin}: the schema of {dotted(path)} is an Arrow type or a text, not {wanted!r}")
     try:
         schema = shredding_schema.parse(wanted) if isinstance(wanted, str) else wanted
         shredding_schema.check(schema)

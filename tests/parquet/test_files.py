@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from delta_variant import nested, shredding
 from delta_variant.arrow import VariantType
-from delta_variant.errors import DeltaVariantError, InvalidSchemaError, UnsupportedFeatureError
+from delta_variant.errors import DeltaVariantError, InvalidLayoutError, InvalidSchemaError, UnsupportedFeatureError
 from delta_variant.kernels.thrift import STRUCT, value_end
 from delta_variant.parquet import FileWriter, encodings, footer, read_table, write_table
 from tests.strategies import DECIMALS, SCHEMAS, SPARK_SCHEMAS, VARIANTS, column, same, values
@@ -667,11 +667,20 @@ def test_a_table_without_rows(tmp_path):
     assert back.schema.field("v").type == PLAIN
 
 
-@pytest.mark.parametrize("shred", [{"w": "a bigint"}, {"i": "a bigint"}, "always", {"v": "a nonsense"}])
+@pytest.mark.parametrize(
+    "shred", [{"w": "a bigint"}, {"i": "a bigint"}, "always", {"v": "a nonsense"}, True, False, ["v"], {"v": None}]
+)
 def test_what_cannot_be_shredded(tmp_path, shred):
     """A column that is missing or no VARIANT, and an invalid schema, raise InvalidSchemaError and leave no file."""
     with pytest.raises(InvalidSchemaError):
         write_table(pa.table({"v": column([1]), "i": [1]}), tmp_path / "f", shred=shred)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_table(tmp_path):
+    """Rows that are no table of Arrow are an error that says what they are."""
+    with pytest.raises(InvalidLayoutError, match="not a RecordBatch"):
+        write_table(pa.record_batch({"i": [1]}), tmp_path / "f")
     assert not list(tmp_path.iterdir())
 
 

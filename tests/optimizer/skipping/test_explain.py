@@ -12,6 +12,7 @@ import pytest
 from delta_variant import jvm
 from delta_variant.explanation import Report, explain
 from delta_variant.messages import Bound, Compare, PruneReply
+from delta_variant.paths import parse_column_path
 from delta_variant.queries import requests
 from delta_variant.session import disable
 from delta_variant.stats import BOUNDS_TAG
@@ -144,6 +145,21 @@ def test_explain(spark, table):
     [scan] = explain(spark.sql("select * from events where v:id::int = 5")).scans
     assert scan.files_after_delta == scan.files_after_bounds == 5
     assert scan.reasons == ("delta_variant.enable(spark) was not called",)
+
+
+def test_paths_can_be_used(spark, tmp_path):
+    """The paths in a report are written as `analyze` and `optimize` take them, whatever the names of columns and keys are."""
+    table = f"delta.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {table} (`a.b` VARIANT) USING delta")
+    spark.sql(f"""INSERT INTO {table} VALUES (parse_json('{{"it\\'s": 1, "k": 2}}'))""")
+    query = (
+        f"""SELECT 1 FROM {table} WHERE variant_get(`a.b`, '$["it\\'s"]', 'int') = 5 AND variant_get(`a.b`, '$.k', 'int') = 5"""
+    )
+    [scan] = explain(spark.sql(query)).scans
+    assert {parse_column_path(finding.path) for finding in scan.findings} == {
+        (("a.b",), """$["it's"]"""),
+        (("a.b",), "$.k"),
+    }
 
 
 def test_explain_counts_files(spark, tmp_path, caplog):
