@@ -170,7 +170,7 @@ def _absolute(spark: SparkSession, path: str) -> str:
         return path
     with jvm.delta_errors(f"opening {path}"):
         found = jvm.static(spark, "org.apache.hadoop.fs.Path")(path)
-        if found.isAbsolute():
+        if found.isAbsolute() or found.toUri().getScheme():
             return path
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         return str(found.getFileSystem(conf).makeQualified(found))
