@@ -86,13 +86,22 @@ def step(key: str) -> str:
     return f".{key}" if _PLAIN.fullmatch(key) else f"['{key}']" if "'" not in key else f'["{key}"]'
 
 
+def steps(keys: Sequence[str | int]) -> str:
+    """The path behind a colon, as users write it; `$` for the root.
+
+    >>> steps(["actor", "two words", 0]), steps([])
+    ("actor['two words'][0]", '$')
+    """
+    return "".join(f"[{key}]" if isinstance(key, int) else step(key) for key in keys).removeprefix(".") or "$"
+
+
 def parse_variant_path(text: str) -> Keys:
     """The keys and indexes of a `variant_get` path. Raises InvalidPathError for text that Spark refuses.
 
     >>> parse_variant_path("$.tags[0]['two words']")
     ('tags', 0, 'two words')
     """
-    steps: list[str | int] = []
+    keys: list[str | int] = []
     at = 1
     if text[:1] != "$":
         raise InvalidPathError(f"{text!r} is not a Variant path: it must start with $")
@@ -101,9 +110,9 @@ def parse_variant_path(text: str) -> Keys:
         syntax = step.lastgroup if step else None
         if step is None or syntax is None or (syntax == "index" and int(step[syntax]) > MAX_INDEX):
             raise InvalidPathError(f"{text!r} is not a Variant path at character {at}: write each step as .key, ['key'] or [0]")
-        steps.append(int(step[syntax]) if syntax == "index" else step[syntax])
+        keys.append(int(step[syntax]) if syntax == "index" else step[syntax])
         at = step.end()
-    return tuple(steps)
+    return tuple(keys)
 
 
 def object_keys(steps: Sequence[str | int]) -> tuple[str, ...] | None:
@@ -128,16 +137,16 @@ def rooted(path: str) -> str:
     if path.startswith("$"):
         return path
     text = path if path[:1] in ("", "[") else f".{path}"
-    steps, at = "$", 0
+    whole, at = "$", 0
     while step := _WRITTEN_STEP.match(text, at):
         key = step["backquoted"]
         if "::" in (step["dotted"] or ""):
             raise InvalidPathError(f"{path!r} has a type: leave out all from :: on, and write a key with colons as ['a::b']")
-        steps += step[0] if key is None else f".{one_step(key.replace('``', '`'), path)}"
+        whole += step[0] if key is None else f".{one_step(key.replace('``', '`'), path)}"
         at = step.end()
     if at < len(text):
         raise InvalidPathError(f"{path!r} is not a Variant path: write each step as .key, .`odd key`, ['key'] or [0]")
-    return steps
+    return whole
 
 
 def one_step(key: str, text: str) -> str:

@@ -22,7 +22,7 @@ from delta_variant.analysis.task import IndexReport, index_files
 from delta_variant.features import TableFeatures
 from delta_variant.membership.plan import DataFile, IndexPlan, Path
 from delta_variant.membership.sidecars import APPLICATION, Sidecars
-from delta_variant.paths import ColumnPath, dotted
+from delta_variant.paths import ColumnPath, dotted, steps
 from delta_variant.progress import Progress
 from delta_variant.transaction import Table
 from delta_variant.writer import indexing
@@ -64,9 +64,7 @@ def index(
     spark = table.spark
     files = {DataFile(*row) for row in DataFrame(analysis.listed(), spark).select("path", "size", "modificationTime").collect()}
     physical = mapping.physical_paths(features.schema)
-    names = {
-        (physical[logical], path): f"{dotted(logical)}:{'.'.join(path)}" for logical, keys in asked.items() for path in keys
-    }
+    names = {(physical[column], keys): f"{dotted(column)}:{steps(keys)}" for column, paths in asked.items() for keys in paths}
     plan = indexing.plan(table.storage, features, asked, budget, int(table.snapshot().numOfFiles()))
     todo = list(_lacking(plan, files, names))
     context = spark.sparkContext

@@ -17,8 +17,7 @@ from delta_variant.cli.shared import aligned, command, pairs, running, step, tab
 from delta_variant.errors import TableError
 from delta_variant.explanation import Report, explain, query
 from delta_variant.parquet import inspect
-from delta_variant.paths import dotted, normalized, parse_bounded_path, parse_normalized, quoted
-from delta_variant.paths import step as key_step
+from delta_variant.paths import dotted, normalized, parse_bounded_path, parse_normalized, quoted, steps
 from delta_variant.session import enable
 
 # ---- stats -------------------------------------------------------------------------------------------------------------------
@@ -81,7 +80,7 @@ def _rows(found: DataFrame, paths: Sequence[tuple[tuple[str, ...], tuple[str, ..
 def _written(column: str, path: str) -> str:
     """A path as arguments have it: v:actor.id."""
     keys = parse_normalized(path)
-    return column + (":" + "".join(map(key_step, keys)).removeprefix(".") if keys else "")
+    return f"{column}:{steps(keys)}" if keys else column
 
 
 def _short(text: str) -> str:

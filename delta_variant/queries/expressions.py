@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from delta_variant import types as t
 from delta_variant.errors import CastError
 from delta_variant.locating import naming
-from delta_variant.paths import Keys, dotted, step
+from delta_variant.paths import Keys, dotted, steps
 from delta_variant.queries import casts
 from delta_variant.queries.fields import Field, Kind, Variant, type_name
 
@@ -58,8 +58,7 @@ class Get:
     strict: bool = True
 
     def __str__(self) -> str:
-        steps = "".join(f"[{key}]" if isinstance(key, int) else step(key) for key in self.keys)
-        name = f"{dotted(tuple(field.name for field in self.fields))}:{steps.removeprefix('.') or '$'}"
+        name = f"{dotted(tuple(field.name for field in self.fields))}:{steps(self.keys)}"
         return name if isinstance(self.kind, Variant) else f"{name}::{type_name(self.kind)}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from delta_variant.paths import dotted, step
+from delta_variant.paths import dotted, steps
 
 K = TypeVar("K")
 P = TypeVar("P")
@@ -46,8 +46,7 @@ class Path:
     @property
     def untyped(self) -> str:
         """The path without its types: `v:a.b`."""
-        steps = "".join(map(step, self.keys))
-        return f"{self.name or dotted(self.column)}:{steps.removeprefix('.') or '$'}"
+        return f"{self.name or dotted(self.column)}:{steps(self.keys)}"
 
     def __str__(self) -> str:
         return "::".join([self.untyped, *["string"] * self.text, self.type, *self.casts])
