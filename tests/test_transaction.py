@@ -39,12 +39,14 @@ def test_relative_paths(spark, tmp_path, on_files):
 
 
 def test_targets(spark, tmp_path):
-    """Text with a slash, a Path and delta.`path` are paths; other text is a table's name."""
+    """Text with a slash, a Path and delta.`path` are paths, which become absolute; other text is a table's name."""
     place = f"{tmp_path}/some table"
+    here = f"file:{spark._jvm.System.getProperty('user.dir')}"
     assert Table.of(spark, place).path == place
-    assert Table.of(spark, Path("name")).path == "name"
+    assert Table.of(spark, Path("name")).path == f"{here}/name"
+    assert Table.of(spark, "file:/some table").path == "file:/some table"
     assert Table.of(spark, f"delta.`{place}`").path == place
-    assert Table.of(spark, "DELTA.`a``b`").path == "a`b"
+    assert Table.of(spark, "DELTA.`a``b`").path == f"{here}/a`b"
     assert Table.of(spark, "default.nothing_here").path is None
     assert not Table.of(spark, "nothing_here").exists()
 

@@ -88,7 +88,7 @@ class Where:
             case expressions.IsNull(Column(fields)) if not self._facts.is_partition(fields):
                 return not evidence.column(fields).no_null
         texts = tuple(evidence.file.partition.get(fields[0].physical) for fields in columns)
-        if (number, texts) not in self._answers:  # 20,000 files in 200 partitions: 3.9 s without this, 0.7 s with it
+        if (number, texts) not in self._answers:  # 20,000 files in 200 partitions: 4.5 s without this, 0.8 s with it
             self._answers[number, texts] = self._is_true(value, columns, evidence)
         return self._answers[number, texts]
 

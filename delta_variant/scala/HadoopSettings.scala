@@ -1,7 +1,6 @@
 package org.apache.spark.sql.delta.variant
 
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -67,7 +66,7 @@ final class HadoopSettings(path: Path, asked: Configuration) {
       val system = path.getFileSystem(conf)
       Option(call(call(call(system, "getS3AInternals"), "getBucketMetadata"), "bucketRegion")).map(_.toString)
     } catch {
-      case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) => None
+      case failure: Throwable if !Failures.stops(failure) => None
     }
 
   /** S3A is a module of Hadoop's that a session may not have. */

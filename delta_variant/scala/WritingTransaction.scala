@@ -1,7 +1,5 @@
 package org.apache.spark.sql.delta.variant
 
-import scala.util.control.NonFatal
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.api.python.PythonFunction
@@ -65,7 +63,7 @@ final class WritingTransaction(started: OptimisticTransaction)
         else
           try ordered(writes, input, options, asked)
           catch {
-            case failure: Throwable if asked.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
+            case failure: Throwable if asked.isEmpty && !Failures.stops(failure) =>
               writes.python.tell("order", s"the rows of a statement to ${deltaLog.dataPath} are not clustered: $failure")
               input
           }
@@ -177,7 +175,7 @@ final class WritingTransaction(started: OptimisticTransaction)
     private lazy val foundLate =
       try LateVariants.of(normalized, deltaLog, metadata, isFree)
       catch {
-        case failure: Throwable if NonFatal(failure) && !Failures.stops(failure) =>
+        case failure: Throwable if !Failures.stops(failure) =>
           tellLate(failure.toString)
           None
       }
@@ -257,13 +255,13 @@ final class WritingTransaction(started: OptimisticTransaction)
 
     /** Whether a row failed that may be behind a malformed text: rows are read ahead of the texts that tasks parse. */
     private def mayFollowText(failure: Throwable): Boolean =
-      call.isEmpty && texts.exists(_.fails) && NonFatal(failure) && !Failures.stops(failure)
+      call.isEmpty && texts.exists(_.fails) && !Failures.stops(failure)
 
     /** The tasks, or the reason why Delta has to make the files. */
     private def tasks: Either[EveryWrite.Reason, EveryWrite.Tasks] =
       try reasonForDelta.map(EveryWrite.Reason(_, isFailure = false)).toLeft(()).flatMap(_ => asked)
       catch {
-        case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
+        case failure: Throwable if call.isEmpty && !Failures.stops(failure) =>
           Left(EveryWrite.Reason(failure.toString, isFailure = true))
       }
 
@@ -337,7 +335,7 @@ final class WritingTransaction(started: OptimisticTransaction)
       } catch {
         case InnerInvariantViolationException(violation) => throw violation
         // A failure of Python may be one of the user's functions, whose errors are then those of Delta's own write.
-        case failure: Throwable if call.isEmpty && NonFatal(failure) && !Failures.stops(failure) =>
+        case failure: Throwable if call.isEmpty && !Failures.stops(failure) =>
           Failures.ofTasks(failure).map(writes.failed(session.sparkContext, _)).toLeft(throw failure)
       }
 
