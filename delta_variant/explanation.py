@@ -155,9 +155,8 @@ def why_off(spark: SparkSession) -> str | None:
     """Why the optimizer rules do nothing in the session, or None if they work."""
     if not any(rule.ruleName() == SKIPPING for rule in jvm.rules(spark)):
         return "delta_variant.enable(spark) was not called"
-    if str(spark.conf.get(ENABLED, "true")).lower() != "true":
-        return f"{ENABLED} is {spark.conf.get(ENABLED)}"
-    return None
+    setting = str(spark.conf.get(ENABLED, "true"))
+    return None if setting.lower() == "true" else f"{ENABLED} is {setting}"
 
 
 def of(scans: Iterable[messages.ScanReport], *, off: str | None = None) -> Report:
