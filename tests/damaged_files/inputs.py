@@ -49,7 +49,7 @@ from tests.damaged_files import damage
 from tests.damaged_files.tables import DELETED, FILES, INDEXED, SCHEMA, SHREDDED, analysis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 COLUMNS = {
     "n": "n", "s": "s", "id": "try_variant_get(v, '$.id', 'bigint')", "k": "try_variant_get(v, '$.k', 'string')", "o": "v:o",
@@ -84,13 +84,15 @@ def _decoded(value: Any) -> Any:
     return [_decoded(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def by_pyarrow(path: Path) -> pa.Table:
-    """The rows of a file as pyarrow reads them, with v rebuilt by the codec alone. Raises what they raise.
+def by_pyarrow(path: Path, deleted: Collection[int] = ()) -> pa.Table:
+    """The rows of a file as pyarrow reads them, but for those deleted, v rebuilt by the codec alone. Raises what they raise.
 
     Statistics are left out: pyarrow reads no file with bounds that are too short for their type, which this package leaves out.
     """
     data = pa.BufferReader(damage.without_statistics(path.read_bytes()))
     table = pq.ParquetFile(data, arrow_extensions_enabled=False).read()
+    if deleted:
+        table = table.filter(pa.array([row not in deleted for row in range(table.num_rows)], pa.bool_()))
     for number, name in enumerate(table.column_names):
         if name == "v":
             table = table.set_column(number, "v", shredding.unshred(table.column(number).combine_chunks()))
@@ -122,7 +124,7 @@ class Inputs:
             **{f"convert {path.name}": self._converted(path) for path in self.data},
             **{f"analyze {path.name}": self._analyzed(path) for path in self.data},
         }
-        self.rows = {path.name: _projected(by_pyarrow(path), self.schema) for path in self.data}
+        self.rows = {path.name: self._kept(path) for path in self.data}
         self.kinds: dict[str, tuple[int, Callable[[random.Random], None]]] = {
             "footer": (8, lambda rng: self.file(rng, damage.of_footer)),
             "page": (6, lambda rng: self.file(rng, damage.of_page)),
@@ -183,6 +185,10 @@ class Inputs:
                     return
         raise Wrong(f"{what}: wrong rows, {len(rows)} for {good.num_rows}: {_difference(rows, rows_of(good))}")
 
+    def _kept(self, path: Path) -> pa.Table:
+        """The rows of a data file that are not deleted, in the schema of all files."""
+        return _projected(by_pyarrow(path, DELETED.get(int(path.stem), ())), self.schema)
+
     def _reader(self, schema: pa.Schema | None) -> Reader:
         return Reader(ParquetFiles((Storage.of("/"),), frozenset({("v",)}), frozenset(), schema))
 
@@ -227,8 +233,7 @@ class Inputs:
         found: list[str] = []
         for name, partition in files:
             table = rows[name].append_column("p", pa.repeat(pa.scalar(partition, pa.string()), rows[name].num_rows))
-            kept = pa.array([row not in DELETED.get(int(name[0]), ()) for row in range(table.num_rows)], pa.bool_())
-            found += rows_of(table.filter(kept).select(list(SCHEMA)))
+            found += rows_of(table.select(list(SCHEMA)))
         return sorted(found)
 
     # ---- kinds
@@ -245,7 +250,7 @@ class Inputs:
         self.outcome("inspect", lambda: dv.parquet.inspect(path))
 
         def whole() -> list[str]:
-            rows = {**self.rows, path.name: _projected(by_pyarrow(path), self.schema)}
+            rows = {**self.rows, path.name: self._kept(path)}
             return self.table([(name, "xy"[number % 2]) for number, name in enumerate(rows)], rows)
 
         self.same(
